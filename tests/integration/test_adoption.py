@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.copying import CopyLab, described
+from tests.integration.copying import CopyLab, delete_before, described
 from tests.waiting import eventually
 
 from srm.domain.flow_state.replication_records import AssignedPartition
@@ -16,6 +16,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Run, Translated
 from srm.domain.recovery.adoption import SLOT
 from srm.engine.cluster_ports import TopicSpec
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError
@@ -221,3 +222,64 @@ def test_an_import_that_was_killed_is_run_again(lab: CopyLab) -> None:
     with lab.running():
         lab.wait_until_copied([p])
     lab.assert_equal([p])
+
+
+@pytest.mark.parametrize("deleted_at", ["source", "target"])
+def test_what_one_side_has_deleted_is_adopted_by_the_position_of_mirror_maker(
+    lab: CopyLab, deleted_at: str
+) -> None:
+    [p] = lab.topic()
+    lab.produce(p, range(COUNT))
+    mirror(lab, p, range(COUNT))
+    if deleted_at == "source":
+        delete_before(lab.source_props, p.topic, COUNT)
+    else:
+        delete_before(lab.target_props, p.target_topic, COUNT)
+    assert [one.state for one in plan(context(lab), [p.topic]).copies] == ["undecided"]
+    store(lab, p, COUNT - 1)
+
+    found = plan(context(lab), [p.topic])
+    assert [one.state for one in found.copies] == ["adopt"]
+    assert adopt(context(lab), found).topics == (p.topic,)
+    lab.produce(p, range(COUNT, COUNT + 5))
+    lab.assign("0", [p])
+    with lab.running():
+        lab.wait_until_copied([p])
+    kept = [] if deleted_at == "target" else [*range(COUNT)]
+    assert values(lab, p) == [*kept, *range(COUNT, COUNT + 5)]
+
+
+@pytest.mark.parametrize("sign", ["copy", "position"])
+def test_a_mirror_maker_that_runs_during_the_walk_is_noticed(lab: CopyLab, sign: str) -> None:
+    [p] = lab.topic()
+    lab.produce(p, range(COUNT))
+    mirror(lab, p, range(50))
+    store(lab, p, 10)
+
+    def work(_line: str) -> None:
+        if sign == "copy":
+            mirror(lab, p, range(50, 60))
+        else:
+            store(lab, p, 49)
+
+    found = plan(context(lab), [p.topic], tell=work)
+
+    name = f"{p.target_topic}-0" if sign == "copy" else f"mm2-offsets.{lab.flow.source}.internal"
+    assert found.running.startswith(name)
+    with pytest.raises(ConflictError, match=f"MirrorMaker 2 still runs: {name}"):
+        adopt(context(lab), found)
+
+
+def test_an_import_that_was_killed_before_its_end_leaves_no_pause(lab: CopyLab) -> None:
+    [p] = lab.topic()
+    lab.produce(p, range(COUNT))
+    mirror(lab, p, range(50))
+    there = context(lab)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaFlowSwitch, "resume", lambda *_, **__: True)
+        adopt(there, plan(there, [p.topic]))
+    assert pause_in_force(there.flow) is not None
+
+    there = context(lab)
+    assert adopt(there, plan(there, [p.topic])).topics == ()
+    assert pause_in_force(there.flow) is None

@@ -109,11 +109,11 @@ class ImportRow:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """Plan and result for a flow; ``adopted`` is None after a dry run."""
+    """Plan and result for a flow; ``running`` as in the plan; ``adopted`` is None if dry."""
 
     flow: Flow
     copies: tuple[ImportRow, ...]
-    workers: tuple[str, ...]
+    running: str
     adopted: Adopted | None
 
 
@@ -289,14 +289,13 @@ def _import_flow(context: AdoptionContext, asked: _Asked) -> tuple[AdoptionPlan,
             done = adopting.adopt(context, found, accepted=asked.accepted, tell=tell)
         if not asked.as_json:
             _show_done(console, found.flow, done)
-    return found, ImportOutcome(found.flow, rows, found.workers, done)
+    return found, ImportOutcome(found.flow, rows, found.running, done)
 
 
 def _show_plan(console: Console, found: AdoptionPlan, rows: tuple[ImportRow, ...]) -> None:
     console.print(f"[bold]{found.flow}[/bold]", highlight=False)
-    if found.workers:
-        members = ", ".join(found.workers)
-        console.print(escape(f"MirrorMaker 2 still runs: {members}"), soft_wrap=True)
+    if found.running:
+        console.print(escape(f"MirrorMaker 2 still runs: {found.running}"), soft_wrap=True)
     numbers = "copied", "again", "continues at", "left", "MM2's last"
     table = Listing("remote topic", "state", *numbers, "details", right=numbers)
     for row in cut(rows, console):

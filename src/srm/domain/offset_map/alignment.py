@@ -97,6 +97,8 @@ class AlignedCopy:
         foreign: target offsets of records that the source did not have.
         older: target offsets of records before the source's log start.
         late: source offsets that were first copied after later ones: no map keeps the order.
+        cut_short: source offsets that a repeat at the end of a compacted topic did not reach; keys
+            of it may have an older record last.
     """
 
     runs: Runs
@@ -109,6 +111,7 @@ class AlignedCopy:
     older: Ranges
     compacted: int
     late: Ranges
+    cut_short: Ranges = ()
 
 
 @dataclass
@@ -382,6 +385,8 @@ class Alignment:
         facts = Runs.concatenate([*self._joined, *self._facts]).join()
         copied = OffsetSet((run.source_start, run.source_end) for run in facts).count
         late = late_copies(facts, self.begin)
+        compacts = len(facts) and (self.source_compacts or self.target_compacts)
+        last = facts[-1].source_end if compacts else self._furthest + 1
         return AlignedCopy(
             Runs() if late else last_copies(facts, self.begin),
             max(self.begin, self._furthest + 1),
@@ -393,6 +398,7 @@ class Alignment:
             tuple(self._older),
             self._compacted,
             late,
+            ((last, self._furthest + 1),) if last <= self._furthest else (),
         )
 
 

@@ -9,6 +9,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.alignment import AlignedCopy, Ranges
 from srm.domain.offset_map.offset_ranges import both_ends
+from srm.domain.offset_map.runs import Runs
 from srm.domain.text.amount import amount
 
 SLOT: Final = "import"
@@ -26,6 +27,7 @@ class AdoptedCopy:
     """One partition, walked up to both logs' ends; ``failure`` says why it was not.
 
     ``stored``: last copied offset by MirrorMaker 2's own record; None without one.
+    ``by_record``: that record alone shows where the copy ended, see :func:`from_record`.
     """
 
     assigned: AssignedPartition
@@ -34,6 +36,7 @@ class AdoptedCopy:
     aligned: AlignedCopy | None = None
     stored: int | None = None
     failure: str = ""
+    by_record: bool = False
 
     @property
     def state(self) -> CopyState:
@@ -43,9 +46,9 @@ class AdoptedCopy:
             return "undecided"
         if found is None:
             return "empty"
-        if not (found.copied or found.foreign or found.older):
+        if not (found.copied or found.foreign or found.older or self.by_record):
             return "own"
-        if found.late or not found.copied:
+        if found.late or not (found.copied or self.by_record):
             return "undecided"
         return "differs" if found.skipped or found.foreign else "adopt"
 
@@ -58,25 +61,33 @@ class AdoptedCopy:
         told = []
         if self.state == "undecided" and not found.copied:
             told.append("no record of the target is in the source's log")
+        if self.by_record:
+            told.append("no record is in both logs; MirrorMaker 2's own position counts")
         if found.late:
             told.append(f"source offsets {_text_of(found.late)} were copied after later ones")
         if found.skipped:
             records = amount(found.skipped_records, "record")
-            told.append(f"{records} not copied at source offsets {_text_of(found.skipped)}")
+            missing = "deleted there, perhaps before a copy," if self.by_record else "not copied"
+            told.append(f"{records} {missing} at source offsets {_text_of(found.skipped)}")
         if found.foreign:
             told.append(f"foreign records at target offsets {_text_of(found.foreign)}")
         if found.older and found.copied:
             told.append(f"the source has lost what target offsets {_text_of(found.older)} hold")
+        if found.cut_short:
+            told.append(
+                f"the last repeat did not reach source offsets {_text_of(found.cut_short)}: a key "
+                "may have an older record last; let MirrorMaker 2 catch up first"
+            )
         return "; ".join(told)
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """Plan for a flow; ``workers`` are members of MirrorMaker 2 that still run."""
+    """Plan for a flow; ``running`` says by what sign MirrorMaker 2 still runs, empty without."""
 
     flow: Flow
     copies: tuple[AdoptedCopy, ...]
-    workers: tuple[str, ...] = ()
+    running: str = ""
 
     def to_adopt(self, *, accepted: bool) -> dict[str, tuple[AdoptedCopy, ...]]:
         """Return the topics to adopt with their partitions; ``accepted``: with differences."""
@@ -97,6 +108,30 @@ class AdoptionPlan:
         """Return the partitions that keep their topic from being adopted."""
         bad = {"undecided"} if accepted else {"undecided", "differs"}
         return tuple(one for one in self.copies if one.state in bad)
+
+
+def from_record(
+    stored: int | None, source: tuple[int, int], older: Ranges = ()
+) -> AlignedCopy | None:
+    """Return the copy of which no record is in both logs, by MirrorMaker 2's own position.
+
+    Either the source has deleted all that was copied, or the target has. Source records that were
+    deleted after the position count as skipped.
+
+    Args:
+        stored: its last copied offset.
+        source: start and end of the source's log.
+        older: target offsets of records that the source has deleted; none if the target did.
+
+    Returns:
+        None without a position, or if it does not fit to the logs.
+    """
+    start, end = source
+    if stored is None or stored >= (start if older else end):
+        return None
+    lost = max(0, start - stored - 1)
+    skipped = ((stored + 1, start),) if lost else ()
+    return AlignedCopy(Runs(), max(start, stored + 1), 0, 0, skipped, lost, (), older, 0, ())
 
 
 def _text_of(ranges: Ranges) -> str:

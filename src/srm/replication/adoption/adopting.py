@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.flow_state.pause import Pause
@@ -20,7 +20,7 @@ from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import OffsetMap, Position
-from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan
+from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
 from srm.engine.flows import mm2_offsets
 from srm.engine.flows.supervision import pause_in_force
@@ -85,15 +85,32 @@ def plan(
             assigned += [AssignedPartition(name, number, *ids) for number in numbers]
         elif topics:
             raise NotFoundError(f"{name} has no remote topic on {config.flow.target}")
-    stored = mm2_offsets.read(
-        flow.target, offsets_topic or mm2_offsets.offsets_topic(config.flow), config.flow
-    )
+    offsets_topic = offsets_topic or mm2_offsets.offsets_topic(config.flow)
+    stored = mm2_offsets.read(flow.target, offsets_topic, config.flow)
     starts = context.starts.load(assigned) if assigned else {}
     compacts = _compaction(flow, assigned)
     walks = _Walks(context, starts, stored, compacts, tell)
     found = asyncio.run(walks.all(assigned)) if assigned else []
-    [workers] = flow.target.groups([mm2_offsets.workers_group(config.flow)]).values()
-    return AdoptionPlan(config.flow, tuple(found), workers.members)
+    running = _running(flow, found, offsets_topic, stored)
+    return AdoptionPlan(config.flow, tuple(found), running)
+
+
+def _running(
+    flow: FlowContext,
+    walked: Sequence[AdoptedCopy],
+    offsets_topic: str,
+    stored: Mapping[TopicPartition, int],
+) -> str:
+    """Return a sign that MirrorMaker 2 still runs: workers, a new position, a copy that grew."""
+    name, group = flow.config.flow, mm2_offsets.workers_group(flow.config.flow)
+    [workers] = flow.target.groups([group]).values()
+    if workers.members:
+        return f"group {group} on {name.target} has members {', '.join(workers.members)}"
+    if mm2_offsets.read(flow.target, offsets_topic, name) != stored:
+        return f"{offsets_topic} on {name.target} was written during the walk"
+    ends = flow.target.high_watermarks([_copy(one) for one in walked])
+    grown = [str(_copy(one)) for one in walked if ends.get(_copy(one)) != one.target_end]
+    return f"{', '.join(grown)} on {name.target} grew during the walk" if grown else ""
 
 
 def _compaction(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dict[str, bool]:
@@ -132,13 +149,14 @@ class _Walks:
         original = TopicPartition(assigned.topic, assigned.partition)
         copy = TopicPartition(assigned.target_topic, assigned.partition)
         target_start, target_end = await target.log_range(copy)
-        _, source_end = await source.log_range(original)
+        source_start, source_end = await source.log_range(original)
         stored, start = self.stored.get(original), self.starts.get(assigned)
         if isinstance(start, SrmError):
             return AdoptedCopy(assigned, target_end, source_end, stored=stored, failure=str(start))
         begin = (start.source_next, start.target_next) if start and start.has_position else (0, 0)
+        walked = AdoptedCopy(assigned, target_end, source_end, stored=stored)
         if target_start == target_end:
-            return AdoptedCopy(assigned, target_end, source_end, stored=stored)
+            return walked if begin[1] or not target_end else _decide_emptied(walked, source_start)
         reader = LogReader(
             target, copy, topic_id_bytes(assigned.target_topic_id), read_committed=False
         )
@@ -165,8 +183,21 @@ class _Walks:
         except SrmError as error:
             if error.retriable:
                 raise
-            return AdoptedCopy(assigned, target_end, source_end, stored=stored, failure=str(error))
-        return AdoptedCopy(assigned, target_end, source_end, aligned, stored)
+            return replace(walked, failure=str(error))
+        if aligned.older and not (aligned.copied or aligned.foreign):
+            reached = None if stored is None else max(stored, begin[0] - 1)
+            expired = from_record(reached, (source_start, source_end), aligned.older)
+            return replace(walked, aligned=expired or aligned, by_record=expired is not None)
+        return replace(walked, aligned=aligned)
+
+
+def _decide_emptied(copy: AdoptedCopy, source_start: int) -> AdoptedCopy:
+    """Return a copy whose target has deleted all its records."""
+    if found := from_record(copy.stored, (source_start, copy.source_end)):
+        return replace(copy, aligned=found, by_record=True)
+    return replace(
+        copy, failure="the target deleted all its records, and MirrorMaker 2 has no position for it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,19 +224,19 @@ def adopt(
     flow = context.flow
     topics = planned.to_adopt(accepted=accepted)
     copies = [one for each in topics.values() for one in each]
-    if not copies:
-        return Adopted((), 0)
-    if planned.workers:
-        raise ConflictError(
-            f"MirrorMaker 2 still runs: group {mm2_offsets.workers_group(planned.flow)} on "
-            f"{planned.flow.target} has members {', '.join(planned.workers)}; stop it first"
-        )
-    Discovery(flow, flow.config).prepare()
-    paused = pause_in_force(flow)
-    if paused is not None and not paused.by.endswith(f"({SLOT})"):
-        raise ConflictError(f"{planned.flow} is paused: {paused.reason}; end that first")
     if flow.switch is None:
         raise RuntimeError("an adoption needs the switch of its flow")
+    if copies and planned.running:
+        raise ConflictError(f"MirrorMaker 2 still runs: {planned.running}; stop it first")
+    Discovery(flow, flow.config).prepare()
+    paused = pause_in_force(flow)
+    is_killed_import = paused is not None and paused.by.endswith(f"({SLOT})")
+    if not copies:
+        if paused is not None and is_killed_import:
+            flow.switch.resume(request=paused.request)
+        return Adopted((), 0)
+    if paused is not None and not is_killed_import:
+        raise ConflictError(f"{planned.flow} is paused: {paused.reason}; end that first")
     reason = f"srm import adopts {amount(len(topics), 'topic')}"
     pause = Pause(uuid.uuid4().hex, f"{context.by} ({SLOT})", reason, flow.now_ms())
     flow.switch.pause(pause)

@@ -91,6 +91,15 @@ def test_a_writer_killed_while_it_repeats_leaves_the_furthest_position() -> None
     assert (found.copied, found.repeated) == (50, 3)
 
 
+def test_a_repeat_that_was_cut_short_is_named_where_keys_have_a_last_record() -> None:
+    source, copied = plain(range(100)), plain([*range(50), *range(40, 43)])
+
+    assert align(source, copied, target_compacts=True).cut_short == ((43, 50),)
+    assert align(source, copied, source_compacts=True).cut_short == ((43, 50),)
+    assert align(source, copied).cut_short == ()
+    assert align(source, plain(range(50)), target_compacts=True).cut_short == ()
+
+
 def test_what_was_skipped_is_named() -> None:
     found = align(plain(range(100)), plain([*range(20), *range(30, 40)]))
 
