@@ -116,15 +116,16 @@ def _call_while_in_force(
 
 
 def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
-    """Repeat a call of a later move: this move's call may have come after it."""
+    """Repeat a call of a later move, confirmed or not: this move's call may have come after it.
+
+    A call that is not noted yet comes later anyway.
+    """
     plan, progress = MoveStore(context).load(move_id)
     between, step = between_same(context, plan), step_in_force(progress.step)
-    if step is None or between is None:
+    if step is None or between is None or kind not in plan.redirect:
         log.warning("redirector %s was called late: check that it follows move %s", kind, move_id)
-        return
-    late = "a call of an earlier move came after this one"
-    _keep(between, plan, (progress.attempt, step), kind, "failed", late)
-    call_redirectors(between, plan)
+    elif call_key(progress.attempt, step, kind) in progress.calls:
+        _call_while_in_force(between, plan, kind, lambda: None, called=True)
 
 
 def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> RedirectOrder:

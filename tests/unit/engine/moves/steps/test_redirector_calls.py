@@ -387,6 +387,39 @@ def test_a_go_that_ends_after_the_failback_is_followed_by_the_go_of_that(redirec
     assert [(one.move_id, one.step) for one in redirected.command.orders] == once
 
 
+def test_a_late_call_is_followed_also_if_the_later_move_confirms_its_own_in_between(
+    redirected, monkeypatch
+):
+    """The confirmation is of a call from before the late one."""
+    context, keep = redirected.planned(), redirector_calls._keep
+    stalled: list[Callable[[], bool]] = []
+
+    def slow(of, plan, asked, kind, state, said):
+        if (plan.move_id, asked[1], kind) != ("m2", "go", "webhook"):
+            return keep(of, plan, asked, kind, state, said)
+        if state == "done" and not stalled:
+            stalled.append(lambda: keep(of, plan, asked, kind, state, said))
+            return True
+        kept = keep(of, plan, asked, kind, state, said)
+        if stalled:
+            stalled[0]()
+        return kept
+
+    def stall(order: RedirectOrder) -> None:
+        if order.key == "m1/1/go":
+            redirected.webhook.during = lambda _order: None
+            fail_back(redirected)
+
+    monkeypatch.setattr(redirector_calls, "_keep", slow)
+    redirected.webhook.during = stall
+    moves.hold(context, "m1")
+    finish(redirected.world, context)
+
+    assert stalled
+    called = [(order.move_id, order.step) for order in redirected.webhook.orders]
+    assert called[-2:] == [("m2", "go"), ("m2", "go")]
+
+
 def test_a_redirector_that_is_not_set_up_blocks_the_plan(world):
     plan = moves.plan(world.context(), replace(REQUEST, redirect=("routing", "webhook", "command")))
 
