@@ -180,3 +180,18 @@ print(child.pid)
 
 def _lives(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_the_example_in_order_runs_repeated_and_higher_orders_but_none_after_a_higher_one(tmp_path):
+    example = Path(__file__).parents[3] / "examples" / "redirect" / "in-order.sh"
+    done = tmp_path / "done"
+    program = ("sh", "-c", f'echo "$SRM_ORDER" >> {done}')
+    command = Command([str(example), str(tmp_path / "order"), *program], 60.0)
+
+    answers = [
+        command.call(replace(ORDER, order=number), threading.Event()) for number in (9, 9, 11, 10)
+    ]
+
+    assert done.read_text().split() == ["9", "9", "11"]
+    assert all(answer.done for answer in answers)
+    assert answers[-1].said.endswith("order 10 comes late and is ignored")
