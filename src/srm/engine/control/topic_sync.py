@@ -22,7 +22,7 @@ from srm.domain.names.acls import Acl
 from srm.domain.names.topics import TopicPartition
 from srm.engine.control.acl_sync import plan_acls
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.control.topic_plan import TopicSyncPlan, plan_remote_topics
+from srm.engine.control.topic_plan import Settings, TopicSyncPlan, plan_remote_topics
 from srm.engine.control.user_drift import compare_users
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import FlowContext
@@ -68,6 +68,14 @@ def _warn_once(flow: str, note: str) -> None:
     logger.warning("%s: %s", flow, note)
 
 
+def _read_samples(context: FlowContext, topics: Collection[str]) -> Settings:
+    """Read settings of topics that are not ours, as far as srm may."""
+    try:
+        return context.target.topic_settings(topics) if topics else {}
+    except AuthorizationError:
+        return {}
+
+
 def _look(context: FlowContext) -> TopicSyncPlan:
     config = context.config
     if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
@@ -82,7 +90,10 @@ def _look(context: FlowContext) -> TopicSyncPlan:
         target_topics,
         config,
         context.source.topic_settings(selected),
-        context.target.topic_settings([*sorted(remote & target_topics.keys()), *samples]),
+        {
+            **context.target.topic_settings(sorted(remote & target_topics.keys())),
+            **_read_samples(context, samples),
+        },
     )
     if not config.sync_topic_acls_enabled:
         return found

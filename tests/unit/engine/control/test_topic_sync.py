@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -24,7 +25,7 @@ from srm.engine.control.topic_plan import TopicSyncPlan
 from srm.engine.control.topic_sync import append, apply, plan, sync
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.ports import FlowContext
-from srm.errors import ConfigError, NotFoundError
+from srm.errors import AuthorizationError, ConfigError, NotFoundError
 
 
 def test_a_sync_does_everything_once(sites) -> None:
@@ -57,6 +58,22 @@ def test_while_a_flow_is_paused_its_copies_are_left_as_they_are(sites) -> None:
 
     StateTopic(context.target, "P").write({PAUSE_KEY: None})
     assert sync(context).grow == {"P.Payments": 4}
+
+
+def test_a_sync_needs_no_right_on_other_topics_of_the_target(sites, monkeypatch) -> None:
+    source, target = sites.clusters["P"], sites.clusters["B"]
+    source.add_topic("Payments", 4)
+    target.add_topic("Accounts", 1)
+    settings = target.topic_settings
+
+    def of_ours(topics: Collection[str]) -> object:
+        if "Accounts" in topics:
+            raise AuthorizationError("reading configs on cluster B: topic Accounts")
+        return settings(topics)
+
+    monkeypatch.setattr(target, "topic_settings", of_ours)
+
+    assert sync(sites.flow("P->B")).grow == {"P.Payments": 4}
 
 
 def test_a_dry_run_changes_nothing(sites) -> None:
