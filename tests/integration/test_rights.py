@@ -429,3 +429,12 @@ def test_a_group_that_may_not_be_described_on_the_target_fails_alone(world: Worl
     assert {decision.group for decision in summary.decisions if decision.action == "unchanged"} == {
         GROUP
     }
+
+
+def test_a_look_at_a_cluster_needs_no_right_on_it(secured: SecuredBroker) -> None:
+    user = user_with(secured, [])
+
+    with KafkaCluster("P", user, user, user) as cluster:
+        found = cluster.facts()
+
+    assert (found.brokers, found.release, found.ahead_ms) == (1, "4.1", None)

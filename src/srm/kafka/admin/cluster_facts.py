@@ -7,6 +7,7 @@ from typing import Final
 
 from srm.clock import now_ms
 from srm.engine.cluster_ports import QuotaEntity
+from srm.errors import AuthorizationError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.errors import of_code
 from srm.kafka.wire.brokers import Brokers
@@ -79,7 +80,8 @@ class ClusterFacts:
 
     Attributes:
         release: oldest release of Kafka that a broker may have, such as ``3.9``; empty if unknown.
-        ahead_ms: controller's clock minus this host's; None without KRaft.
+        ahead_ms: controller's clock minus this host's; None without KRaft, or Describe on the
+            cluster.
         within_ms: maximum error of ``ahead_ms``, half the time of the request.
     """
 
@@ -116,7 +118,10 @@ async def _read(brokers: Brokers) -> ClusterFacts:
     answer = await brokers.query(node, _QUORUM([("__cluster_metadata", [(0,)])]))
     ended_ms = now_ms()
     if answer["error_code"]:
-        raise of_code(answer["error_code"], "describing the quorum", on_cluster("Describe"))
+        error = of_code(answer["error_code"], "describing the quorum", on_cluster("Describe"))
+        if isinstance(error, AuthorizationError):
+            return ClusterFacts(release, len(newest), None)
+        raise error
     quorum = answer["topics"][0]["partitions"][0]
     caught_up = {one["replica_id"]: one["last_caught_up_ms"] for one in quorum["voters"]}
     at_ms = caught_up.get(quorum["leader_id"], -1)
