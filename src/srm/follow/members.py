@@ -28,10 +28,7 @@ _Wanted = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MembersLook:
-    """The members of a group as ``client id@host``; ``own`` have the program's client id.
-
-    ``error``: why the members are unknown.
-    """
+    """The members of a group as ``client id@host``, ``own`` by client id, or the ``error``."""
 
     cluster: str
     own: tuple[str, ...] = ()
@@ -57,10 +54,7 @@ class MemberLooks:
         self._thread: threading.Thread | None = None
 
     def look(self, cluster: str, dead: str = "") -> None:
-        """Request one look; ``report`` gets its result.
-
-        Remaining members of the ``dead`` client id are removed first: they would delay the group.
-        """
+        """Request one look for ``report``; members of the ``dead`` client id are removed first."""
         self._wanted.put((cluster, dead))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="srm-members", daemon=True)

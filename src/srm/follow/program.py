@@ -21,10 +21,7 @@ _GUARD_LOST: Final = -signal.SIGKILL
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """Graceful stop of a program: the signal, and the seconds until SIGKILL.
-
-    ``lost_s``: the seconds on an abandoned cluster, where waiting is useless.
-    """
+    """Graceful stop: the signal, and the seconds until SIGKILL, ``lost_s`` on a lost cluster."""
 
     signal: int = signal.SIGTERM
     grace_s: float = 30.0

@@ -15,10 +15,7 @@ SETTLED_S: Final = 60.0
 
 @dataclass
 class Restarts:
-    """Back-off: half a second, doubled by each short run, at most half a minute.
-
-    ``limit``: restarts after short runs in a row; 0: no limit.
-    """
+    """Back-off: 0.5 s, doubled by each short run, to 30 s; ``limit`` of short runs, 0: none."""
 
     policy: Restart = "on-failure"
     limit: int = 10

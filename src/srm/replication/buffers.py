@@ -38,11 +38,7 @@ class BufferPool:
 
 
 class PooledBuffer:
-    """A borrowed byte array that returns to its pool with the last reference to it.
-
-    Views of the array do not count as references: keep this object as long as a view, unless the
-    pool keeps nothing.
-    """
+    """A borrowed byte array that returns to its pool with its last reference; views need one."""
 
     __slots__ = ("_pool", "_size", "data")
 

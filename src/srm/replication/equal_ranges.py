@@ -32,10 +32,7 @@ _SILENCE_S: Final = 5.0
 async def prove_equal(
     plan: RangePlan, source: LogReader, target: LogReader, native: NativeLibrary
 ) -> RangeResult | None:
-    """Compare a range; None where equality was not proven, for whatever reason.
-
-    The result is that of :func:`srm.domain.verification.comparison.compare`, hashes included.
-    """
+    """Compare a range as :func:`srm.domain.verification.comparison.compare`; None: not proven."""
     if plan.decided:
         return None
     sides = (

@@ -244,10 +244,7 @@ def of_each_log(
     topic_ids: Mapping[TopicPartition, str],
     ask: Callable[[LogReader], Awaitable[_R]],
 ) -> dict[TopicPartition, _R]:
-    """Connect, and return an answer for each partition, by id of its topic; blocks.
-
-    ``ask`` gets a reader of uncommitted records, for some partitions at once.
-    """
+    """Return the answer of ``ask``, which gets a reader, for each partition; blocks."""
 
     async def answers() -> list[_R]:
         async with wire as connected:

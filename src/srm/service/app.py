@@ -104,10 +104,7 @@ def create_app(
 
 @lru_cache(maxsize=8)
 def _routes(identify: Callable[..., Any]) -> tuple[BaseRoute, ...]:
-    """Return all routes, guarded by one way to identify users, for all applications to share.
-
-    FastAPI needs 0.1 s to compile the types in their signatures.
-    """
+    """Return all routes, guarded by one identification, compiled once (0.1 s) for all apps."""
     router = APIRouter()
     readers = [Depends(guard(identify, "reader"))]
     for module in (flows, topics, metrics, moves, why, prometheus):

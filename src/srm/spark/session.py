@@ -180,10 +180,7 @@ def _answering(remote: str) -> str:
 
 @contextmanager
 def spark_context(name: str, conf: Mapping[str, str] | None = None) -> Iterator[SparkContext]:
-    """Give Spark without SQL and stop it at the end: for jobs that only place Python functions.
-
-    It starts with half the CPU time of a session (docs/decisions/0002).
-    """
+    """Give Spark without SQL, in half the CPU time (docs/decisions/0002), and stop it."""
     with _start_errors(name):
         settled = SparkConf().setAppName(name).setAll(_choose(None, conf).items())
         settled.setIfMissing(_CLEANS, "false")

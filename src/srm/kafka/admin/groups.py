@@ -154,10 +154,7 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
 def pending(
     clients: Clients, groups: Collection[str], also: Collection[TopicPartition] = ()
 ) -> ByGroup[frozenset[TopicPartition]]:
-    """Return the partitions with an undecided transactional offset commit, by group.
-
-    Those without a committed offset have to be requested by name.
-    """
+    """Return the partitions with an undecided transactional commit, by group, requested by name."""
     named: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(set(also)):
         named[partition.topic].append(partition.partition)
@@ -372,10 +369,7 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
 
 
 def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Set start offsets of a share group, which may be absent (KIP-932).
-
-    GroupActiveError: it has members.
-    """
+    """Set start offsets of a share group (KIP-932), maybe a new one; GroupActiveError: members."""
     topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for place, offset in sorted(offsets.items()):
         topics[place.topic].append((place.partition, offset))

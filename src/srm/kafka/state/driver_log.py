@@ -56,10 +56,7 @@ def driver_transactional_id(flow: Flow) -> str:
 
 
 class KafkaDriverLog:
-    """The state topic of one flow (implements the :class:`.DriverLog`); for one thread.
-
-    Nothing is connected before the first call, each of which ``timeout_s`` limits.
-    """
+    """The state topic of one flow (a :class:`.DriverLog`), for one thread, connected when used."""
 
     def __init__(
         self,

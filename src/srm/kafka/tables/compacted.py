@@ -44,10 +44,7 @@ class KafkaCompactedTopic:
         self._partition = partition
 
     def read(self) -> dict[bytes, bytes]:
-        """Return the latest value of each key up to the end at call time; a missing topic is empty.
-
-        Records without a key, and of open or aborted transactions, are skipped.
-        """
+        """Return the latest committed values by key to the end of now; a missing topic is empty."""
         return {key: row.value for key, row in self.read_stamped().items()}
 
     def read_stamped(self) -> dict[bytes, Stamped]:

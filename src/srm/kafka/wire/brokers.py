@@ -153,10 +153,7 @@ class Brokers:
         request: Request,
         unfit: Callable[[Address, Mapping[str, Any]], str],
     ) -> dict[str, Any]:
-        """Query the brokers until one answers, without waiting for silent ones.
-
-        ``unfit`` says what is wrong with an answer, if anything is.
-        """
+        """Query the brokers until one, not ``unfit``, answers; do not wait for silent ones."""
         failure: SrmError | None = None
         left = list(dict.fromkeys(addresses))
         queried: dict[asyncio.Task[Any], Address] = {}

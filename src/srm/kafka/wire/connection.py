@@ -57,11 +57,7 @@ _T = TypeVar("_T")
 
 
 class PendingAnswer(NamedTuple):
-    """A due answer with its parser and its receiver.
-
-    ``wait_s``: how long the broker may wait before it answers.
-    ``least``: minimum size of the answer in bytes.
-    """
+    """A due answer, of ``least`` bytes, for which the broker may wait ``wait_s``."""
 
     decode: Callable[[PooledBuffer], Any]
     told: Callable[[Any], None]
@@ -136,10 +132,7 @@ class Connection:
         access: SecurityAccess,
         timeout_s: float | None = None,
     ) -> Connection:
-        """Connect over TCP, with TLS and a login where the cluster's settings demand them.
-
-        They also say how long that may take, where ``timeout_s`` does not.
-        """
+        """Connect over TCP, with TLS and a login where the settings demand them, in time."""
         where = f"cluster {access.security.alias}, broker {host}:{port}"
         timeout_s = timeout_s or access.security.connect_timeout_s
         try:

@@ -67,7 +67,7 @@ class SharedQueries(Generic[_Query, _Answer]):
 class _KnownTopic:
     """A broker's answer about a topic.
 
-    ``error``: the broker's code for the topic.
+    ``time``: count of changes of leaders when the request was sent.
     ``said_s``: when a broker last gave this answer, monotonic.
     """
 

@@ -38,10 +38,7 @@ class LogColumns:
     with_keys: bool
 
     async def read(self, log: LogReader, start: int, end: int) -> AsyncGenerator[Columns]:
-        """Yield the records from an offset on up to the end.
-
-        Aborted ones come as optional, or not at all if the log is read as committed.
-        """
+        """Yield the records up to the end, aborted ones as optional unless read as committed."""
         records, optional = list[DecodedRecord](), list[int]()
         turns = LoopShare()
         async with aclosing(_batches(log, start, end, turns)) as pieces:
@@ -76,10 +73,7 @@ class LogColumns:
 async def _batches(
     log: LogReader, start: int, end: int, turns: LoopShare
 ) -> AsyncGenerator[tuple[list[DecodedRecord], int]]:
-    """Yield decoded records with a bit of their kind: up to the last stable offset, then the rest.
-
-    A log that is read as committed gives neither aborted records nor the rest.
-    """
+    """Yield decoded records with a bit of their kind: committed ones, then, if read, the others."""
     at = start
     for committed in (True,) if log.read_committed else (True, False):
         reader = LogReader(log.wire, log.partition, log.topic_id, read_committed=committed)

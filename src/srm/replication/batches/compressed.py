@@ -63,10 +63,7 @@ def codec_of(batch: memoryview) -> int:
 
 
 def open_into(batch: memoryview, room: memoryview) -> int:
-    """Write a compressed batch into a room as an uncompressed one, with a wrong checksum.
-
-    Returns its size.
-    """
+    """Write a compressed batch uncompressed into a room, with a wrong checksum; return its size."""
     codec = _CODECS[codec_of(batch)]
     room[:HEADER_SIZE] = batch[:HEADER_SIZE]
     room[_CODEC_AT] &= ~_CODEC_BITS & 0xFF

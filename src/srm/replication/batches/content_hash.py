@@ -1,7 +1,6 @@
 """The hash of 64 bits by which the records of two logs are compared, under a key of this process.
 
-Python's own hash is unfit: its key is PYTHONHASHSEED, which Spark sets to 0 in all its processes.
-A producer that knows the key can make two contents with one hash.
+Python's hash is unfit: Spark sets its key to 0, and then a producer can make two contents collide.
 """
 
 from __future__ import annotations

@@ -91,10 +91,7 @@ class Merging:
     # ----- compressed batches
 
     def _merge_compressed(self, small: list[BatchToSend], limit: int) -> Iterator[BatchToSend]:
-        """Open compressed batches of one codec, merge their records and compress these again.
-
-        The limit counts compressed bytes: together they have fewer than each alone had.
-        """
+        """Merge records of compressed batches of one codec; the limit is of compressed bytes."""
         if len(small) < 2:
             yield from small
             return

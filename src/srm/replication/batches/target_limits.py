@@ -119,10 +119,7 @@ class TargetLimits:
         return any(0 <= decided < epoch for _, _, decided in self._decided)
 
     def epoch_of_others(self, records: memoryview) -> int | None:
-        """Return the leader epoch of a batch in such a place, None without one.
-
-        A damaged batch, and what is after it, is not looked at.
-        """
+        """Return the leader epoch of a batch in such a place; None: none, or a damaged one."""
         with suppress(IntegrityError):
             for batch in batches(records, legacy.convert) if self._decided else ():
                 ends = [

@@ -1,7 +1,4 @@
-"""From fetched bytes to what is sent: the one place that decides how each batch travels.
-
-Copy path and resume walk both go through here, so they agree about batches and records.
-"""
+"""The one place that decides how each batch travels, so copy path and resume walk agree."""
 
 from __future__ import annotations
 

@@ -88,10 +88,9 @@ async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float
 
 
 class ClaimLifetime:
-    """Maximum use of a claim, from the current configs of the target's brokers.
+    """Maximum use of a claim, from the target's configs, queried at most once a minute.
 
-    Brokers are queried at most once a minute, before a claim. While they do not answer, the last
-    known configs apply.
+    While brokers do not answer, the last known configs apply.
     """
 
     def __init__(self, read: ReadConfigs) -> None:

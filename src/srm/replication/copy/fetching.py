@@ -24,10 +24,7 @@ _LONG_WAY_S: Final = 0.025
 """Fetches are larger when no poll returns faster than this."""
 _RESPONSE_BYTES: Final = 8 << 20
 _WAITING_BYTES: Final = 16 << 20
-"""Bytes waiting for a target broker before fetches pause, less than the processor's cache.
-
-Two polls at high latency.
-"""
+"""Bytes waiting before fetches pause: less than the processor's cache, or two polls."""
 _IDLE_WAIT_MS: Final = 500
 """The default of Kafka's consumers. A new partition waits for the next poll."""
 _SHORT_WAIT_MS: Final = 5
@@ -255,9 +252,9 @@ class Backlog:
         return self._node_of[copy] in self._held
 
     def weigh(self, limit: int) -> Collection[PartitionCopy] | None:
-        """Return the partitions to pause or resume; None while all brokers are full.
+        """Return the partitions to pause, until half a broker's share is accepted, or to resume.
 
-        A full broker's partitions are paused until half of its share is accepted.
+        None while all brokers are full.
         """
         waiting = {node: self._weight(node) for node in self._copies}
         self.bytes = sum(waiting.values())

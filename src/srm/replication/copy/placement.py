@@ -62,10 +62,7 @@ class Placement:
             self._placed[copy][0].look_at(copy)
 
     def heard_s(self, copies: Iterable[PartitionCopy]) -> float | None:
-        """Return when all source brokers of some partitions had answered, monotonic.
-
-        None without partitions, or if one has no broker to fetch from.
-        """
+        """Return when the last source broker had answered, monotonic; None if one is missing."""
         placed = [self._placed.get(copy) for copy in copies]
         if not placed or None in placed:
             return None

@@ -276,10 +276,7 @@ class Slot:
             self._spawn(self._load_and_begin(tuple(assigned)))
 
     async def _load_and_begin(self, loading: tuple[AssignedPartition, ...]) -> None:
-        """Begin partitions once their starts are known; retry those whose maps are unavailable.
-
-        One thread loads all together; the others are needed for reports.
-        """
+        """Begin partitions once one thread has loaded their starts; retry unavailable maps."""
         while loading:
             try:
                 starts = await self._read(partial(self._starts.load, loading))

@@ -206,10 +206,7 @@ class AssignmentBook:
         again: Iterable[str] = (),
         incarnations: Mapping[str, Incarnation] | None = None,
     ) -> tuple[Assignment, ...]:
-        """Return the assignments to publish together; a slot that is not wanted gets nothing.
-
-        ``again``: slots that need a newer generation although their partitions stay.
-        """
+        """Return the assignments to publish together, newer ones for slots in ``again``, too."""
         repeated, meant = set(again), incarnations or {}
         return tuple(
             Assignment(slot, self._generation + 1, wanted.get(slot, ()), meant.get(slot))

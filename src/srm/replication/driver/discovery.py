@@ -182,10 +182,7 @@ class Discovery:
         source_topics: Collection[str],
         target_topics: Collection[str],
     ) -> tuple[str, ...]:
-        """Select the topics of the flow, less those that an unknown flow copies into.
-
-        Only a policy that keeps names gives copies of two clusters one name.
-        """
+        """Select the flow's topics, less those that an unknown flow copies into by kept names."""
         names, selected = context.config.names, context.config.names.select(source_topics)
         kept = frozenset(filter(names.keeps_name, selected))
         flow = context.config.flow

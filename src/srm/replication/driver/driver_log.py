@@ -20,10 +20,7 @@ class LogRecord:
 
 
 class DriverLog(Protocol):
-    """The flow's state topic, read by anyone and written by one driver at a time.
-
-    Every call raises UnavailableError or AuthorizationError as they occur.
-    """
+    """The flow's state topic, read by anyone and written by one driver at a time."""
 
     def read(self) -> list[LogRecord]:
         """Return the latest record of each key of each partition of the state topic, in order.
@@ -47,10 +44,7 @@ class DriverLog(Protocol):
         records: Mapping[bytes, bytes],
         deletions: Collection[tuple[int, bytes]] = (),
     ) -> None:
-        """Write all records to the partition of commands, or none of them.
-
-        FencedError: a newer driver has taken over.
-        """
+        """Write all records to the partition of commands, or none (FencedError: a newer driver)."""
         ...
 
     def clear_maps(self, topics: Collection[CopiedTopic]) -> None:

@@ -1,7 +1,4 @@
-"""Duties of the driver in charge besides the copy: checkpoints, offsets of groups, topics.
-
-A failure is reported once while it stays the same, and tried again; it stops no other work.
-"""
+"""Duties of the driver in charge besides the copy: checkpoints, offsets of groups, topics."""
 
 from __future__ import annotations
 

@@ -45,10 +45,7 @@ class FlowHost:
 
 @dataclass(eq=False)
 class FlowRun:
-    """The life of one flow: its driver, and once its target has answered slots and works.
-
-    ``jobs`` runs one job of a slot until that ends; ``works`` is what else runs; both by name.
-    """
+    """The life of one flow: its driver, then slots (``jobs``) and ``works``, both by name."""
 
     host: FlowHost
     context: FlowContext

@@ -45,10 +45,7 @@ def emit_heartbeats(
     now_ms: Callable[[], int],
     stop: threading.Event,
 ) -> None:
-    """Write heartbeats until ``stop``, at the shortest interval; create the topic if absent.
-
-    An outage or a missing right is logged once and waited out.
-    """
+    """Write heartbeats until ``stop``, at the shortest interval, into a topic made if absent."""
     beating = [settings for settings in flows if settings.emit_heartbeats_enabled]
     if not beating:
         return

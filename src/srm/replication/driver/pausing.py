@@ -82,10 +82,7 @@ def _require(standing: Pause | None, request: str | None) -> None:
 
 
 def leave(log: DriverLog, move_id: str) -> None:
-    """Take a move off the pause, which ends where no other relies on it; safe to repeat.
-
-    FencedError: another driver began at the same moment: repeat it.
-    """
+    """Take a move off the pause, which ends with the last one; repeat it after a FencedError."""
     log.fence()
     standing = pause_in(log.read())
     if standing is None or move_id not in standing.moves:

@@ -112,10 +112,7 @@ class ProgressBook:
         partitions: Collection[AssignedPartition],
         target_ends: Mapping[AssignedPartition, int] | None = None,
     ) -> None:
-        """Replace what the flow copies; positions of everything else are forgotten.
-
-        Records are counted from ``target_ends``, else from the first report on.
-        """
+        """Replace what the flow copies; records count from ``target_ends`` or the first report."""
         with self._lock:
             for assigned, end in (target_ends or {}).items():
                 self._counted.setdefault(assigned.copy_id, (end, _NO_CLAIM))

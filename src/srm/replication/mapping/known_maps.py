@@ -1,7 +1,4 @@
-"""Reads the ends of partitions' offset maps from one partition of the map topic.
-
-Without records at the offsets of the newest reports the whole partition is read.
-"""
+"""Reads the ends of offset maps from one partition of the map topic, by the newest reports."""
 
 from __future__ import annotations
 

@@ -20,18 +20,12 @@ class Predecessor(NamedTuple):
 
 
 class StartReader(Protocol):
-    """Reads from the offset map where partitions were left; blocks.
-
-    UnavailableError: the map or the state cannot be read.
-    """
+    """Reads where partitions were left; blocks; UnavailableError: map or state cannot be read."""
 
     def load(
         self, partitions: Sequence[AssignedPartition]
     ) -> Mapping[AssignedPartition, Start | SrmError]:
-        """Return where to start each partition, or why that is not known.
-
-        One that was never copied is left out; an UnavailableError is of its map alone.
-        """
+        """Return where to start each partition copied before, or why that is not known."""
         ...
 
     def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:

@@ -162,10 +162,7 @@ class Framing:
 
 
 class PairSearch:
-    """Walks the pieces of both sides, along the runs that map their offsets.
-
-    ``compacted``: records that only one side has are skipped.
-    """
+    """Walks the pieces of both sides along the map's runs; ``compacted``: skips lone records."""
 
     def __init__(self, library: NativeLibrary, runs: Runs, *, compacted: bool) -> None:
         self._library = library

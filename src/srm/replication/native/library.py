@@ -153,9 +153,11 @@ class NativeLibrary:
         that does not fit into an empty room is left to the plain path.
 
         Args:
+            batches: writable, as all that is passed in here.
             room: where batches are made.
             limit: bytes up to which batches are merged; 0: none are.
             largest: batches of more bytes are not merged.
+            unchecked: the checksums are known to be right.
         """
         with self._turn:
             job = self._job

@@ -46,10 +46,7 @@ class PositionGroups:
         self._leaving[entry.copy_id] = entry
 
     def last_positions(self) -> Records:
-        """Return what has to be acknowledged before :meth:`forget_left`, under new keys each time.
-
-        The former ones may be deleted already, or late.
-        """
+        """Return what is to be acknowledged before :meth:`forget_left`, each time by new keys."""
         entries = list(self._leaving.values())
         records: Records = {}
         for at in range(0, len(entries), GROUP_SIZE):

@@ -68,10 +68,7 @@ class RestoreState:
 
 
 def open_restores(forward: FlowContext) -> tuple[str, ...]:
-    """Return the topics of a flow's source with an unfinished restore, less deleted ones.
-
-    A resumed flow would copy the restored records a second time.
-    """
+    """Return the source's topics with an unfinished restore, which would be copied twice."""
     flow = forward.config.flow
     own = RestoreState.read(forward.source, restore_flow(flow))
     if own.restoring is None:

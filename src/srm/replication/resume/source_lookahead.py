@@ -296,10 +296,7 @@ class SourceAhead:
         return found
 
     def same_content(self, begin: int, end: int, content: int, most: int) -> list[int]:
-        """Return the first ``most`` indexes of records with a content in a range, in order.
-
-        Only after :meth:`index_contents`.
-        """
+        """Return the first ``most`` indexes with a content; only after :meth:`index_contents`."""
         found: list[int] = []
         if begin >= self.opened_end or self._same is None:
             return found

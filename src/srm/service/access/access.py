@@ -155,10 +155,7 @@ ADDRESSES: Final = 64
 
 
 class ConcurrencyLimit:
-    """Runs a few requests at the same time, lets a few more wait and refuses the rest.
-
-    So repeated requests or a slow cluster cannot occupy the threads that render pages.
-    """
+    """Runs a few requests at a time, lets a few more wait and refuses the rest."""
 
     def __init__(
         self,
@@ -180,10 +177,7 @@ class ConcurrencyLimit:
 
 
 class FairTurns:
-    """Runs one request at a time and alternates between addresses.
-
-    One request per address waits in the common queue, further ones in a queue of their own.
-    """
+    """Runs one request at a time, alternating between addresses, each with a queue of its own."""
 
     def __init__(self) -> None:
         self._all = ConcurrencyLimit(1, ADDRESSES, "too many other logins are running; retry")

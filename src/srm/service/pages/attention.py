@@ -31,10 +31,7 @@ _CAUGHT_UP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A lagging flow: start of the lag, and lag in seconds of its own traffic.
-
-    ``is_longer``: all stored windows lag, so that the lag may have begun earlier.
-    """
+    """A lagging flow: start of the lag (``is_longer``: or earlier), lag in seconds."""
 
     since_ms: int
     seconds: float

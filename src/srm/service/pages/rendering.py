@@ -254,9 +254,6 @@ def move_ids(dag_id: str, run_id: str) -> tuple[str, ...]:
 
 
 def run_pattern(move_id: str) -> str:
-    """Return a pattern of SQL's LIKE for the id of the run that made a move.
-
-    A move's id has dashes for invalid characters, and ends with a digest.
-    """
+    """Return a pattern of SQL's LIKE for the id of the run that made a move."""
     name = move_id.partition("-")[2].rpartition("-")[0]
     return re.sub(r"-", "_", name) + "%"

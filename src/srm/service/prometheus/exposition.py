@@ -85,10 +85,7 @@ def samples(views: Views) -> Iterator[Sample]:
 
 
 def render(samples: Iterable[Sample], *, openmetrics: bool) -> bytes:
-    """Return the text of all samples, by metric in the order of the table.
-
-    prometheus_client takes three times as long: it renders each label of each sample.
-    """
+    """Return the text of all samples by metric, in a third of prometheus_client's time."""
     lines: dict[str, list[str]] = {}
     known: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     labelled = {name: known.setdefault(metric.labels, {}) for name, metric in METRICS.items()}

@@ -66,10 +66,7 @@ def run_job(
     options: argparse.Namespace,
     work: Callable[[SparkSession, Config, Flow], JobResult],
 ) -> int:
-    """Run a job for each flow, printing each summary as a line of JSON on stdout.
-
-    Returns 0 or the exit code of the first failure, which stops no other flow.
-    """
+    """Run a job for each flow, printing JSON lines; return the first failure's exit code."""
     logs.set_up(srm=logging.INFO)
     failures: list[SrmError] = []
     try:

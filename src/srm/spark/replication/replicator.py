@@ -276,10 +276,7 @@ class Replicator:
         return beat
 
     def _job(self, name: str, spec: SlotSpec) -> None:
-        """Run one job with one task, which returns when the slot ends.
-
-        SupersededError: the slot reads that another application drives its flow.
-        """
+        """Run one job until its slot ends; SupersededError: another application drives the flow."""
         if self._spark is None:
             raise UnavailableError("Spark has not started")
         level = logging.getLogger("srm").getEffectiveLevel()

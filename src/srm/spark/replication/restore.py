@@ -34,10 +34,7 @@ def open_restore(
     run: Callable[[Replicator], None],
     master: str | None = None,
 ) -> Iterator[RestoreContext]:
-    """Give access to all that a restore works with; Spark starts when something is copied.
-
-    ``run`` runs a replicator until it has caught up.
-    """
+    """Give access to a restore; Spark starts when something is copied, and ``run`` catches up."""
     both, back = with_restore(config, forward, ()), restore_flow(forward)
 
     def copy(copies: Collection[str]) -> None:

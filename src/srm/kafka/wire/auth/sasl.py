@@ -1,7 +1,4 @@
-"""The client's part of SASL; an exchange yields what to send and is sent the broker's answers.
-
-ValueError: the broker's part is wrong.
-"""
+"""The client's part of SASL, as exchanges that get answers; ValueError: a broker's is wrong."""
 
 from __future__ import annotations
 

@@ -48,10 +48,7 @@ class SecurityAccess:
             self._tokens = TokenSource(security.alias, security.sasl)
 
     def context(self) -> ssl.SSLContext | None:
-        """Return what a new connection is encrypted with, None for nothing.
-
-        In the middle of a renewal, while files do not fit together, the former ones are used.
-        """
+        """Return what to encrypt with, None for nothing; in a renewal the former files stay."""
         tls = self.security.tls
         if tls is not None and (stamp := _stamp(tls)) != self._stamp:
             try:
