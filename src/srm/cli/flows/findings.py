@@ -161,7 +161,9 @@ def _transactions(cluster: Cluster) -> Iterator[Check]:
     log = cluster.topics().get(_TRANSACTION_LOG)
     if log is None:
         action = "keep transaction.state.log.replication.factor within the number of brokers"
-        text = f"{_TRANSACTION_LOG} does not exist yet; the first transaction creates it"
+        text = (
+            f"{_TRANSACTION_LOG} does not exist yet, or srm may not see it; transactions create it"
+        )
         yield Check(name, "ok", f"{text}: {action}")
         return
     least = int(cluster.topic_configs([log.name]).get(log.name, {}).get("min.insync.replicas", 1))
@@ -194,9 +196,13 @@ def rights_of(context: FlowContext) -> Iterator[Check | SrmError]:
             wrong = True
             text = f"srm lacks {operation} on topic {some(topics)} of {cluster.alias}"
             yield AuthorizationError(text, _grant(context))
-    if not wrong:
+    name = f"rights of {config.flow}"
+    if not chosen:
+        action = "compare the flow's topics with the names on the source, and its rights with Read"
+        yield Check(name, "warning", "srm sees no topic to copy on the source", action)
+    elif not wrong:
         text = f"{amount(len(chosen), 'topic')} can be read and copied"
-        yield Check(f"rights of {config.flow}", "ok", text)
+        yield Check(name, "ok", text)
 
 
 def _lacking(
