@@ -238,7 +238,9 @@ def _read_last_places(
         if known is not None and known.offset == entry.intended:
             places[place] = replace(known, time_ms=max(known.time_ms, entry.time_ms))
         elif known is None or entry.time_ms > known.time_ms:
-            places[place] = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
+            written = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
+            is_share = known is not None and known.is_share
+            places[place] = replace(written, is_share=is_share)
     return Away(config.flow.source, found, read_proof(target, config.flow))
 
 

@@ -565,3 +565,21 @@ def test_a_share_group_is_created_from_its_checkpoint(disaster: Disaster) -> Non
     assert disaster.world.b.groups(["queue"])["queue"].kind == "share"
     assert disaster.world.b.committed_offsets("queue")[COPY] == 96
     assert any("records that it acknowledged after them" in line for line in plan.warnings)
+
+
+def test_a_share_group_that_was_synced_after_its_checkpoint_is_one_still(
+    disaster: Disaster,
+) -> None:
+    place, forward = TopicPartition("Payments", 0), disaster.world.context().forward
+    disaster.world.p.commit("queue", {place: 95})
+    disaster.world.p.share("queue", {place: 3})
+    emit(forward)
+    disaster.world.p.commit("queue", {place: 96})
+    disaster.world.passing(1_000)
+    sync(replace(forward, config=replace(forward.config, sync_group_offsets_enabled=True)))
+    disaster.world.p.fail()
+
+    plan = disaster.planned(groups=("queue",))
+
+    assert plan.groups[0].positions[0].resume == 97
+    assert any("share group queue continues" in line for line in plan.warnings)
