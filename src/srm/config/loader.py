@@ -417,8 +417,8 @@ def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
 def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:
     """Return the flows from other sources that may copy into the same names of the target.
 
-    Records of one cluster that arrive by both would be there twice: such flows have to name
-    different topics.
+    Flows that name different topics do not. Records of one cluster that arrive by both would be
+    there twice: a ConfigError.
     """
     joined = list[Flow]()
     if not _copies_under_names(file, flow):
@@ -426,10 +426,12 @@ def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:
     for other in file.flows:
         if other == flow or other.target != flow.target or not _copies_under_names(file, other):
             continue
+        if not _may_overlap(file, flow, other):
+            continue
         common = _origins(file, flow) & _origins(file, other)
         if not common:
             joined.append(other)
-        elif _may_overlap(file, flow, other):
+        else:
             one, two = sorted((flow, other))
             raise ConfigError(
                 f"{file.path}: {flow.target} would get records of {min(common)} twice, by {one} "

@@ -176,7 +176,10 @@ def test_two_flows_may_keep_names_on_one_target_for_different_topics(tmp_path: P
         "P->C.enabled = true\nB->C.enabled = true\nP->C.topics = a\nB->C.topics = b, c\n"
     )
 
-    assert load_config(file).flow(Flow("B", "C")).names.select(["a", "b"]) == ("b",)
+    into = load_config(file).flow(Flow("B", "C"))
+
+    assert into.names.select(["a", "b"]) == ("b",)
+    assert (into.joined, into.shares("b")) == (frozenset(), False), "each copy has one writer"
 
 
 def test_users_check_their_classes() -> None:

@@ -194,7 +194,7 @@ class Discovery:
         if taken - self._taken:
             logger.warning(
                 "%s: not copied: %s of %s is the copy of a flow that is not joined with this one; "
-                "name both flows in one configuration",
+                "name both flows, and the topic for both, in one configuration",
                 *(flow, ", ".join(sorted(taken)), flow.target),
             )
         self._taken = taken
