@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.unit.domain.offset_map.test_alignment import One, align
 
-from srm.domain.offset_map import alignment, log_columns
+from srm.domain.offset_map import alignment
 from srm.domain.offset_map.alignment import AlignedCopy
 from srm.domain.offset_map.log_columns import Columns
 
@@ -101,27 +101,18 @@ def filled_by_others(size: int) -> AlignedCopy:
     return align(source, target, CHUNK)
 
 
-def with_repeated_contents(size: int) -> AlignedCopy:
-    """Contents come again, so that a place has to be chosen after each gap."""
-    source = [One(n, n % 17, 1 + n % KEYS) for n in range(size)]
-    kept = [one for one in source if one.offset % 3 or one.offset >= size - KEYS]
-    return align(source, kept, CHUNK, target_compacts=True)
-
-
 @pytest.mark.parametrize(
     "walk",
     [
         compacted_on_the_target,
         compacted_on_the_source,
         filled_by_others,
-        with_repeated_contents,
     ],
 )
 def test_four_times_the_records_take_about_four_times_the_steps(
     walk: Callable[[int], AlignedCopy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alignment, "_LOOK_AHEAD", 2 * CHUNK)
-    monkeypatch.setattr(log_columns, "_COMPARED", 16)
     small, large = 1_000, 4_000
     found = []
     for size in (small, large):
