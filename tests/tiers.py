@@ -62,6 +62,7 @@ FAST: Final = (
     "integration/test_checkpoints_real.py",
     "integration/test_policies.py",
     "integration/test_fan_in.py",
+    "integration/test_topologies.py",
     "integration/test_client_settings.py",
     "integration/test_dead_clusters.py",
     "integration/test_clients.py",
