@@ -9,8 +9,8 @@ costs a new claim and a walk over the logs, about 10 ms.
 - Record refused (its timestamp, for example): the broker usually names it; else the batch is cut in
   two until one record is left.
 
-Ranges that operators decided not to copy are skipped like refused records. Each applies to the log
-up to a leader epoch: later batches have other records.
+Ranges that operators decided not to copy are left out. Each applies to the log up to a leader
+epoch: later batches have other records.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ class TargetLimits:
         self._learned_at = 0.0
         self._merge_limit = NO_LIMIT
         self._cuts: set[int] = set()
-        self._refused_ones: set[int] = set()
         self._decided: list[tuple[int, int, int]] = []
         self.knows_something = False
 
@@ -131,17 +130,11 @@ class TargetLimits:
 
     def cut(self, source_offset: int) -> None:
         """Forget what is left out from an offset on: other records will have these offsets."""
-        self._refused_ones = {one for one in self._refused_ones if one < source_offset}
         self._decided = [
             (first, min(end, source_offset), epoch)
             for first, end, epoch in self._decided
             if first < source_offset
         ]
-
-    def leave_out(self, offset: int) -> None:
-        """Copy the record at a source offset no more: it is lost."""
-        self.knows_something = True
-        self._refused_ones.add(offset)
 
     def leaves_out(self, first: int, end: int) -> bool:
         """Return whether a whole range of source offsets is left out."""
@@ -153,14 +146,12 @@ class TargetLimits:
     @property
     def left_out(self) -> list[tuple[int, int]]:
         """Ranges of source offsets that are not copied, and not passed yet."""
-        refused = ((offset, offset + 1) for offset in self._refused_ones)
-        return sorted((*refused, *((first, end) for first, end, _ in self._decided)))
+        return sorted((first, end) for first, end, _ in self._decided)
 
     def on_accept(self, size: int, source_next: int) -> None:
         """Learn from an acknowledged batch, and forget what comes before it."""
         if self._refused > size > self._accepted:
             self._accepted = size
         self._cuts = {cut for cut in self._cuts if cut > source_next}
-        self._refused_ones = {one for one in self._refused_ones if one >= source_next}
         self._decided = [one for one in self._decided if one[1] > source_next]
         self.knows_something = bool(self._cuts or self.left_out or self._refused != NO_LIMIT)

@@ -409,7 +409,7 @@ class Lifecycle:
         if self._reporter.skips_refused:
             told_all = message(f"{copy.target} refused it: {what}", refusal.action)
             self._reporter.lost(copy, offset, offset + 1, told_all)
-            copy.limits.leave_out(offset)
+            copy.skip_to(offset + 1)
             self.claim(copy)
             return
         action = "; or ".join(filter(None, (refusal.action, self._skip_refused)))

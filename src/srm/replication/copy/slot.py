@@ -333,9 +333,9 @@ class Slot:
             self._reported.set()
             self._reported.clear()
             for copy in copies:
-                if copy.cut_is_untold and self._reporter.has_told_cut(copy):
-                    copy.note_cut_told()
-                held = copy.cut_is_untold or self._reporter.is_full(copy)
+                if copy.position_is_untold and self._reporter.has_told_position(copy):
+                    copy.note_position_told()
+                held = copy.position_is_untold or self._reporter.is_full(copy)
                 self._partitions.hold_back(copy, held=held)
             await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait
 

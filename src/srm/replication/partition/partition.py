@@ -69,12 +69,12 @@ class PartitionCopy:
         records that are left out, -1 if none was seen.
     ``written_by``: claim of the target's batch before ``target_next``.
     ``target_lineage``: lineage of the target before that claim's marker, and of the marker.
-    ``held_back``: the map cannot be written or lacks a cut; nothing is fetched.
+    ``held_back``: the map cannot be written, or the position is untold; nothing is fetched.
     ``is_troubled``: from a stop, also of a former owner, until progress is acknowledged or nothing
         is left to copy.
     ``end_at_rest``: end of the source found while nothing was fetched.
-    ``cut_is_untold``: no report under our claim has the cut; lost records would be translated as
-        their successors.
+    ``position_is_untold``: no report under our claim has the position after a cut or a skip. Lost
+        records would be translated as their successors, and the next owner's walk would find a gap.
     ``others``: target offsets [from, to) of foreign records before srm's first one, where the
         target holds no copy.
     ``is_shared``: others write to the target, too, between our batches.
@@ -107,7 +107,7 @@ class PartitionCopy:
     traffic: Traffic = field(default_factory=Traffic)
     checked: tuple[int, int] | None = None
     held_back: bool = False
-    cut_is_untold: bool = False
+    position_is_untold: bool = False
     is_shared: bool = False
     is_troubled: bool = False
     end_at_rest: int = 0
@@ -146,7 +146,7 @@ class PartitionCopy:
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = start.truncated
-        self._is_cut = self.cut_is_untold = start.cut
+        self._is_cut = self.position_is_untold = start.cut
         self.is_troubled = start.at_rest is not None
         self._queue = SendQueue(self.merging.native.rewrite if self.merging else rewrite)
 
@@ -243,7 +243,12 @@ class PartitionCopy:
         self.map.cut(source_offset, self.target_next)
         self.limits.cut(source_offset)
         self.go_back_to(source_offset)
-        self._truncated = self._is_cut = self.cut_is_untold = True
+        self._truncated = self._is_cut = self.position_is_untold = True
+
+    def skip_to(self, source_offset: int) -> None:
+        """The target refuses the record before an offset: copy from there on, after a report."""
+        self.go_back_to(source_offset)
+        self.position_is_untold = True
 
     def go_back_to(self, source_offset: int) -> None:
         """Copy from another source offset on; nothing was read before a later one."""
@@ -373,13 +378,13 @@ class PartitionCopy:
         self.held_back = held
 
     @property
-    def cut_claim(self) -> ProducerId | None:
-        """The claim that reports a cut; None without a cut or a claim."""
-        return self.written_by if self.cut_is_untold and not self._is_cut else None
+    def untold_claim(self) -> ProducerId | None:
+        """The claim that reports a cut or a skip; None without one of them or a claim."""
+        return self.written_by if self.position_is_untold and not self._is_cut else None
 
-    def note_cut_told(self) -> None:
-        """A report under our claim is acknowledged: its map ends where the log was cut."""
-        self.cut_is_untold = False
+    def note_position_told(self) -> None:
+        """A report under our claim is acknowledged: it passes what was cut off or skipped."""
+        self.position_is_untold = False
 
     @property
     def decisions(self) -> tuple[PartitionNotes, ...]:
@@ -417,7 +422,7 @@ class PartitionCopy:
         self._old_id_lapses_at = None
         self._stand_at(claim, resumed, resumed.runs, resumed.target_lineage)
         self.in_doubt = False
-        self.held_back = self.held_back or self.cut_is_untold
+        self.held_back = self.held_back or self.position_is_untold
         self.phase = Phase.COPYING
         self._forget_reason()
 
@@ -495,7 +500,7 @@ class PartitionCopy:
             *(self.source_next, self.source_end, self.end_at_rest),
             *(self.target_next, self.target_lineage, self.written_by, self.has_position),
             *(self.phase, self.reason, self.blocked, self.is_troubled),
-            *(self.held_back, self.cut_is_untold),
+            *(self.held_back, self.position_is_untold),
             *(maps.changes, maps.source_log_start, maps.target_log_start),
         )
 

@@ -60,7 +60,7 @@ _Sync = tuple[PartitionCopy, SyncMark]
 class _Snapshot:
     """Contents of one report: changed and leaving positions, MM2 syncs, metrics.
 
-    ``cut``: partitions with an unreported cut, and the claim that reports it.
+    ``untold``: partitions with an unreported cut or skip, and the claim that reports it.
     """
 
     positions: Sequence[tuple[int, PartitionPosition]]
@@ -69,7 +69,7 @@ class _Snapshot:
     syncs: Sequence[_Sync]
     metrics: Sequence[RawMetric]
     copied: frozenset[CopyId]
-    cut: Mapping[CopyId, ProducerId]
+    untold: Mapping[CopyId, ProducerId]
 
 
 class Reporter:
@@ -105,7 +105,7 @@ class Reporter:
         self._untold: dict[bytes, PartitionStatus] = {}
         self._untold_notes: dict[bytes, PartitionNotes] = {}
         self._leaving: list[tuple[int, PartitionPosition]] = []
-        self._told_cuts: dict[CopyId, ProducerId] = {}
+        self._told_positions: dict[CopyId, ProducerId] = {}
         self._looked_at: dict[PartitionCopy, tuple[object, ...]] = {}
         self._copies: Sequence[PartitionCopy] = ()
         self._copied: frozenset[CopyId] = frozenset()
@@ -188,10 +188,10 @@ class Reporter:
             return False
         return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
 
-    def has_told_cut(self, copy: PartitionCopy) -> bool:
-        """Return whether the last report contains the partition's cut."""
-        claim = copy.cut_claim
-        return claim is not None and self._told_cuts.get(copy.assigned.copy_id) == claim
+    def has_told_position(self, copy: PartitionCopy) -> bool:
+        """Return whether the last report contains the position after a cut or a skip."""
+        claim = copy.untold_claim
+        return claim is not None and self._told_positions.get(copy.assigned.copy_id) == claim
 
     def tell_everything(self) -> None:
         """Write all positions and statuses with the next report, those too that have not changed.
@@ -254,11 +254,11 @@ class Reporter:
             self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else [],
             self._metrics.due(copies, now_ms),
             self._copied,
-            {copy.assigned.copy_id: claim for copy in changed if (claim := copy.cut_claim)},
+            {copy.assigned.copy_id: claim for copy in changed if (claim := copy.untold_claim)},
         )
 
         def write() -> None:
-            self._late = None
+            self._late, self._told_positions = None, {}
             with self._writing:
                 try:
                     self._late = self._write(snapshot)
@@ -276,7 +276,7 @@ class Reporter:
         changed = []
         for copy in copies:
             state = copy.state()
-            if looked_at.get(copy) != state or copy.cut_is_untold:
+            if looked_at.get(copy) != state or copy.position_is_untold:
                 looked_at[copy] = state
                 changed.append(copy)
         return changed
@@ -332,10 +332,10 @@ class Reporter:
         self._write_first(late)
         self._place_positions(late)
         self._write_groups()
-        self._told_cuts = {
-            entry.copy_id: snapshot.cut[entry.copy_id]
+        self._told_positions = {
+            entry.copy_id: snapshot.untold[entry.copy_id]
             for number, entry in snapshot.positions
-            if entry.copy_id in snapshot.cut and number not in late
+            if entry.copy_id in snapshot.untold and number not in late
         }
         self._map.on_report()
         untold = {entry.copy_id for _, entry in self._leaving}

@@ -59,7 +59,7 @@ class Statuses:
                 return known
         lost_from, lost_to = copy.blocked or (None, None)
         reason = copy.reason
-        if copy.held_back and not copy.cut_is_untold and state == "copying":
+        if copy.held_back and not copy.position_is_untold and state == "copying":
             state, reason = "stopped", f"{self._map_topic} cannot be written for now"
         status = PartitionStatus(*key, state, reason, lost_from, lost_to, action=copy.action)
         if state in AT_REST:

@@ -43,7 +43,7 @@ def copied_with_losses(
                 refusals += 1
                 if not limits.learn(produced, len(outgoing.view), outgoing.offsets()):
                     lost += outgoing.offsets()
-                    limits.leave_out(outgoing.offsets()[0])
+                    position = outgoing.offsets()[-1] + 1
                 break
             copied += outgoing.offsets()
             position = outgoing.source_next
@@ -118,8 +118,7 @@ def test_a_large_batch_is_refused_a_few_times_and_the_following_ones_not_at_all(
 
 def test_what_is_left_out_is_told_until_the_copy_has_passed_it() -> None:
     limits = TargetLimits()
-    limits.leave_out(7)
-    limits.leave_out(3)
+    limits.decide([decided(7, 8), decided(3, 4)])
     assert limits.left_out == [(3, 4), (7, 8)]
 
     limits.on_accept(100, source_next=5)
@@ -134,9 +133,7 @@ def decided(first: int, end: int, epoch: int = -1) -> PartitionNotes:
 
 def test_a_cut_log_gives_what_was_left_out_to_other_records() -> None:
     limits = TargetLimits()
-    limits.leave_out(25)
-    limits.leave_out(5)
-    limits.decide([decided(10, 20), decided(30, 40)])
+    limits.decide([decided(5, 6), decided(10, 20), decided(25, 26), decided(30, 40)])
 
     limits.cut(15)
 

@@ -30,7 +30,14 @@ from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.copy.quota import Quota
 from srm.replication.mapping.start_positions import Start
 from srm.replication.partition.partition import PartitionCopy, Phase
-from srm.replication.ports import EpochEnd, Fetched, Leader, ProducerId
+from srm.replication.ports import (
+    EpochEnd,
+    Fetched,
+    FetchedPartition,
+    Leader,
+    Produced,
+    ProducerId,
+)
 from srm.replication.resume.resume import Walked
 from srm.replication.resume.source_lookahead import Comparison
 from srm_lab.testing.flows import flow_config
@@ -38,6 +45,7 @@ from srm_lab.testing.flows import flow_config
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
 LIFETIME_S = 6 * 3600.0
 LEADER_EPOCH = 4
+INVALID_TIMESTAMP = 32
 LINEAGE = Lineage(((0, 0),))
 
 
@@ -98,6 +106,7 @@ class Told:
     """Notes what is told, as the reporter would."""
 
     accepts_loss = False
+    skips_refused = False
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -817,3 +826,48 @@ def test_what_retention_took_of_a_range_that_is_left_out_stops_nothing() -> None
     site = run(lambda: Site(source, target), scenario)
 
     assert (site.copy.source_next, site.copy.reason) == (9, "")
+
+
+class Elected(Cluster):
+    """A target whose leader was elected after the third copy."""
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        return EpochEnd(LEADER_EPOCH, self.end) if epoch >= LEADER_EPOCH else EpochEnd(0, 4)
+
+
+def test_a_process_that_dies_after_a_skipped_record_leaves_a_position_that_passes_it() -> None:
+    """Nothing is fetched before a report names that position, so no copy follows an unknown gap."""
+    known = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, 0))
+    source = source_of(6)
+    target = Elected(copies(3), [ProducerId(OURS, epoch) for epoch in (1, 2, 3)])
+    refused = memoryview(bytearray(stored([Record(3, 1, b"k", b"3")])))
+
+    async def skip_and_die(site: Site) -> None:
+        site.told.skips_refused = True
+        site.lifecycle.begin(ASSIGNED, known)
+        await site.claim()
+        copy = site.copy
+        part = FetchedPartition(copy.source_id, 0, 0, 6, 6, 0, (), refused)
+        copy.accept(part, None, 3, read_committed=True)
+        copy.send_next()
+        site.lifecycle.on_refused(copy, Produced(INVALID_TIMESTAMP, -1))
+        await site.until(lambda: copy.phase in (Phase.COPYING, Phase.STOPPED))
+        assert copy.phase is Phase.COPYING, copy.reason
+        assert site.told.losses == [(3, 4)]
+        assert not copy.wants_data
+
+    left = run(lambda: Site(source, target), skip_and_die).copy.position()
+    assert (left.position.source_next, left.position.target_next) == (4, 6)
+    copied = bytearray(stored([Record(6, 1, b"k", b"4")], producer_id=OURS))
+    copied[12:16] = LEADER_EPOCH.to_bytes(4, "big")
+    copied[51:57] = (2).to_bytes(2, "big") + (0).to_bytes(4, "big")
+    target.append(bytes(copied))
+    found = Start(4, 6, frozenset({OURS}), written_by=ProducerId(OURS, 2))
+
+    async def take_over(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, found)
+        await site.claim()
+
+    copy = run(lambda: Site(source, target), take_over).copy
+    assert (copy.phase, copy.reason, copy.source_next) == (Phase.COPYING, "", 5)

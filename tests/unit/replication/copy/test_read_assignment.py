@@ -110,7 +110,7 @@ class Untold:
     def prepare(self, *_: object) -> Any:
         return lambda: None
 
-    def has_told_cut(self, copy: object) -> bool:
+    def has_told_position(self, copy: object) -> bool:
         del copy
         return True
 

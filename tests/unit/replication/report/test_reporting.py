@@ -388,17 +388,39 @@ def test_nothing_is_fetched_after_a_cut_until_a_report_under_the_new_claim_tells
     reporter.report([copy])
     copy.cut_at(5)
     reporter.report([copy])
-    assert not reporter.has_told_cut(copy)  # under the former claim, which has told more
+    assert not reporter.has_told_position(copy)  # under the former claim, which has told more
 
     copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11, (), ()))
     assert not copy.wants_data
     state.refused = {STATE: UnavailableError("no leader")}
     reporter.report([copy])
-    assert not reporter.has_told_cut(copy)
+    assert not reporter.has_told_position(copy)
     state.refused = {}
     reporter.report([copy])
 
-    assert reporter.has_told_cut(copy)
-    copy.note_cut_told()
+    assert reporter.has_told_position(copy)
+    copy.note_position_told()
     copy.hold_back(held=False)
     assert copy.wants_data
+
+
+def test_a_record_is_skipped_once_a_report_that_begins_after_the_refusal_is_acknowledged() -> None:
+    state = FakeStateLog()
+    reporter, copy = reporter_to(state), copying()
+    copy.cut_at(5)
+    copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11, (), ()))
+    reporter.report([copy])
+    assert reporter.has_told_position(copy)
+    copy.note_position_told()
+
+    begun = reporter.prepare([copy])
+    reporter.lost(copy, 5, 6, "the target refused it")
+    copy.skip_to(6)
+    state.refused = {STATE: UnavailableError("no leader")}
+    begun()
+    assert not reporter.has_told_position(copy), "the last one that was acknowledged is older"
+    state.refused = {}
+    reporter.report([copy])
+
+    assert reporter.has_told_position(copy)
+    assert copy.position().position.source_next == 6
