@@ -257,7 +257,7 @@ def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(
 
     monkeypatch.setattr(moves, "watch_residue", counted)
 
-    states = move(site, {"residue_seconds": 5}, dag=dag)
+    states = move(site, {"residue_seconds": 20}, dag=dag)  # longer than until the report
 
     assert looks
     assert (states["report"], states["residue"], states["run"]) == ("success", "failed", "failed")
