@@ -21,7 +21,7 @@ CONSTANTS
     LastMove,       \* bound: moves
     MaxGeneration,  \* bound: attempts of all moves
     Kinds,          \* of "fence", "call", "offset": the effects that moves have
-    Deaths,         \* bound: processes that are killed right after they have set a rule
+    Deaths,         \* bound: processes that are killed right after a rule, or at a call
     Off             \* guards that are switched off, to see what breaks without them
 
 Clusters == {"P", "B"}
@@ -35,15 +35,17 @@ VARIABLES
     progress,   \* by move: its newest attempt, and what its clients were told last
     rule,       \* by cluster: whether its brokers deny writes to the topic
     fence,      \* by cluster: the record of the rule: who has set it, and whether it stands
-    called,     \* what the redirector was told last
+    called,     \* the order that the redirector has obeyed last
+    notes,      \* by attempt and step: what is noted of its call
     offset,     \* by cluster: the attempt that has written the group's offset
     ledger,     \* by cluster: the newest entry: offset intended, and the one before it
     op,         \* operators: where each is, and what it remembers
     dead        \* processes that were killed
 
-vars == <<route, progress, rule, fence, called, offset, ledger, op, dead>>
+vars == <<route, progress, rule, fence, called, notes, offset, ledger, op, dead>>
 records == <<route, progress>>
 fences == <<rule, fence>>
+calls == <<called, notes>>
 groups == <<offset, ledger>>
 
 (* InForce.read: what a move tells its clients, and the later move, if any *)
@@ -54,7 +56,7 @@ Leads(view) == view.step \in {"hold", "go"} /\ view.later = 0
 
 Nothing == [generation |-> 0, step |-> "", later |-> 0]
 Idle == [at |-> "idle", move |-> 0, generation |-> 0, todo |-> <<>>, view |-> Nothing,
-         denied |-> FALSE, lifted |-> FALSE, seen |-> 0]
+         denied |-> FALSE, lifted |-> FALSE, late |-> FALSE, seen |-> 0]
 At(o, place) == op[o].at = place
 Goes(o, next) == op' = [op EXCEPT ![o] = next]
 
@@ -91,7 +93,7 @@ Holds(o, m) ==
            /\ Goes(o, IF "call" \notin Kinds THEN Idle
                       ELSE [Idle EXCEPT !.move = m, !.generation = held.generation,
                                         !.todo = <<"call">>, !.at = "call: look"])
-    /\ UNCHANGED <<fences, called, groups, dead>>
+    /\ UNCHANGED <<fences, calls, groups, dead>>
 
 (* The steps that can be run now; a release that is refused fences again,  *)
 (* and verify calls again.                                                 *)
@@ -116,7 +118,7 @@ Starts(o, m) ==
          LET Matters(task) == Kind(task) \in Kinds \cup {""}
              todo == SelectSeq(program, Matters)
          IN  todo # <<>> /\ Start(o, m, todo)
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 Held(o) == route = [generation |-> op[o].generation, move |-> op[o].move, step |-> "hold"]
 
@@ -128,7 +130,7 @@ Gate(o) ==
               /\ "fence" \in Kinds => rule[Source(m)]
               /\ "offset" \in Kinds => offset[Target(m)] = op[o].generation
            THEN Finish(o) ELSE Goes(o, Idle)
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 Ends(o, step) ==
     /\ route' = [route EXCEPT !.step = step]
@@ -139,12 +141,12 @@ Decides(o) ==
     /\ IF Held(o) THEN Ends(o, "go") /\ Finish(o)
        ELSE /\ UNCHANGED records
             /\ IF progress[op[o].move].step = "go" THEN Finish(o) ELSE Goes(o, Idle)
-    /\ UNCHANGED <<fences, called, groups, dead>>
+    /\ UNCHANGED <<fences, calls, groups, dead>>
 
 LooksAgain(o) ==
     /\ At(o, "look again")
     /\ IF InForce(op[o].move).later # 0 THEN Goes(o, Idle) ELSE Finish(o)
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 Releases(o) ==
     /\ At(o, "release")
@@ -153,7 +155,7 @@ Releases(o) ==
              [] progress[m].step = "go" ->
                   UNCHANGED records /\ Goes(o, IF "fence" \in Kinds THEN Begin(o, <<"fence">>) ELSE Idle)
              [] OTHER -> UNCHANGED records /\ Finish(o)
-    /\ UNCHANGED <<fences, called, groups, dead>>
+    /\ UNCHANGED <<fences, calls, groups, dead>>
 
 -----------------------------------------------------------------------------
 (* FENCE: set_fence and _fence.  The record is written as a control record *)
@@ -169,7 +171,7 @@ FencesForLater(o, m) == IF On("fence of the later") THEN Start(o, m, <<"fence">>
 FenceLooks(o) ==
     /\ At(o, "fence: look")
     /\ Goes(o, [op[o] EXCEPT !.view = InForce(op[o].move), !.at = "fence: rules"])
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 (* What is denied without a record is the rule of others.  What the move   *)
 (* does not lead any more is lifted, also where its record says so already *)
@@ -177,7 +179,7 @@ FenceReadsRules(o) ==
     /\ At(o, "fence: rules")
     /\ Goes(o, [op[o] EXCEPT !.denied = rule[Source(op[o].move)], !.lifted = FALSE,
                              !.at = IF Leads(op[o].view) THEN "fence: record" ELSE "lift: look"])
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 FenceRecords(o) ==
     /\ At(o, "fence: record")
@@ -188,13 +190,13 @@ FenceRecords(o) ==
            ours == new \/ fence[c].stands
        IN  /\ IF new THEN SetFence(c, [move |-> m, stands |-> TRUE]) ELSE UNCHANGED fence
            /\ Goes(o, [op[o] EXCEPT !.at = IF ours /\ ~op[o].denied THEN "fence: deny" ELSE "fence: again"])
-    /\ UNCHANGED <<records, rule, called, groups, dead>>
+    /\ UNCHANGED <<records, rule, calls, groups, dead>>
 
 FenceDenies(o) ==
     /\ At(o, "fence: deny")
     /\ SetRule(Source(op[o].move), TRUE)
     /\ Goes(o, [op[o] EXCEPT !.at = "fence: again"])
-    /\ UNCHANGED <<records, fence, called, groups, dead>>
+    /\ UNCHANGED <<records, fence, calls, groups, dead>>
 
 FenceLooksAgain(o) ==
     /\ At(o, "fence: again")
@@ -203,7 +205,7 @@ FenceLooksAgain(o) ==
                   Goes(o, [op[o] EXCEPT !.view = now, !.at = "fence: rules"])
              [] now = op[o].view /\ now.later # 0 -> FencesForLater(o, now.later)
              [] OTHER -> Finish(o)
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 -----------------------------------------------------------------------------
 (* LIFT: lift_fence, of the source by a release or by a fence that came    *)
@@ -228,45 +230,83 @@ LiftLooks(o) ==
          [] ~ToLift(o) /\ Task(o) = "lift target" /\ InForce(op[o].move).later # 0 ->
               FencesForLater(o, InForce(op[o].move).later)
          [] OTHER -> Finish(o)
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 LiftAllows(o) ==
     /\ At(o, "lift: allow")
     /\ SetRule(LiftsOn(o), FALSE)
     /\ Goes(o, [op[o] EXCEPT !.at = "lift: record"])
-    /\ UNCHANGED <<records, fence, called, groups, dead>>
+    /\ UNCHANGED <<records, fence, calls, groups, dead>>
 
 LiftRecords(o) ==
     /\ At(o, "lift: record")
     /\ SetFence(LiftsOn(o), [fence[LiftsOn(o)] EXCEPT !.stands = FALSE])
     /\ Goes(o, [op[o] EXCEPT !.lifted = TRUE, !.at = "lift: look"])
-    /\ UNCHANGED <<records, rule, called, groups, dead>>
+    /\ UNCHANGED <<records, rule, calls, groups, dead>>
 
 -----------------------------------------------------------------------------
-(* CALL: call_redirectors and _call_while_in_force.                        *)
+(* CALL: call_redirectors and _call_while_in_force.  A call is noted before *)
+(* it is made, and its answer after it: a process that is killed between   *)
+(* leaves "calling", and its call may have come at any time, or not at all.*)
 
+Key(m) == <<progress[m].generation, progress[m].step>>
+Note(key, state) == notes' = [notes EXCEPT ![key] = state]
+InForceYet(o) == <<op[o].view.generation, op[o].view.step>> = Key(op[o].move)
+
+(* Only what is not confirmed is called.                                   *)
 CallLooks(o) ==
     /\ At(o, "call: look")
-    /\ LET now == InForce(op[o].move)
-       IN  IF now.step = "" \/ (On("superseded") /\ now.later # 0) THEN Finish(o)
-           ELSE Goes(o, [op[o] EXCEPT !.view = now, !.at = "call: tell"])
+    /\ LET m == op[o].move
+       IN  IF progress[m].step = "" \/ notes[Key(m)] \in {"done", "superseded"} THEN Finish(o)
+           ELSE Goes(o, [op[o] EXCEPT !.late = notes[Key(m)] = "calling", !.at = "call: read"])
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
+
+(* A later move repeats its call after one that may have come later,       *)
+(* confirmed or not; a call that it has not noted yet comes later anyway.  *)
+CallsForLater(o, m) ==
+    /\ IF On("call of the later") /\ notes[Key(m)] # ""
+       THEN Goes(o, [Idle EXCEPT !.move = m, !.todo = <<"call">>, !.late = TRUE, !.at = "call: read"])
+       ELSE Finish(o)
+    /\ UNCHANGED notes
+
+Follows(o, now) ==
+    CASE now.later = 0 \/ ~On("superseded") ->
+           UNCHANGED notes /\ Goes(o, [op[o] EXCEPT !.view = now, !.at = "call: note"])
+      [] op[o].late -> CallsForLater(o, now.later)
+      [] OTHER -> Note(Key(op[o].move), "superseded") /\ Finish(o)
+
+CallReads(o) ==
+    /\ At(o, "call: read")
+    /\ Follows(o, InForce(op[o].move))
     /\ UNCHANGED <<records, fences, called, groups, dead>>
 
+CallNotes(o) ==
+    /\ At(o, "call: note")
+    /\ IF InForceYet(o)
+       THEN Note(Key(op[o].move), "calling") /\ Goes(o, [op[o] EXCEPT !.late = TRUE, !.at = "call: tell"])
+       ELSE UNCHANGED notes /\ Goes(o, [op[o] EXCEPT !.late = TRUE, !.at = "call: again"])
+    /\ UNCHANGED <<records, fences, called, groups, dead>>
+
+(* The redirector ignores an order lower than one that it has obeyed.      *)
+Order(call) == 3 * call.generation + (CASE call.step = "hold" -> 0 [] call.step = "release" -> 1 [] OTHER -> 2)
 Calls(o) ==
     /\ At(o, "call: tell")
-    /\ called' = [generation |-> op[o].view.generation, move |-> op[o].move, step |-> op[o].view.step]
+    /\ LET call == [generation |-> op[o].view.generation, move |-> op[o].move, step |-> op[o].view.step]
+       IN  called' = IF On("order") /\ Order(call) < Order(called) THEN called ELSE call
+    /\ Goes(o, [op[o] EXCEPT !.at = "call: answer"])
+    /\ UNCHANGED <<records, fences, notes, groups, dead>>
+
+CallAnswers(o) ==
+    /\ At(o, "call: answer")
+    /\ IF InForceYet(o) THEN Note(Key(op[o].move), "done") ELSE UNCHANGED notes
     /\ Goes(o, [op[o] EXCEPT !.at = "call: again"])
-    /\ UNCHANGED <<records, fences, groups, dead>>
+    /\ UNCHANGED <<records, fences, called, groups, dead>>
 
 (* A call that ended after a later move is made again by that one.         *)
 CallLooksAgain(o) ==
     /\ At(o, "call: again")
     /\ LET now == InForce(op[o].move)
-       IN  CASE now = op[o].view \/ ~On("call again") -> Finish(o)
-             [] now # op[o].view /\ now.later = 0 ->
-                  Goes(o, [op[o] EXCEPT !.view = now, !.at = "call: tell"])
-             [] OTHER ->
-                  IF On("call of the later") THEN Start(o, now.later, <<"call">>) ELSE Finish(o)
+       IN  IF now = op[o].view \/ ~On("call again") THEN UNCHANGED notes /\ Finish(o) ELSE Follows(o, now)
     /\ UNCHANGED <<records, fences, called, groups, dead>>
 
 -----------------------------------------------------------------------------
@@ -279,7 +319,7 @@ ApplyLooks(o) ==
     /\ LET now == InForce(op[o].move)
        IN  IF Leads(now) /\ now.generation = op[o].generation
            THEN Goes(o, [op[o] EXCEPT !.view = now, !.at = "apply: ledger"]) ELSE Finish(o)
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 WriteLedger(o, before) ==
     LET t == Target(op[o].move)
@@ -292,34 +332,34 @@ ApplyNotes(o) ==
        IN  IF now = op[o].generation
            THEN UNCHANGED ledger /\ Goes(o, [op[o] EXCEPT !.at = "apply: again"])
            ELSE WriteLedger(o, now) /\ Goes(o, [op[o] EXCEPT !.seen = now, !.at = "apply: write"])
-    /\ UNCHANGED <<records, fences, called, offset, dead>>
+    /\ UNCHANGED <<records, fences, calls, offset, dead>>
 
 ApplyWrites(o) ==
     /\ At(o, "apply: write")
     /\ offset' = [offset EXCEPT ![Target(op[o].move)] = op[o].generation]
     /\ Goes(o, [op[o] EXCEPT !.at = "apply: settle"])
-    /\ UNCHANGED <<records, fences, called, ledger, dead>>
+    /\ UNCHANGED <<records, fences, calls, ledger, dead>>
 
 ApplySettles(o) ==
     /\ At(o, "apply: settle")
     /\ IF On("settled") THEN WriteLedger(o, op[o].seen) ELSE UNCHANGED ledger
     /\ Goes(o, [op[o] EXCEPT !.at = "apply: again"])
-    /\ UNCHANGED <<records, fences, called, offset, dead>>
+    /\ UNCHANGED <<records, fences, calls, offset, dead>>
 
 ApplyLooksAgain(o) ==
     /\ At(o, "apply: again")
     /\ LET now == InForce(op[o].move)
        IN  IF now # op[o].view /\ Leads(now) /\ now.generation = op[o].generation
            THEN Goes(o, [op[o] EXCEPT !.view = now, !.at = "apply: ledger"]) ELSE Finish(o)
-    /\ UNCHANGED <<records, fences, called, groups, dead>>
+    /\ UNCHANGED <<records, fences, calls, groups, dead>>
 
 -----------------------------------------------------------------------------
 (* Killed right after a rule, which its step does not look for again: the  *)
-(* move may have ended long ago.                                           *)
+(* move may have ended long ago.  Or killed before, in or after a call.    *)
 Dies(o) ==
-    /\ At(o, "fence: again") /\ dead < Deaths
+    /\ op[o].at \in {"fence: again", "call: tell", "call: answer", "call: again"} /\ dead < Deaths
     /\ Goes(o, Idle) /\ dead' = dead + 1
-    /\ UNCHANGED <<records, fences, called, groups>>
+    /\ UNCHANGED <<records, fences, calls, groups>>
 
 Init ==
     /\ route = [generation |-> 0, move |-> 0, step |-> "go"]
@@ -327,6 +367,7 @@ Init ==
     /\ rule = [c \in Clusters |-> FALSE]
     /\ fence = [c \in Clusters |-> [move |-> 0, stands |-> FALSE]]
     /\ called = route
+    /\ notes = [key \in (1..MaxGeneration) \X {"hold", "release", "go"} |-> ""]
     /\ offset = [c \in Clusters |-> 0]
     /\ ledger = [c \in Clusters |-> [intended |-> 0, before |-> 0]]
     /\ op = [o \in Operators |-> Idle]
@@ -337,7 +378,7 @@ Next == \E o \in Operators :
     \/ Gate(o) \/ Decides(o) \/ LooksAgain(o) \/ Releases(o)
     \/ FenceLooks(o) \/ FenceReadsRules(o) \/ FenceRecords(o) \/ FenceDenies(o) \/ FenceLooksAgain(o)
     \/ LiftLooks(o) \/ LiftAllows(o) \/ LiftRecords(o)
-    \/ CallLooks(o) \/ Calls(o) \/ CallLooksAgain(o)
+    \/ CallLooks(o) \/ CallReads(o) \/ CallNotes(o) \/ Calls(o) \/ CallAnswers(o) \/ CallLooksAgain(o)
     \/ ApplyLooks(o) \/ ApplyNotes(o) \/ ApplyWrites(o) \/ ApplySettles(o) \/ ApplyLooksAgain(o)
     \/ Dies(o)
 
@@ -356,8 +397,10 @@ ActiveSideIsOpen == AtRest /\ route.step # "hold" => ~rule[Active]
 (* Nobody can write where clients have left.                               *)
 OldSideIsClosed == "fence" \in Kinds /\ AtRest /\ route.step = "go" /\ route.move > 0 => rule[Source(route.move)]
 
-(* The redirector was told last what is in force.                          *)
-RedirectorAgrees == "call" \in Kinds /\ AtRest => called = route
+(* The redirector has obeyed last what is in force, once that is confirmed:*)
+(* until then each run of a step calls it again.                           *)
+Confirmed == route.generation > 0 => notes[<<route.generation, route.step>>] = "done"
+RedirectorAgrees == "call" \in Kinds /\ AtRest /\ (dead = 0 \/ Confirmed) => called = route
 
 (* The group's offset is that of the move in force, or known as srm's own. *)
 OffsetIsOurs ==

@@ -35,9 +35,10 @@ _EFFECTS = {
     "fence after release": ({}, "ActiveSideIsOpen"),
     "lifted lately": ({}, "ActiveSideIsOpen"),
     "fence of the later": ({}, "OldSideIsClosed"),
-    "superseded": (_CALLS, "RedirectorAgrees"),
-    "call again": (_CALLS, "RedirectorAgrees"),
-    "call of the later": (_CALLS, "RedirectorAgrees"),
+    "superseded": ({**_CALLS, "Off": '{"superseded", "order"}'}, "RedirectorAgrees"),
+    "call again": ({**_CALLS, "Off": '{"call again", "order"}'}, "RedirectorAgrees"),
+    "call of the later": ({**_CALLS, "Off": '{"call of the later", "order"}'}, "RedirectorAgrees"),
+    "order": ({**_CALLS, "Deaths": "1"}, "RedirectorAgrees"),
     "ledger": (_OFFSETS, "OffsetIsOurs"),
     "settled": (_OFFSETS, "OffsetIsOurs"),
 }
@@ -59,7 +60,7 @@ _RETURN = {
 WITHOUT = {"Move": _MOVE, "Effects": _EFFECTS, "Return": _RETURN}
 HOLDS = {
     "Move": ("Move", "Clients", "Opposite", "Unplanned", "HeldForEver"),
-    "Effects": ("Effects", "Third", "Calls", "Offsets"),
+    "Effects": ("Effects", "Third", "Calls", "Late", "Offsets"),
     "Return": ("Return", "Slots", "Again"),
 }
 
@@ -76,7 +77,7 @@ def test_the_protocol_keeps_its_promises(model: str, name: str, tmp_path: Path) 
 def test_without_a_guard_a_promise_breaks(model: str, guard: str, tmp_path: Path) -> None:
     constants, promise = WITHOUT[model][guard]
     config = (SPEC / f"{model}.cfg").read_text()
-    whole = amended(config, {**constants, "Off": f'{{"{guard}"}}'})
+    whole = amended(config, {"Off": f'{{"{guard}"}}', **constants})
     outcome = check(tmp_path, model, whole)
     _say(f"without {guard}", outcome)
     assert outcome.violated == promise, outcome.output
