@@ -182,8 +182,9 @@ def test_the_service_answers_with_the_rights_to_read_alone(world: World, tmp_pat
         group = f"/groups/{GROUP}"
         eventually(lambda: client.get(group).is_success, "it has looked at both clusters")
         flow = client.get(f"{address}/v2/flows/P/B").json()
-        [topic] = client.get("/topics").json()["items"]
         eventually(lambda: not client.get(group).json()["unread"], "both show its offsets")
+        eventually(lambda: not client.get("/topics").json()["items"][0]["lag"], "all is copied")
+        [topic] = client.get("/topics").json()["items"]
 
     assert flow["error"] == ""
     assert (topic["topic"], topic["lag"]) == (TOPIC, 0)
