@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from airflow.sdk import BaseHook
@@ -17,7 +18,6 @@ from srm.config.loader import build_config, understand
 from srm.config.model import ClusterClients, Config
 from srm.config.properties import Property
 from srm.config.providers import CONNECTION_KEY, resolve_references
-from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import Cluster
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
@@ -67,8 +67,20 @@ class KafkaClusterHook(BaseHook):
                 found = cluster.facts()
         except SrmError as error:
             return False, str(error)
-        release = f"Kafka {found.release} or newer" if found.release else "release unknown"
-        return True, f"{amount(found.brokers, 'broker')}, {release}"
+        return True, found.text
+
+
+_Settings = tuple[str, ClusterClients, float]
+"""Alias, clients and timeout in seconds."""
+
+
+@dataclass(eq=False, slots=True)
+class _Shared:
+    """A cluster with the number of its users."""
+
+    settings: _Settings
+    cluster: KafkaCluster
+    users: int = 0
 
 
 class SharedClusters:
@@ -80,8 +92,7 @@ class SharedClusters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: list[tuple[tuple[ClusterClients, float], KafkaCluster]] = []
-        self._users: dict[int, int] = {}
+        self._open: list[_Shared] = []
 
     @contextmanager
     def open(
@@ -95,40 +106,28 @@ class SharedClusters:
         with ExitStack() as stack:
             clients = {alias: config.cluster_clients(alias) for alias in aliases}
             yield {
-                alias: stack.enter_context(self._used(alias, of, timeout_s))
+                alias: stack.enter_context(self._used((alias, of, timeout_s)))
                 for alias, of in clients.items()
             }
 
     @contextmanager
-    def _used(
-        self, alias: str, clients: ClusterClients, timeout_s: float
-    ) -> Iterator[KafkaCluster]:
+    def _used(self, settings: _Settings) -> Iterator[KafkaCluster]:
         with self._lock:
-            entry = next(
-                (
-                    one
-                    for one in self._open
-                    if (one[1].alias, *one[0]) == (alias, clients, timeout_s)
-                ),
-                None,
-            )
-            if entry is None:
-                cluster = following_cluster(alias, clients, timeout_s, fresh=True)
-                entry = (clients, timeout_s), cluster
-                self._open.append(entry)
-            cluster = entry[1]
-            self._users[id(cluster)] = self._users.get(id(cluster), 0) + 1
+            shared = next((one for one in self._open if one.settings == settings), None)
+            if shared is None:
+                shared = _Shared(settings, following_cluster(*settings, fresh=True))
+                self._open.append(shared)
+            shared.users += 1
         try:
-            yield cluster
+            yield shared.cluster
         finally:
             with self._lock:
-                self._users[id(cluster)] -= 1
-                is_last = not self._users[id(cluster)]
+                shared.users -= 1
+                is_last = not shared.users
                 if is_last:
-                    self._open.remove(entry)
-                    del self._users[id(cluster)]
+                    self._open.remove(shared)
             if is_last:
-                cluster.close()
+                shared.cluster.close()
 
 
 CLUSTERS: Final = SharedClusters()

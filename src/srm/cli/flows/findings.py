@@ -137,8 +137,7 @@ def render(console: Console, checks: Collection[Check]) -> None:
 def _cluster(cluster: KafkaCluster) -> Iterator[Check]:
     """Yield whether a cluster answers, with release and clock."""
     name, found = f"cluster {cluster.alias}", cluster.facts()
-    release = f"Kafka {found.release} or newer" if found.release else "release unknown"
-    text = f"{amount(found.brokers, 'broker')}, {release}, id {cluster.cluster_id()}"
+    text = f"{found.text}, id {cluster.cluster_id()}"
     too_old = tuple(map(int, found.release.split("."))) < _OLDEST if found.release else True
     oldest = ".".join(map(str, _OLDEST))
     action = f"srm is tested with Kafka {oldest} and newer" if too_old else ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.clock import now_ms
+from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import QuotaEntity
 from srm.errors import AuthorizationError
 from srm.kafka.admin.clients import Clients, answer_of
@@ -89,6 +90,12 @@ class ClusterFacts:
     brokers: int
     ahead_ms: int | None
     within_ms: int = 0
+
+    @property
+    def text(self) -> str:
+        """Number of brokers and release."""
+        release = f"Kafka {self.release} or newer" if self.release else "release unknown"
+        return f"{amount(self.brokers, 'broker')}, {release}"
 
 
 def cluster_id(clients: Clients) -> str:
