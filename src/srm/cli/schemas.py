@@ -21,7 +21,7 @@ _NOTATION: Final[Mapping[str, dict[str, Any]]] = {
         "required": ["topic", "partition"],
     },
 }
-"""Types with a notation of their own in documents (:func:`srm.cli.document.document`)."""
+"""Types with a notation of their own in documents (:func:`srm.cli.console.document`)."""
 
 
 class WrittenFile(TypedDict, total=False):
@@ -54,7 +54,7 @@ DOCUMENTS: Final[Mapping[str, str]] = {
     "config explain": "[srm.cli.flows.config:Explanation]",
     "config import": f"{__name__}:WrittenFile",
     "config reload": "[srm.cli.flows.replicator:SettingChange]",
-    "doctor": "[srm.cli.flows.doctor:Check]",
+    "doctor": "[srm.cli.flows.findings:Check]",
     "export mm2": "srm.replication.adoption.handing_back:HandedBack",
     "failover drill": "srm.domain.recovery.drill:Drill",
     "failover plan": "srm.domain.moves.records.plan:MovePlan",
