@@ -123,11 +123,17 @@ class FanIn(NamedTopic):
             assert mapped == [(s, t) for (s, _), (t, _) in zip(source, copies, strict=True)]
 
 
+@pytest.fixture
+def fan(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> FanIn:
+    return FanIn(clusters, broker_factory("C"), tmp_path)
+
+
 @pytest.mark.timeout(900)
 def test_two_sources_are_copied_into_one_topic_in_order_and_mapped_through_kills_of_either(
-    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+    fan: FanIn,
 ) -> None:
-    fan = FanIn(clusters, broker_factory("C"), tmp_path)
     first, second = fan.flows
 
     with at_work(partial(fan.write, fan.a, 2), partial(fan.write, fan.b, 3)):
@@ -150,10 +156,7 @@ def test_two_sources_are_copied_into_one_topic_in_order_and_mapped_through_kills
 
 
 @pytest.mark.timeout(900)
-def test_a_group_that_both_sources_have_continues_at_the_lower_of_its_places(
-    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
-) -> None:
-    fan = FanIn(clusters, broker_factory("C"), tmp_path)
+def test_a_group_that_both_sources_have_continues_at_the_lower_of_its_places(fan: FanIn) -> None:
     first, second = fan.flows
     fan.produce(fan.a, [f"a{n}" for n in range(50)])
     placed = list[int | None]()
@@ -194,10 +197,7 @@ def test_a_group_that_both_sources_have_continues_at_the_lower_of_its_places(
 
 
 @pytest.mark.timeout(900)
-def test_a_group_moves_from_one_source_while_the_other_copies(
-    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
-) -> None:
-    fan = FanIn(clusters, broker_factory("C"), tmp_path)
+def test_a_group_moves_from_one_source_while_the_other_copies(fan: FanIn) -> None:
     first, second = fan.flows
     fan.produce(fan.a, [f"a{n}" for n in range(50)])
     fan.commit(fan.a, "g", fan.topic, 30)
