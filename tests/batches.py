@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from srm.replication.batches import rebuild
 from srm.replication.batches.batch import seal
+from srm.replication.batches.records import encode as encode_records
+from srm.replication.ports import DecodedRecord, Header
 
 
 @dataclass(frozen=True)
@@ -20,17 +21,17 @@ class Record:
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: list[rebuild.Header] = field(default_factory=list)
+    headers: list[Header] = field(default_factory=list)
 
 
-def content(record: rebuild.DecodedRecord) -> tuple[object, ...]:
+def content(record: DecodedRecord) -> tuple[object, ...]:
     """Everything but the offset."""
     return record.timestamp, record.key, record.value, record.headers
 
 
 def encode(records: Sequence[Record], codec: int = 0) -> memoryview:
     """Encode records as one dense batch at offset 0."""
-    [built] = rebuild.encode(records, codec)
+    [built] = encode_records(records, codec)
     seal(built.view)
     return built.view
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
     from srm.engine.moves.control.move_records import MoveContext, Notary
     from srm.engine.ports import FlowContext
-    from srm.replication.adoption.adopting import AdoptionContext
-    from srm.replication.takeover.copy_end import WalkedLogs
+    from srm.replication.adoption import AdoptionContext
+    from srm.replication.takeover import WalkedLogs
 
 _CONDEMNED_S: Final = 5.0
 
@@ -231,7 +231,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
     """Open a flow whose source has returned, and both its logs."""
     from srm.kafka.state.map_starts import MapStarts
     from srm.kafka.wire.cluster import open_wire
-    from srm.replication.takeover.copy_end import WalkedLogs
+    from srm.replication.takeover import WalkedLogs
 
     properties = {
         flow.source: config.cluster_clients(flow.source, flow).consumer,
@@ -254,8 +254,8 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
     from srm.kafka.state.map_starts import MapStarts
     from srm.kafka.state.state_log import KafkaStateLog
     from srm.kafka.wire.cluster import open_wire
-    from srm.replication.adoption.adopting import AdoptionContext
-    from srm.replication.report.reporting import Reporter
+    from srm.replication.adoption import AdoptionContext
+    from srm.replication.report import Reporter
 
     producer = config.cluster_clients(flow.target, flow).producer
     properties = {

@@ -9,10 +9,9 @@ from tests.contract.wire_sites import WireSite
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError
 from srm.replication import codes
-from srm.replication.claim.claim import transactional_id
+from srm.replication.claim import begins_with_records, first_record_in, seal, transactional_id
 from srm.replication.log_reader import LogReader
 from srm.replication.ports import Wire
-from srm.replication.takeover.sealing import begins_with_records, first_record_in, seal
 
 FLOW = Flow("P", "B")
 
@@ -51,7 +50,7 @@ def test_a_log_that_somebody_else_claims_meanwhile_is_not_sealed(
 
             await until(both)
 
-        monkeypatch.setattr("srm.replication.takeover.sealing.until_in_force", claimed_again)
+        monkeypatch.setattr("srm.replication.claim.until_in_force", claimed_again)
         with pytest.raises(FencedError, match="another process writes to it"):
             await seal(reader(wire, place), FLOW)
 

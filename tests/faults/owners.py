@@ -16,12 +16,12 @@ from srm.domain.flow_state.slot_records import next_incarnation
 from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
-from srm.replication.claim import claim as claims
+from srm.replication import claim as claims
 from srm.replication.log_reader import LogReader
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import FetchFrom, Produced
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 from srm.replication.resume.resume import resume
 from srm.replication.resume.source_lookahead import Comparison
 from srm_lab.testing.logs import read_log, read_logs

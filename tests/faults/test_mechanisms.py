@@ -26,14 +26,12 @@ from srm.errors import IntegrityError
 from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.state_log import KafkaStateLog
-from srm.replication import codes
-from srm.replication.claim import claim as claims
-from srm.replication.claim.claim import Claim
-from srm.replication.mapping.map_log import MapLog
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition import send_queue
+from srm.replication import claim as claims
+from srm.replication import codes, partition, report
+from srm.replication.claim import Claim
+from srm.replication.mapping.map_writer import MapLog
+from srm.replication.mapping.starts import Start
 from srm.replication.ports import Place
-from srm.replication.report import reporting
 from srm.replication.resume.resume import Resumed, resume
 from srm_lab.stack.kafka import KafkaBroker
 
@@ -160,7 +158,7 @@ def test_a_batch_behind_a_refused_one_is_refused_too(bench: Bench) -> None:
 def test_without_sequence_numbers_a_batch_overtakes_the_one_before_it(
     bench: Bench, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(send_queue, "next_sequence", lambda sequence, count: sequence)
+    monkeypatch.setattr(partition, "next_sequence", lambda sequence, count: sequence)
 
     errors = asyncio.run(_a_refused_batch_with_another_one_behind_it(bench))
 
@@ -216,14 +214,14 @@ def test_a_crash_in_the_middle_of_a_report_leaves_a_complete_map(
 def test_a_position_written_before_its_blocks_leaves_a_hole_in_the_map(
     bench: Bench, monkeypatch: Patch
 ) -> None:
-    blocks, rest = MapLog.write, reporting.Reporter._write
+    blocks, rest = MapLog.write, report.Reporter._write
     monkeypatch.setattr(MapLog, "write", lambda _self, _send: set())
 
-    def position_first(self: reporting.Reporter, *what: Any) -> None:
+    def position_first(self: report.Reporter, *what: Any) -> None:
         rest(self, *what)
         blocks(self._map, self._send_map)
 
-    monkeypatch.setattr(reporting.Reporter, "_write", position_first)
+    monkeypatch.setattr(report.Reporter, "_write", position_first)
 
     asyncio.run(_a_crash_in_the_middle_of_a_report(bench, monkeypatch))
 

@@ -24,8 +24,8 @@ from srm.kafka.state.flow_pause import KafkaFlowSwitch
 from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import open_wire
-from srm.replication.adoption.adopting import AdoptionContext, adopt, plan
-from srm.replication.report.reporting import Reporter
+from srm.replication.adoption import AdoptionContext, adopt, plan
+from srm.replication.report import Reporter
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log
 

@@ -39,7 +39,7 @@ from srm.kafka.state.slot_state import KafkaAssignmentFeed
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.heartbeats import emit_heartbeats
+from srm.replication.driver.duties import emit_heartbeats
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -18,7 +18,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.cluster import WireCluster
-from srm.replication.claim.claim import LAST_EPOCH, transactional_id
+from srm.replication.claim import LAST_EPOCH, transactional_id
 from srm.replication.ports import ProducerId
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log

@@ -36,7 +36,7 @@ from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
-from srm.replication.driver.heartbeats import emit_heartbeats
+from srm.replication.driver.duties import emit_heartbeats
 from srm.service.app import create_app
 from srm.service.views.views import Views
 from srm.spark.replication.slot import run_slot

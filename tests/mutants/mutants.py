@@ -17,7 +17,7 @@ from typing import Any, Final
 from srm.clock import now_s
 from srm.domain.offset_map.map_records import BlockKey
 from srm.domain.offset_map.offset_map import Position
-from srm.replication.claim.claim import Claim, transactional_id
+from srm.replication.claim import Claim, transactional_id
 
 Replacement = Callable[[Any], Any]
 """Takes what stands there and returns what is to stand there."""
@@ -207,7 +207,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a claim of one's own",
         "all owners claim a partition under one transactional id",
-        (("srm.replication.claim.claim:transactional_id", _own_name),),
+        (("srm.replication.claim:transactional_id", _own_name),),
         faults="stop slot,two workers,cut off",
     ),
     Mutant(
@@ -227,14 +227,14 @@ MUTANTS: Final[Sequence[Mutant]] = (
         (
             ("srm.replication.copy.claiming:until_in_force", _async(None)),
             ("srm.replication.copy.claiming:resume", _to_the_end),
-            ("srm.replication.partition.partition:PartitionCopy.on_ack", _takes_any_offset),
+            ("srm.replication.partition:PartitionCopy.on_ack", _takes_any_offset),
         ),
         faults="two workers,cut connections,stop slot",
     ),
     Mutant(
         "a claim for ever",
         "a claim is used for a quarter of the time that brokers remember producers",
-        (("srm.replication.claim.claim:Claim.holds", _always(True)),),
+        (("srm.replication.claim:Claim.holds", _always(True)),),
         faults="sleep long",
     ),
     Mutant(
@@ -254,7 +254,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "sequence numbers keep the order of batches in flight",
         (
             (
-                "srm.replication.partition.send_queue:next_sequence",
+                "srm.replication.partition:next_sequence",
                 lambda _: lambda sequence, count: sequence,
             ),
         ),
@@ -262,22 +262,22 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "any base offset will do",
         "an acknowledged batch stands where it was expected",
-        (("srm.replication.partition.partition:PartitionCopy.on_ack", _takes_any_offset),),
+        (("srm.replication.partition:PartitionCopy.on_ack", _takes_any_offset),),
         faults="truncate target,foreign record,cut connections",
     ),
     Mutant(
         "answers of former attempts count",
         "an answer to a claim that was given up says nothing",
         (
-            ("srm.replication.partition.partition:PartitionCopy.begin_claiming", _same_attempt),
-            ("srm.replication.partition.partition:PartitionCopy.rest", _same_attempt),
+            ("srm.replication.partition:PartitionCopy.begin_claiming", _same_attempt),
+            ("srm.replication.partition:PartitionCopy.rest", _same_attempt),
         ),
         killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
         "position before its blocks",
         "a position is written after the blocks that it rests on",
-        (("srm.replication.mapping.map_log:MapLog.write", _positions_first),),
+        (("srm.replication.mapping.map_writer:MapLog.write", _positions_first),),
         killer="tests/unit/replication/report/test_reporting.py",
     ),
     Mutant(
@@ -295,13 +295,13 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "no found run",
         "a new owner writes down what only its predecessor's report told",
-        (("srm.replication.mapping.start_positions:_beyond", _always(None)),),
+        (("srm.replication.mapping.starts:_beyond", _always(None)),),
         faults="kill slot",
     ),
     Mutant(
         "a hole in the map",
         "a position counts only where its map is whole: what is missing is walked again",
-        (("srm.replication.mapping.start_positions:_rests_on_map", _always(True)),),
+        (("srm.replication.mapping.starts:_rests_on_map", _always(True)),),
         faults="lose map,lose last block",
     ),
     Mutant(
@@ -343,7 +343,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "an owner that was killed has left no marker",
         "a cut may be before the log start by as many markers as claims were not reported",
-        (("srm.replication.claim.claim:Claim.claims_since", _always(0)),),
+        (("srm.replication.claim:Claim.claims_since", _always(0)),),
         killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
@@ -356,7 +356,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "what is not found was compacted",
         "a copy whose record is gone needs evidence",
         (
-            ("srm.replication.resume.record_matching:Steps._is_compacted", _async(True)),
+            ("srm.replication.resume.evidence:Steps._is_compacted", _async(True)),
             ("srm.replication.resume.walk:SourceWalk._is_possible", _always(True)),
         ),
         faults="truncate source,compact source",
@@ -370,13 +370,13 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "positions before notes",
         "no position passes a loss that was not told",
-        (("srm.replication.report.reporting:Reporter._write_first", _always(None)),),
+        (("srm.replication.report:Reporter._write_first", _always(None)),),
         killer="tests/unit/replication/report/test_reporting.py",
     ),
     Mutant(
         "a cut is told under the old claim",
         "that a log was cut is told under a claim of its own",
-        (("srm.replication.partition.partition:PartitionCopy.needs_claim", _property(False)),),
+        (("srm.replication.partition:PartitionCopy.needs_claim", _property(False)),),
         killer="tests/unit/replication/mapping/test_map_cut.py",
     ),
     Mutant(
@@ -388,19 +388,19 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "what the source lost is undecidable whatever was decided",
         "a decision about lost records holds for copies behind the last report, too",
-        (("srm.replication.partition.partition:PartitionCopy.accepts_loss", _property(False)),),
+        (("srm.replication.partition:PartitionCopy.accepts_loss", _property(False)),),
         killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
         "a decision does not cover retention",
         "what retention takes of a range that is left out stops nothing",
-        (("srm.replication.batches.target_limits:TargetLimits.leaves_out", _always(False)),),
+        (("srm.replication.batches.to_send:TargetLimits.leaves_out", _always(False)),),
         killer="tests/unit/replication/copy/test_claiming.py",
     ),
     Mutant(
         "a paused driver takes note of what it sees",
         "a topic that was rebuilt is told from the one that was copied",
-        (("srm.replication.driver.driver_session:Term.new_topics", _unpaused),),
+        (("srm.replication.driver.assignment:Term.new_topics", _unpaused),),
         killer="tests/unit/replication/driver/test_pausing.py",
     ),
     Mutant(
@@ -436,7 +436,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "every source is a new one",
         "a source that has come back with its data is not restored",
-        ((f"{RESTORE}.look:_is_former", _always(False)),),
+        ((f"{RESTORE}.steps:_is_former", _always(False)),),
         killer=RESTORED,
     ),
     Mutant(

@@ -55,7 +55,7 @@ DOCUMENTS: Final[Mapping[str, str]] = {
     "config import": f"{__name__}:WrittenFile",
     "config reload": "[srm.cli.flows.replicator:SettingChange]",
     "doctor": "[srm.cli.flows.findings:Check]",
-    "export mm2": "srm.replication.adoption.handing_back:HandedBack",
+    "export mm2": "srm.replication.adoption:HandedBack",
     "failover drill": "srm.domain.recovery.drill:Drill",
     "failover plan": "srm.domain.moves.records.plan:MovePlan",
     "failover redirect": "{srm.domain.moves.records.progress:Call}",

@@ -11,18 +11,230 @@ difference.
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import struct
 import time
+from collections.abc import Sequence
+from ctypes import Structure, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
+
+import numpy as np
 
 from srm.domain.offset_map.runs import Runs
 from srm.domain.verification.verification import RangeResult, SideResult, new_hash
 from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError
+from srm.extras import MissingExtraError
+from srm.replication.batches.codecs import decompress
 from srm.replication.log_reader import LogReader
-from srm.replication.native.frames import Found, Framing, PairSearch, behind
-from srm.replication.native.library import NativeLibrary
+from srm.replication.native.library import NativeLibrary, address, layout
 from srm.replication.ports import FetchedPartition
+
+HEADER_SIZE: Final = 61
+_PIECE_BYTES: Final = 1 << 20
+"""So much is compared at a time: it stays in the processor's cache."""
+_MOST_OPEN: Final = 64
+_COMPRESSED: Final = 1
+_STRANGE: Final = -1
+_LEAST_RECORD: Final = 7
+_FRAME_GROWTH: Final = 4
+
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_NOT_COUNTED: Final = 12
+_CODEC_AT: Final = 22
+_CODEC_BITS: Final = 0x07
+
+
+class Found(IntEnum):
+    """Reason for the end of a search for pairs (``frames.c``)."""
+
+    AGAIN = 0
+    ENDED = 1
+    UNEQUAL = 2
+
+
+class _Framing(Structure):
+    _fields_ = layout(
+        (c_void_p, "in"),
+        (c_int64, "size at next from to"),
+        (c_void_p, "aborted"),
+        (c_int64, "n_aborted i_aborted"),
+        (c_int64 * _MOST_OPEN, "open"),
+        (c_int64, "n_open"),
+        (c_void_p, "room offsets ends"),
+        (c_int64, "n least"),
+        (c_int32, "epoch with_time opened"),
+    )
+
+
+class _Side(Structure):
+    _fields_ = layout((c_void_p, "frames offsets ends"), (c_int64, "at n run"), (c_int32, "done"))
+
+
+class _Pairs(Structure):
+    _fields_ = layout(
+        (_Side, "source target"),
+        (c_void_p, "sources targets counts"),
+        (c_int64, "n_runs first one_sided"),
+        (c_int32, "compacted"),
+    )
+
+
+class Framing:
+    """The committed records from ``start`` to before ``end`` as frames, a piece at a time."""
+
+    def __init__(self, library: NativeLibrary, start: int, end: int, *, with_time: bool) -> None:
+        self._library = library
+        self._job = job = _Framing(next=start, to=end, least=_PIECE_BYTES, epoch=-1)
+        setattr(job, "from", start)
+        job.with_time = with_time
+        self._records = memoryview(b"")
+        self._aborted = np.empty(0, np.int64)
+        self.room = np.empty(0, np.uint8)
+        self.offsets = np.empty(0, np.int64)
+        self.ends = np.empty(0, np.int64)
+
+    @property
+    def count(self) -> int:
+        """Number of records in the piece."""
+        return int(self._job.n)
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Leader epoch of the last batch, -1 before the first, and the offset after it."""
+        return int(self._job.epoch), int(self._job.next)
+
+    @property
+    def is_complete(self) -> bool:
+        """True once everything up to the end was read."""
+        return bool(self._job.next >= self._job.to)
+
+    def feed(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:
+        """Continue with the next fetch answer; ``aborted``: producer ids and first offsets."""
+        job = self._job
+        self._records = records
+        ordered = sorted(aborted, key=lambda transaction: transaction[1])
+        self._aborted = np.array(ordered, np.int64)
+        job.aborted, job.n_aborted = self._aborted.ctypes.data, len(ordered)
+        job.i_aborted = job.n_open = 0
+        setattr(job, "in", address(records))
+        job.size, job.at = len(records), 0
+
+    def next_piece(self) -> bool:
+        """Frame more of the answer; False where it holds no more whole batch.
+
+        IntegrityError: there is something in it that only an ordinary consumer can judge.
+        """
+        job = self._job
+        while not self.is_complete:
+            at = job.at
+            self._make_room(job.size - at)
+            outcome = self._frames()
+            if job.n:  # a compressed batch follows these
+                return True
+            if outcome == _COMPRESSED:
+                self._open()
+                if job.n:
+                    return True
+            elif job.at == at:
+                return False
+        return False
+
+    def _frames(self) -> int:
+        outcome = int(self._library.frames(ctypes.byref(self._job)))
+        if outcome == _STRANGE:
+            raise IntegrityError(f"the batch at or after offset {self._job.next} is malformed")
+        return outcome
+
+    def _open(self) -> None:
+        """Frame the compressed batch that is next."""
+        job, at = self._job, self._job.at
+        (length,) = _LENGTH.unpack_from(self._records, at + _LENGTH_AT)
+        batch = self._records[at : at + _NOT_COUNTED + length]
+        opened = memoryview(_decompress(batch))
+        outer = getattr(job, "in"), job.size
+        self._make_room(len(opened))
+        setattr(job, "in", address(opened))
+        job.size, job.at, job.opened = len(opened), 0, 1
+        self._frames()
+        if job.at != len(opened):
+            raise IntegrityError(f"the batch at or after offset {job.next} is malformed")
+        setattr(job, "in", outer[0])
+        job.size, job.at, job.opened = outer[1], at + len(batch), 0
+
+    def _make_room(self, size: int) -> None:
+        job = self._job
+        if len(self.room) < size * _FRAME_GROWTH:
+            self.room = np.empty(size * _FRAME_GROWTH, np.uint8)
+            job.room = self.room.ctypes.data
+        if len(self.offsets) <= size // _LEAST_RECORD:
+            self.offsets = np.empty(size // _LEAST_RECORD + 1, np.int64)
+            self.ends = np.empty(size // _LEAST_RECORD + 1, np.int64)
+            job.offsets, job.ends = self.offsets.ctypes.data, self.ends.ctypes.data
+
+
+class PairSearch:
+    """Walks the pieces of both sides along the map's runs; ``compacted``: skips lone records."""
+
+    def __init__(self, library: NativeLibrary, runs: Runs, *, compacted: bool) -> None:
+        self._library = library
+        self._runs = runs
+        self._job = _Pairs(
+            sources=runs.sources.ctypes.data,
+            targets=runs.targets.ctypes.data,
+            counts=runs.counts.ctypes.data,
+            n_runs=len(runs),
+            compacted=compacted,
+        )
+
+    @property
+    def one_sided(self) -> int:
+        """Number of skipped records, on either side."""
+        return int(self._job.one_sided)
+
+    @property
+    def waits_for(self) -> tuple[bool, bool]:
+        """For the source's and the target's piece, true if it is used up."""
+        job = self._job
+        return tuple(s.at == s.n and not s.done for s in (job.source, job.target))  # type: ignore[return-value]
+
+    def give(self, which: int, piece: Framing | None) -> None:
+        """Continue with the next piece of a side (0: source), None at its end."""
+        side = self._job.target if which else self._job.source
+        if piece is None:
+            side.done = 1
+            return
+        side.frames = piece.room.ctypes.data
+        side.offsets, side.ends = piece.offsets.ctypes.data, piece.ends.ctypes.data
+        side.at, side.n = 0, piece.count
+
+    def find(self) -> tuple[Found, int, int]:
+        """Find pairs: why it ended, and which of the source's records they are, [from, to)."""
+        outcome = Found(self._library.pairs(ctypes.byref(self._job)))
+        return outcome, int(self._job.first), int(self._job.source.at)
+
+
+def _decompress(batch: memoryview) -> bytearray:
+    try:
+        records = decompress(batch[_CODEC_AT] & _CODEC_BITS, batch[HEADER_SIZE:])
+    except MissingExtraError:
+        raise
+    except Exception as error:  # each codec has its own
+        raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
+    made = bytearray(batch[:HEADER_SIZE])
+    made[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
+    made += records
+    _LENGTH.pack_into(made, _LENGTH_AT, len(made) - _NOT_COUNTED)
+    return made
+
+
+def end_of_batches(library: NativeLibrary, records: memoryview) -> int:
+    """Return the offset after the last whole batch, -1 where there is none."""
+    return int(library.behind(address(records), len(records)))
+
 
 _FETCH_BYTES: Final = 4 << 20
 _WAIT_MS: Final = 500
@@ -80,7 +292,7 @@ class _Reading:
             raise IntegrityError(f"{self.reader.partition}: no longer in the log")
         answer = await self._ahead
         self._ahead = None
-        self.begin(behind(native, answer.records))
+        self.begin(end_of_batches(native, answer.records))
         return answer
 
     async def close(self) -> None:

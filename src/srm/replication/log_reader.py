@@ -15,8 +15,7 @@ from srm.domain.offset_map.lineage import EpochRange, Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
-from srm.replication.batches import legacy
-from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.batches.batch import BatchHeader, batches, convert
 from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Wire
 
 FETCH_BYTES: Final = 4 << 20
@@ -110,7 +109,7 @@ class LogReader:
 
     def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
         """Return the first batch that ends at an offset or later."""
-        found = (b for b in batches(fetched.records, legacy.convert) if b.last_offset >= offset)
+        found = (b for b in batches(fetched.records, convert) if b.last_offset >= offset)
         first = next(found, None)
         if first is None:
             self.check_end(offset, fetched)
@@ -217,7 +216,7 @@ async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, Fetche
             offset = error.log_start
             continue
         following = max(
-            (b.last_offset + 1 for b in batches(fetched.records, legacy.convert)), default=offset
+            (b.last_offset + 1 for b in batches(fetched.records, convert)), default=offset
         )
         if following <= offset:
             log.check_end(offset, fetched)

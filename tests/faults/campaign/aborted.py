@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
-from srm.replication.batches.aborted import is_abort_marker
-from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches.batch import BatchHeader, batches, is_abort_marker
+from srm.replication.batches.records import decode
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import LoggedRecord
 

@@ -22,7 +22,7 @@ from srm.domain.names.topics import Flow
 from srm.errors import FencedError, IntegrityError, UnavailableError
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.driver.driver_log import LogRecord
+from srm.replication.driver.state_book import LogRecord
 
 FLOW = Flow("P", "B")
 RAW = RawMetric(0, 1000, "P", "B", "orders", "P.orders", 0, 0, 0, 0, 0, 0, 0, 0)

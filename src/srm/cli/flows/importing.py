@@ -43,9 +43,8 @@ from srm.engine.control.control_lists import ListChange, ListName
 from srm.engine.flows.operator import operator
 from srm.errors import ConflictError, UsageError
 from srm.pages.tables import Listing
-from srm.replication.adoption import adopting, handing_back
-from srm.replication.adoption.adopting import Adopted, AdoptionContext
-from srm.replication.adoption.handing_back import HandedBack
+from srm.replication import adoption
+from srm.replication.adoption import Adopted, AdoptionContext, HandedBack
 from srm.wiring import open_adoption, open_flow, open_return
 
 _DOCUMENTS = {".json", ".yaml", ".yml"}
@@ -198,14 +197,14 @@ def export_mm2(
         open_return(resolved, flow) as (context, logs),
         _status(as_json=as_json) as tell,
     ):
-        found = handing_back.plan(
+        found = adoption.plan_handing_back(
             context, logs, topic or (), lambda done: tell(f"{amount(done, 'partition')} walked")
         )
         if not dry_run:
             if not yes:
                 _show_back(open_console(), found)
                 typer.confirm("Write these offsets?", abort=True)
-            handing_back.write(context, found, offsets_topic)
+            adoption.hand_back(context, found, offsets_topic)
     emit(found, as_json, lambda console: _show_back(console, found))
 
 
@@ -277,7 +276,7 @@ def _import(config: Config, flows: list[Flow] | None, asked: _Asked) -> None:
 def _import_flow(context: AdoptionContext, asked: _Asked) -> tuple[AdoptionPlan, ImportOutcome]:
     """Plan, show, and carry out unless it is a dry run."""
     with _status(as_json=asked.as_json) as tell:
-        found = adopting.plan(context, asked.topics, asked.offsets_topic, tell)
+        found = adoption.plan(context, asked.topics, asked.offsets_topic, tell)
     rows, console = tuple(map(ImportRow.of, found.copies)), open_console()
     if not asked.as_json:
         _show_plan(console, found, rows)
@@ -286,7 +285,7 @@ def _import_flow(context: AdoptionContext, asked: _Asked) -> tuple[AdoptionPlan,
         if found.to_adopt(accepted=asked.accepted) and not asked.yes:
             typer.confirm("Adopt?", abort=True)
         with _status(as_json=asked.as_json) as tell:
-            done = adopting.adopt(context, found, accepted=asked.accepted, tell=tell)
+            done = adoption.adopt(context, found, accepted=asked.accepted, tell=tell)
         if not asked.as_json:
             _show_done(console, found.flow, done)
     return found, ImportOutcome(found.flow, rows, found.running, done)

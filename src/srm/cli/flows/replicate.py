@@ -23,7 +23,7 @@ from srm.cli.console import ConfigOption, FlowsOption, JsonOption, write_documen
 from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import DUTIES, parse_duties
 from srm.domain.text.documents import encode
-from srm.replication.driver.progress import FlowProgress
+from srm.replication.driver.state_book import FlowProgress
 
 LINE_EVERY_S: Final = 5.0
 LIVE_EVERY_S: Final = 1.0

@@ -28,8 +28,7 @@ from srm.domain.recovery.restore import RestorePlan, TopicState
 from srm.domain.text.amount import amount
 from srm.engine.flows.operator import operator
 from srm.pages.tables import Listing
-from srm.replication.restore.look import plan
-from srm.replication.restore.steps import Restored, check
+from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ class Position:
     moment. If it equals ``source_next``, nothing is left to copy.
 
     A slot reports a position only after all runs before it are in the map (see
-    :mod:`srm.replication.report.reporting`). So a position proves that no run before it is missing,
+    :mod:`srm.replication.report`). So a position proves that no run before it is missing,
     even if it follows a marker and touches no run.
     """
 

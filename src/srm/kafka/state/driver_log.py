@@ -36,7 +36,7 @@ from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 from srm.kafka.wire.rights import on_topic, on_transactional_id
-from srm.replication.driver.driver_log import LogRecord
+from srm.replication.driver.state_book import LogRecord
 
 TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.5

@@ -18,10 +18,10 @@ from srm.engine.flows.state_topic import StateTopic
 from srm.errors import NotFoundError, SrmError
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.wire.cluster import open_wire
+from srm.replication.claim import outbid
 from srm.replication.driver import pausing
-from srm.replication.driver.driver_log import DriverLog
+from srm.replication.driver.state_book import DriverLog
 from srm.replication.log_reader import LogReader, of_each_log
-from srm.replication.takeover.sealing import outbid
 
 _SEAL_S: Final = 10.0
 _T = TypeVar("_T")

@@ -23,21 +23,19 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.table_ports import CompactedTopic
 from srm.errors import IntegrityError, SrmError, UnavailableError
-from srm.replication.mapping.known_maps import (
-    KnownMap,
-    is_whole,
-    known_maps,
-    read_chunk,
-    translate_back,
-)
-from srm.replication.mapping.start_positions import (
+from srm.replication.mapping.starts import (
     NOWHERE,
+    KnownMap,
+    Predecessor,
     Start,
     cut_start,
     decided_start,
+    is_whole,
+    known_maps,
+    read_chunk,
     start_of,
+    translate_back,
 )
-from srm.replication.mapping.start_reader import Predecessor
 
 
 class MapStarts:

@@ -26,12 +26,11 @@ from srm.errors import AuthorizationError, IntegrityError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.admin.errors import translate
 from srm.kafka.wire.rights import on_cluster
-from srm.replication.batches import legacy
-from srm.replication.batches.batch import batches
+from srm.replication.batches.batch import batches, convert
+from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.ports import Wire
-from srm.replication.resume.batch_decoding import LoopShare, records_of
-from srm.replication.takeover.copy_end import data_batches
+from srm.replication.takeover import data_batches
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class KafkaAssignmentFeed:
                 async for piece in records_of(batch, turns, before):
                     records += ((bytes(r.key), r.value) for r in piece if r.key is not None)
         newest = await asyncio.to_thread(self._take, records) if records else None
-        read = batches(fetched.records, legacy.convert)
+        read = batches(fetched.records, convert)
         self.position = max((batch.last_offset + 1 for batch in read), default=before)
         return newest
 

@@ -22,10 +22,8 @@ from srm.kafka.admin.offsets import log_starts
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.frames import FetchResponse
 from srm.kafka.wire.rights import on_topic
-from srm.replication.batches.aborted import AbortedTransactions
-from srm.replication.batches.batch import BatchHeader, batches, verify
-from srm.replication.batches.legacy import convert
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, convert, verify
+from srm.replication.batches.records import decode
 from srm.replication.codes import OFFSET_OUT_OF_RANGE
 from srm.replication.ports import DecodedRecord, FetchedPartition, FetchFrom
 

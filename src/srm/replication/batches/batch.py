@@ -14,14 +14,31 @@ target's broker detects and refuses a batch that was damaged in transit.
 
 from __future__ import annotations
 
+import os
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from srm.errors import IntegrityError
-from srm.replication.checksums import crc32c
+from srm.extras import MissingExtraError, library
+
+try:
+    from crc32c import crc32c
+except ModuleNotFoundError:  # the base install: commands check a few batches
+    from srm.extras import require
+    from srm.replication.native.library import native_library
+
+    def crc32c(data: bytes | memoryview, value: int = 0) -> int:
+        """Compute it natively; only the data plane continues from another value."""
+        library = native_library()
+        if library is None or value:
+            return int(require("crc32c").crc32c(data, value))
+        return library.crc32c(memoryview(data))
+
 
 HEADER_SIZE: Final = 61
 MAX_SEQUENCE: Final = 2**31
@@ -286,3 +303,119 @@ class Dropped(NamedTuple):
 
     source_next: int
     leader_epoch: int
+
+
+_ABORT: Final = 0
+_CONTROL_KEY: Final = struct.Struct(">hh")
+
+
+def is_abort_marker(batch: BatchHeader) -> bool:
+    """Return whether a control batch holds an ABORT marker; the log cleaner may empty one."""
+    if not batch.record_count:
+        return False
+    at = _after_varint(batch.view, HEADER_SIZE)  # length of the record
+    at += 1  # attributes
+    for _ in ("timestamp delta", "offset delta", "key length"):
+        at = _after_varint(batch.view, at)
+    _, kind = _CONTROL_KEY.unpack_from(batch.view, at)
+    return int(kind) == _ABORT
+
+
+def _after_varint(view: memoryview, at: int) -> int:
+    while view[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+class AbortedTransactions:
+    """Filter for the batches of aborted transactions, as in Kafka's consumer (CompletedFetch).
+
+    A fetch response lists each by producer id and first offset; its batches end at the abort marker
+    of that producer.
+    """
+
+    def __init__(self, aborted: tuple[tuple[int, int], ...]) -> None:
+        self._to_come = deque(sorted(aborted, key=lambda transaction: transaction[1]))
+        self._open: set[int] = set()
+
+    def __bool__(self) -> bool:
+        """Return whether an aborted transaction is open or may follow."""
+        return bool(self._to_come or self._open)
+
+    def drops(self, batch: BatchHeader) -> bool:
+        """Return whether the batch is aborted; call once for each batch, in offset order."""
+        while self._to_come and self._to_come[0][1] <= batch.last_offset:
+            self._open.add(self._to_come.popleft()[0])
+        if batch.producer_id not in self._open:
+            return False
+        if batch.is_control:
+            if is_abort_marker(batch):
+                self._open.discard(batch.producer_id)
+            return False
+        return batch.is_transactional
+
+
+_KEYED: Final = blake2b(digest_size=8, key=os.urandom(16))
+_LENGTH: Final = struct.Struct(">i")
+_HASH: Final = struct.Struct(">q")
+
+
+def content_hash(*parts: bytes | memoryview | None) -> int:
+    """Hash some parts to 64 bits, each with its length, under a key of this process.
+
+    Python's hash is unfit: Spark sets its key to 0, and a producer can make two contents collide.
+    """
+    state = _KEYED.copy()
+    for part in parts:
+        state.update(_LENGTH.pack(-1 if part is None else len(part)))
+        if part:
+            state.update(part)
+    (hashed,) = _HASH.unpack(state.digest())
+    return int(hashed)
+
+
+default_records = library("aiokafka.record.default_records")
+legacy_records = library("aiokafka.record.legacy_records")
+
+_NO_LIMIT: Final = 2**31 - 1
+_NO_TIMESTAMP: Final = -1
+_OFFSET: Final = struct.Struct(">q")
+_OLD_ATTRIBUTES_AT: Final = 17
+_TIMESTAMPS: Final = struct.Struct(">qq")
+_TIMESTAMPS_AT: Final = 27
+
+
+def convert(message_set: memoryview) -> memoryview:
+    """Return a message set of a format before Kafka 0.11 (magic 0 and 1) as a version 2 batch.
+
+    Brokers give out old segments unchanged (Fetch 10 and later), but take only version 2 batches.
+    """
+    (offset,) = _OFFSET.unpack_from(message_set)
+    try:
+        legacy = legacy_records.LegacyRecordBatch(bytes(message_set), message_set[_MAGIC_AT])
+        valid = legacy.validate_crc()
+        records = list(legacy) if valid else []
+    except MissingExtraError:
+        raise
+    except Exception as error:
+        raise IntegrityError(f"message at offset {offset} cannot be decoded: {error!r}") from error
+    if not records:
+        raise IntegrityError(f"message at offset {offset} is damaged: its checksum is wrong")
+    builder = default_records.DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=message_set[_OLD_ATTRIBUTES_AT] & _CODEC_BITS,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=_NO_LIMIT,
+    )
+    times = [_NO_TIMESTAMP if r.timestamp is None else r.timestamp for r in records]
+    first = records[0].offset
+    for record, time in zip(records, times, strict=True):
+        builder.append(record.offset - first, time - times[0], record.key, record.value, [])
+    batch = memoryview(builder.build())
+    _OFFSET.pack_into(batch, 0, first)
+    _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_AT, times[0], max(times))
+    seal(batch)
+    return batch

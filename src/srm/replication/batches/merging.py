@@ -14,7 +14,7 @@ from typing import Final
 
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchToSend, Dropped, disorder
-from srm.replication.batches.compressed import MERGED_CODECS, codec_of, compress, open_into
+from srm.replication.batches.codecs import MERGED_CODECS, codec_of, compress, open_into
 from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.native.library import Kind, Merged, NativeLibrary
 

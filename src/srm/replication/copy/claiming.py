@@ -12,20 +12,27 @@ from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import FencedError, IntegrityError
-from srm.replication.batches import legacy
-from srm.replication.batches.batch import batches
-from srm.replication.batches.transform import Transform
-from srm.replication.claim.claim import Claim, ClaimLifetime, take, until_in_force
-from srm.replication.claim.claim_limits import ClaimPermits, Meter, MeteredReader, WalkPermits
-from srm.replication.claim.target_log import held_log
+from srm.replication.batches.batch import batches, convert
+from srm.replication.batches.records import LoopShare, records_of
+from srm.replication.batches.to_send import Transform
+from srm.replication.claim import (
+    Claim,
+    ClaimLifetime,
+    ClaimPermits,
+    Meter,
+    MeteredReader,
+    WalkPermits,
+    held_log,
+    take,
+    until_in_force,
+)
 from srm.replication.copy.write_answers import Doubt, Stop
 from srm.replication.log_reader import LogReader, fetches
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import DecodedRecord, Wire
-from srm.replication.resume.batch_decoding import LoopShare, records_of
+from srm.replication.resume.find_place import records_of_others
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
-from srm.replication.resume.walk_start import records_of_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +232,7 @@ async def _records_in(
     """Yield the records between two offsets, piece by piece."""
     turns, (first, end) = LoopShare(), offsets
     async for wanted, fetched in fetches(log, first):
-        for batch in batches(fetched.records, legacy.convert):
+        for batch in batches(fetched.records, convert):
             if batch.base_offset >= end:
                 return
             if batch.record_count and not batch.is_control and batch.last_offset >= wanted:

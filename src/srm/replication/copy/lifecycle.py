@@ -3,7 +3,7 @@
 After any failure a partition is claimed and resumed again, at once or after a back-off, while the
 others continue. A permanent failure stops the partition with a reason and the range of source
 offsets. ``data.loss.policy=continue`` notes the range as lost and continues after it.
-:mod:`srm.replication.partition.partition` has the picture of the phases,
+:mod:`srm.replication.partition` has the picture of the phases,
 :mod:`srm.replication.copy.write_answers` the meaning of a broker's answers.
 """
 
@@ -24,20 +24,19 @@ from srm.domain.text.reason import set_key
 from srm.errors import DataLossError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.transform import ClusterIds, Transform
-from srm.replication.claim.claim import ClaimLifetime
+from srm.replication.batches.to_send import ClusterIds, Transform
+from srm.replication.claim import ClaimLifetime, first_record_in
 from srm.replication.copy import write_answers
 from srm.replication.copy.claiming import Claimed, Claiming, TargetCut
-from srm.replication.copy.placement import Placement, Spawn
-from srm.replication.copy.quota import Quota
+from srm.replication.copy.fetching import Quota
+from srm.replication.copy.sending import Placement, Spawn
 from srm.replication.copy.write_answers import Verdict
 from srm.replication.log_reader import LogReader
-from srm.replication.mapping.start_positions import NOWHERE, Start
+from srm.replication.mapping.starts import NOWHERE, Start
 from srm.replication.native.library import native_library
-from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import Clock, Produced, Wire
-from srm.replication.report.reporting import Reporter
-from srm.replication.takeover.sealing import first_record_in
+from srm.replication.report import Reporter
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -27,22 +27,106 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
 )
 from srm.domain.flow_state.slot_records import next_incarnation
+from srm.domain.offset_map.map_index import IndexRecord
 from srm.domain.text.amount import amount
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
-from srm.replication.batches.transform import ClusterIds
-from srm.replication.claim.claim import ClaimLifetime
+from srm.replication.batches.to_send import ClusterIds
+from srm.replication.claim import ClaimLifetime
+from srm.replication.copy.fetching import Quota
 from srm.replication.copy.lifecycle import Lifecycle
-from srm.replication.copy.map_scrub import MapScrub
-from srm.replication.copy.quota import Quota
-from srm.replication.mapping.start_positions import Start
-from srm.replication.mapping.start_reader import StartReader
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.mapping.starts import Start, StartReader
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Clock, Wire
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 
 logger = logging.getLogger(__name__)
-
 _T = TypeVar("_T")
+
+_CHUNK_S: Final = 0.2
+"""Between two chunks, half a million runs: so a slot reads at most some 5 MB a second for this."""
+_ROUND_S: Final = 600.0
+_FIRST_ROUNDS_S: Final = 1.0
+
+
+@dataclass(eq=False)
+class MapScrub:
+    """Goes through the maps of the partitions that a slot has at that moment, again and again.
+
+    ``run`` runs what blocks in another thread; ``begin_again`` restarts before a lost block.
+    """
+
+    copies: Callable[[], Sequence[PartitionCopy]]
+    checker: StartReader
+    run: Callable[[Callable[[], object]], Awaitable[object]]
+    begin_again: Callable[[PartitionCopy], Awaitable[None]]
+    _seen: set[PartitionCopy] = field(default_factory=set)
+
+    async def work(self) -> None:
+        """Look at new partitions soon, at all of them from time to time."""
+        rounds = 0
+        while True:
+            await asyncio.sleep(_FIRST_ROUNDS_S)  # the rhythm of looks, not a wait
+            rounds += 1
+            copies = self.copies()
+            if rounds * _FIRST_ROUNDS_S >= _ROUND_S:
+                rounds = 0
+                self._seen.clear()
+            self._seen &= set(copies)
+            await self.look([copy for copy in copies if copy not in self._seen])
+
+    async def look(self, copies: Sequence[PartitionCopy]) -> None:
+        """Look at the maps of some partitions; what cannot be read now is looked at again."""
+        try:
+            await self._note_starts(copies)
+            for copy in copies:
+                await self._look_at(copy)
+                self._seen.add(copy)
+        except SrmError as error:
+            logger.warning("the check of the offset maps is interrupted and is repeated: %s", error)
+
+    async def _note_starts(self, copies: Sequence[PartitionCopy]) -> None:
+        if copies:
+            assigned = [copy.assigned for copy in copies]
+            starts = await self._call(lambda: self.checker.target_log_starts(assigned))
+            for copy in copies:
+                copy.map.target_log_start = starts.get(copy.assigned, 0)
+
+    async def _look_at(self, copy: PartitionCopy) -> None:
+        root, newest = copy.map.index.records
+        for number in range(root.deleted, len(root.entries)):
+            chunk = await self._read_chunk(copy, root, number)
+            if chunk is not None and number == 0 and self._is_below(copy, root):
+                copy.map.index.drop_chunk(chunk)
+            elif chunk is None or not await self._is_whole(copy, chunk):
+                await self.begin_again(copy)
+                return
+            await asyncio.sleep(_CHUNK_S)  # the rate
+        if not await self._is_whole(copy, newest):
+            await self.begin_again(copy)
+
+    def _is_below(self, copy: PartitionCopy, root: IndexRecord) -> bool:
+        first = root.entries[0]
+        maps = copy.map
+        return (
+            first.source_end <= maps.source_log_start and first.target_end <= maps.target_log_start
+        )
+
+    async def _read_chunk(
+        self, copy: PartitionCopy, root: IndexRecord, number: int
+    ) -> IndexRecord | None:
+        return await self._call(lambda: self.checker.read_chunk(copy.assigned, root, number))
+
+    async def _is_whole(self, copy: PartitionCopy, chunk: IndexRecord) -> bool:
+        if len(chunk.entries) == chunk.deleted:
+            return True
+        return await self._call(lambda: self.checker.is_whole(copy.assigned, chunk))
+
+    async def _call(self, ask: Callable[[], _T]) -> _T:
+        found: list[_T] = []
+        await self.run(lambda: found.append(ask()))
+        return found[0]
+
+
 _REPORT_EVERY_S: Final = 1.0
 _POLL_S: Final = 1.0
 _STOP_LOOK_S: Final = 5.0  # a stop is heard at once; a thread looks whether it still has to

@@ -9,7 +9,7 @@ from typing import Final
 from srm.errors import FencedError, IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.log_reader import LogReader
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Produced, Wire
 
 _FIRST_RETRY_S: Final = 0.05

@@ -1,19 +1,40 @@
-"""Duties of the driver in charge besides the copy: checkpoints, offsets of groups, topics."""
+"""Duties of the driver in charge besides the copy: groups, topics, heartbeats, metrics windows."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Final, Protocol
 
 from srm import telemetry
+from srm.config.model import Config, FlowConfig
+from srm.domain.flow_state.replication_records import COMMITS
+from srm.domain.groups.checkpoints import CheckpointOutcome
+from srm.domain.groups.mm2_records import Heartbeat
+from srm.domain.groups.offset_commits import TOPIC, NewCommits
+from srm.domain.groups.translation import UNREACHED
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import emission
+from srm.engine.cluster_ports import Cluster
 from srm.engine.control import topic_sync
+from srm.engine.control.compacted import compacted_spec, ensure_compacted
 from srm.engine.control.recorded_copies import settings_now
+from srm.engine.groups import checkpoints, group_sync
+from srm.engine.groups.checkpoints import selection_of, survey
+from srm.engine.groups.proving import ProofShare
+from srm.engine.metrics.metrics import KeptWindows, WindowSpec, store
 from srm.engine.ports import FlowContext
-from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.jobs import Backoff
+from srm.errors import AuthorizationError, SrmError
+from srm.replication.driver.driver import Backoff, FlowDriver
+
+logger = logging.getLogger(__name__)
 
 IDLE_S: Final = 1.0
 """Pause of a duty that is switched off, or of a driver that is not in charge."""
@@ -51,3 +72,444 @@ def keep_topics(
         return every.total_seconds()
 
     keep(driver, "topic sync", step, stop)
+
+
+_POLL_S: Final = 0.5
+_PASS_S: Final = 0.5
+_SHARE: Final = 0.05  # of a core: a pass describes all topics, however few commits are new
+_AGE_SHARE: Final = 0.25
+"""Pause between two tries, as a part of the time since the first."""
+_SETTINGS_S: Final = 2.0
+_REFUSED_S: Final = 10.0
+_NEVER: Final = float("-inf")
+_UNPROVEN: Final = ProofShare(0)
+"""An emission at its interval proves a sample; partitions with a wrong checkpoint wait for it."""
+
+
+class CommitLog(Protocol):
+    """New records of ``__consumer_offsets``; see :mod:`srm.kafka.tables.topic_tail`."""
+
+    def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
+        """Return new keys and values, waiting so long for the first."""
+        ...
+
+
+OpenCommits = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[CommitLog]]
+"""Opens the records from an offset of each partition on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """When a commit was read, when it is due, and the id of its topic if the record has it."""
+
+    at: float
+    due: float
+    topic_id: str = ""
+
+    def again(self, now: float) -> _Seen:
+        """Return it after a try in vain."""
+        return replace(self, due=now + max(_PASS_S, (now - self.at) * _AGE_SHARE))
+
+
+@dataclass(eq=False)
+class GroupDuty:
+    """Checkpoints and group offset sync, as far as ``duties`` name them: new commits at once.
+
+    New commits are read from the source's ``__consumer_offsets``. Translation, checkpoints and sync
+    run for these groups alone. What the copy has not reached is tried again, ever more rarely.
+    Without the right to read that topic, commits wait for the interval.
+    """
+
+    driver: FlowDriver
+    context: FlowContext
+    open_commits: OpenCommits
+    clock: Callable[[], float] = time.monotonic
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _commits: CommitLog | None = None
+    _new: NewCommits = field(default_factory=NewCommits)
+    _changed: dict[tuple[str, TopicPartition], _Seen] = field(default_factory=dict)
+    _wrong: frozenset[str] = field(default_factory=frozenset)
+    _refusal: str = ""
+    _unread: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._settings = self.context.config
+        self._settings_at = self._emit_at = self._sync_at = self._open_at = _NEVER
+        self._rest_until = _NEVER
+
+    def take(self, configured: FlowConfig) -> None:
+        """Use other settings from the next step on, for all groups."""
+        self.context = replace(self.context, config=configured)
+        self._settings_at = self._emit_at = self._sync_at = _NEVER
+
+    def keep(self, stop: Event) -> None:
+        """Do both until ``stop``."""
+        try:
+            keep(self.driver, "checkpoints and group offsets", self.step, stop)
+        finally:
+            self._close()
+
+    def step(self) -> float:
+        """Do what is due; return the seconds until something may be due again."""
+        try:
+            return self._step()
+        except Exception:
+            self._close()  # what it has read since is lost: the next one begins with all groups
+            raise
+
+    @property
+    def _emits(self) -> bool:
+        return self.context.config.emit_checkpoints_enabled and "checkpoints" in self.driver.duties
+
+    @property
+    def _syncs(self) -> bool:
+        config = self.context.config
+        return config.sync_group_offsets_enabled and "group-offsets" in self.driver.duties
+
+    def _step(self) -> float:
+        if not (self._emits or self._syncs):
+            self._close()
+            return IDLE_S
+        now = self.clock()
+        self._look(now)
+        context = replace(self.context, config=self._settings)
+        if self._due_s(now) <= 0:
+            self._all(context, now)
+        elif now >= self._some_at:
+            self._some(context, now)
+        if self._commits is None:
+            return min(self._due_s(self.clock()), IDLE_S)
+        self._poll(self._commits)
+        return 0.0
+
+    def _look(self, now: float) -> None:
+        """Read lists and recorded copies, and begin to follow commits where that is possible."""
+        if now >= self._settings_at:
+            one = self.context
+            settings = settings_now(one.config, one.source, one.target)
+            self._settings_at = now + _SETTINGS_S
+            if settings != self._settings:
+                self._settings, self._emit_at, self._sync_at = settings, _NEVER, _NEVER
+        if self._commits is None and now >= self._open_at:
+            source = self.context.source
+            rights = source.topic_rights([TOPIC], "consumer").get(TOPIC)
+            self._open_at = now + (IDLE_S if rights is None else _REFUSED_S)
+            if rights is not None and "Read" in rights:
+                self._follow()
+            elif rights is not None:
+                self._refuse(f"grant Read on topic {TOPIC} of {source.alias} to srm's principal")
+
+    def _follow(self) -> None:
+        source = self.context.source
+        count = source.partition_counts().get(TOPIC, 0)
+        ends = source.log_ends([TopicPartition(TOPIC, number) for number in range(count)])
+        self._commits = self._opened.enter_context(self.open_commits(ends))
+        self.driver.duties |= {COMMITS}
+        self._new, self._refusal = NewCommits(), ""
+        self._emit_at = self._sync_at = _NEVER  # commits before these ends
+
+    def _refuse(self, why: str) -> None:
+        config = self.context.config
+        if why != self._refusal:
+            logger.warning(
+                "%s: commits on %s are carried over every %.0f s, not as they come: %s",
+                *(config.flow, config.flow.source),
+                *(config.emit_checkpoints_interval.total_seconds(), why),
+            )
+        self._refusal = why
+        self._close()
+
+    def _close(self) -> None:
+        self.driver.duties -= {COMMITS}
+        self._commits = None
+        self._opened.close()
+
+    def _poll(self, commits: CommitLog) -> None:
+        now = self.clock()
+        next_s = min(self._due_s(now), self._some_at - now)
+        try:
+            found = commits.poll(min(max(0.0, next_s), _POLL_S))
+        except AuthorizationError as error:
+            self._refuse(str(error))
+            return
+        now = self.clock()
+        for key, value in found:
+            commit = self._new.take(key, value)
+            if commit is not None:
+                self._changed[commit.group, commit.partition] = _Seen(now, now, commit.topic_id)
+
+    @property
+    def _some_at(self) -> float:
+        """When the next new commit may be carried over."""
+        due = min((seen.due for seen in self._changed.values()), default=float("inf"))
+        return max(self._rest_until, due)
+
+    def _due_s(self, now: float) -> float:
+        """Return the seconds until all groups are due."""
+        due = [at for at, on in ((self._emit_at, self._emits), (self._sync_at, self._syncs)) if on]
+        return min(due) - now
+
+    def _all(self, context: FlowContext, now: float) -> None:
+        config = context.config
+        every_s = config.emit_checkpoints_interval.total_seconds()
+        sync_every = config.sync_group_offsets_interval
+        if self._emits and now >= self._emit_at:
+            with telemetry.span("checkpoints.emit", flow=str(config.flow)) as span:
+                span.result(emitted := emission.emit(context))
+            self._warn(emitted.errors)
+            self._wrong = frozenset() if emitted.proof is None else emitted.proof.wrong_partitions
+            self._emit_at = now + every_s
+            for key in _waiting_commits(emitted.outcomes):
+                self._changed.setdefault(key, _Seen(now, now + _PASS_S))
+            self._sync_at = now if sync_every is None else self._sync_at
+        if self._syncs and now >= self._sync_at:
+            with telemetry.span("groups.sync", flow=str(config.flow)) as span:
+                span.result(synced := group_sync.sync(context))
+            self._warn(synced.errors)
+            self._sync_at = now + (every_s if sync_every is None else sync_every.total_seconds())
+
+    def _some(self, context: FlowContext, now: float) -> None:
+        """Carry over new commits."""
+        spent_s, selection = time.thread_time(), selection_of(context.config)
+        changed = defaultdict[str, set[TopicPartition]](set)
+        due = {key for key, seen in self._changed.items() if now >= seen.due}
+        for group, place in due:
+            is_selected = selection.direction(place.topic) is not None
+            if is_selected and selection.groups.matches(group) and str(place) not in self._wrong:
+                changed[group].add(place)
+        outcomes: tuple[CheckpointOutcome, ...] = ()
+        if changed:
+            found = survey(context, changed)
+            outcomes = tuple(one for one in found.outcomes if self._is_current(one))
+            found = replace(found, outcomes=outcomes)
+            if self._emits:
+                checkpoints.emit(context, changed, found=found, share=_UNPROVEN)
+            if self._syncs:
+                group_sync.sync(context, changed, found=found)
+        waiting = _waiting_commits(outcomes)
+        self._changed = {
+            key: seen.again(now) if key in due else seen
+            for key, seen in self._changed.items()
+            if key in waiting or key not in due
+        }
+        spent_s = time.thread_time() - spent_s
+        self._rest_until = self.clock() + max(_PASS_S, spent_s / _SHARE)
+
+    def _is_current(self, outcome: CheckpointOutcome) -> bool:
+        """Return False for a commit in a former topic of this name."""
+        seen = self._changed[outcome.group, outcome.upstream]
+        return seen.topic_id in {"", outcome.topic_ids.source}
+
+    def _warn(self, unread: Mapping[str, str]) -> None:
+        for group, reason in unread.items():
+            if self._unread.get(group) != reason:
+                logger.warning("%s: group %s: %s", self.context.config.flow, group, reason)
+        self._unread = unread
+
+
+def _waiting_commits(outcomes: Iterable[CheckpointOutcome]) -> set[tuple[str, TopicPartition]]:
+    return {(one.group, one.upstream) for one in outcomes if one.state in UNREACHED}
+
+
+_LONG_REFUSED_S: Final = 60.0
+
+
+def disabled_flows(config: Config, flows: Collection[Flow]) -> Mapping[str, list[FlowConfig]]:
+    """Return the flows that are off and still have heartbeats, by their targets: ends of ``flows``.
+
+    A cluster that a restore fills stays as it is: its source has no alias in the file.
+    """
+    copied = [flow for flow in flows if flow.source in config.clusters]
+    ends = {alias for flow in copied for alias in (flow.source, flow.target)}
+    found = defaultdict[str, list[FlowConfig]](list)
+    for flow, settings in config.flow_configs.items():
+        if flow.target in ends and not settings.enabled and settings.emit_heartbeats_enabled:
+            found[flow.target].append(settings)
+    return found
+
+
+def emit_heartbeats(
+    target: Cluster,
+    flows: Collection[FlowConfig],
+    now_ms: Callable[[], int],
+    stop: threading.Event,
+) -> None:
+    """Write MM2 heartbeats until ``stop``, at the shortest interval, into a topic made if absent.
+
+    So each cluster has a topic to copy, even for a flow that others set up, and MirrorClient counts
+    hops on it. They are outside transactions: markers would be gaps for the opposite flow.
+    """
+    beating = [settings for settings in flows if settings.emit_heartbeats_enabled]
+    if not beating:
+        return
+    names = ", ".join(str(settings.flow) for settings in beating)
+    interval_s = min(one.emit_heartbeats_interval.total_seconds() for one in beating)
+    topic, exists, failing = target.compacted_topic(internal_topics.HEARTBEATS), False, False
+    while not stop.is_set():
+        wait_s = interval_s
+        try:
+            if not exists:
+                _create_heartbeats(target, beating[0])
+            beats = [Heartbeat(settings.flow, now_ms()) for settings in beating]
+            topic.write({beat.key(): beat.value() for beat in beats})
+            exists, failing = True, False
+        except SrmError as error:
+            if not failing:
+                logger.warning(
+                    "%s: no heartbeats for now (emit.heartbeats.enabled = false stops them): %s",
+                    *(names, error),
+                )
+            exists, failing = False, True
+            if isinstance(error, AuthorizationError):
+                wait_s = max(interval_s, _LONG_REFUSED_S)
+        stop.wait(wait_s)
+
+
+def _create_heartbeats(target: Cluster, settings: FlowConfig) -> None:
+    if internal_topics.HEARTBEATS not in target.partition_counts():
+        factor = settings.heartbeats_replication_factor
+        target.create_topics([compacted_spec(internal_topics.HEARTBEATS, factor)])
+
+
+RETRY_S: Final = 5.0
+_LATE_MS: Final = 2_000
+"""Slots write a little later than once in an interval: a window waits, or it is written twice."""
+_CATCH_UP_S: Final = 1.0
+_COMPARISONS: Final = 2
+"""Full comparisons of stored windows in each look-back: lost ones return, unused ones go."""
+
+
+class RawLog(Protocol):
+    """Raw records from a time on; see :class:`srm.kafka.tables.topic_tail.KafkaTopicTail`."""
+
+    @property
+    def caught_up(self) -> bool:
+        """True once all records present at the first look were returned."""
+        ...
+
+    @property
+    def rewound(self) -> bool:
+        """True if records were returned again."""
+        ...
+
+    def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
+        """Return new keys and values, waiting so long for the first."""
+        ...
+
+
+OpenLog = Callable[[int], AbstractContextManager[RawLog]]
+"""Opens the raw records from a timestamp (epoch ms) on."""
+
+
+def keep_windows(
+    context: FlowContext,
+    open_log: OpenLog,
+    stop: threading.Event,
+    spec: WindowSpec | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Write metrics windows as they end, until ``stop``; log failures once and wait.
+
+    Nothing is kept between two runs. Each begins with the raw records of the look-back, computes
+    all windows and writes those not stored so; then only those that new records belong to. Two
+    drivers write equal windows. It begins again where the wall clock was set: while that was ahead,
+    it has forgotten what is needed.
+    """
+    if not context.config.metrics_windows_continuous:
+        return
+    flow, chosen = context.config.flow, spec or WindowSpec()
+    failing = False
+    while not stop.is_set():
+        keeper = _Keeper(context, chosen, clock)
+        try:
+            with open_log(keeper.since_ms) as log:
+                keeper.catch_up(log, stop)
+                while not log.rewound:
+                    failing = False
+                    if stop.wait(keeper.until_next_slide_s()):
+                        return
+                    if keeper.clock_was_set:
+                        break
+                    keeper.slide(log)
+        except Exception as error:  # or there would be none until a restart
+            if not failing:
+                told = "%s: no metrics windows for now: %s"
+                known = isinstance(error, SrmError)
+                logger.warning(told, flow, error, exc_info=None if known else error)
+            failing = True
+            stop.wait(RETRY_S)
+
+
+class _Keeper:
+    def __init__(self, context: FlowContext, spec: WindowSpec, clock: Callable[[], float]) -> None:
+        self._context = context
+        self._spec = spec
+        self._clock = clock
+        self._windows = KeptWindows(context.config, spec)
+        self._compare_at = 0.0
+        self._has_topic = False
+        self._began_ms = self._wall_ms()
+        self.since_ms = self._windows.bounds(self._now_ms()).first_start_ms
+
+    @property
+    def clock_was_set(self) -> bool:
+        """True if the wall clock and the monotonic clock have advanced differently."""
+        return abs(self._wall_ms() - self._began_ms) > self._spec.slide_ms
+
+    def catch_up(self, log: RawLog, stop: threading.Event) -> None:
+        """Read the look-back and make what is stored equal to it."""
+        while not log.caught_up and not stop.is_set():
+            self._add(log, _CATCH_UP_S)
+        if not stop.is_set():
+            self._compare()
+
+    def until_next_slide_s(self) -> float:
+        """Return for how long nothing can be due."""
+        last_end_ms = self._windows.bounds(self._now_ms()).last_end_ms
+        return (self._spec.slide_ms - last_end_ms % self._spec.slide_ms) / 1000
+
+    def slide(self, log: RawLog) -> None:
+        """Take in what came, and write the windows that are complete and new or changed."""
+        while self._add(log, 0.0):
+            pass
+        found = self._windows.take(self._now_ms())
+        if self._clock() >= self._compare_at:
+            self._compare()
+        elif found:
+            self._ensure_topic()
+            table = self._context.target.compacted_topic(internal_topics.METRICS_WINDOWS)
+            table.write({window.key(): window.value() for window in found})
+
+    def _wall_ms(self) -> float:
+        """Return what the wall clock said when the monotonic one began."""
+        return self._context.now_ms() - self._clock() * 1000
+
+    def _now_ms(self) -> int:
+        return self._context.now_ms() - _LATE_MS
+
+    def _add(self, log: RawLog, timeout_s: float) -> bool:
+        found = log.poll(timeout_s)
+        self._windows.add((value for _, value in found if value), self._now_ms())
+        return bool(found)
+
+    def _compare(self) -> None:
+        now_ms = self._now_ms()
+        self._windows.take(now_ms)
+        found = self._windows.all(self._windows.bounds(now_ms))
+        if found:
+            self._ensure_topic()
+        flow, keeping = self._context.config.flow, self._spec.keeping(now_ms)
+        written, expired = store(self._context.target, flow, found, keeping)
+        self._compare_at = self._clock() + self._spec.look_back_ms / _COMPARISONS / 1000
+        logger.debug("%s: %d windows written, %d removed", flow, written, expired)
+
+    def _ensure_topic(self) -> None:
+        if self._has_topic:
+            return
+        config = self._context.config
+        ensure_compacted(
+            self._context.target,
+            internal_topics.METRICS_WINDOWS,
+            replication_factor=config.internal_replication_factor,
+        )
+        self._has_topic = True

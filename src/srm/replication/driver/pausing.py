@@ -23,7 +23,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.slot_records import SlotHeartbeat, decode_slot_record
 from srm.errors import ConflictError, IntegrityError, UnavailableError
 from srm.replication.driver.assignment import AssignmentBook
-from srm.replication.driver.driver_log import DriverLog, LogRecord
+from srm.replication.driver.state_book import DriverLog, LogRecord
 
 _SEEN_S: Final = 10.0
 _POLL_S: Final = 0.2

@@ -8,28 +8,87 @@ last, and marks the map as complete.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.domain.names.topics import TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.offset_map.runs import Runs
 from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import TopicDescription
-from srm.engine.ports import FlowContext
+from srm.engine.ports import FlowContext, FlowSwitch
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
-from srm.replication.report.reporting import Reporter
-from srm.replication.restore.context import RestoreContext
+from srm.replication.claim import Sealed, begins_with_records, first_record_in, seal
+from srm.replication.log_reader import Connect, of_each_log
+from srm.replication.mapping.starts import Start, StartReader
+from srm.replication.partition import PartitionCopy
+from srm.replication.report import Reporter
 from srm.replication.resume.resume import Resumed, Walked
 from srm.replication.resume.walk import ProvenPlace
-from srm.replication.takeover.sealing import Sealed
+
+
+class RestoreLogs:
+    """Looks into logs of both clusters, and claims them. Calls block; topics come with their ids.
+
+    Raises UnavailableError or AuthorizationError. ``connect`` connects as a producer does.
+    """
+
+    def __init__(self, connect: Connect, rebuilt: str) -> None:
+        self._connect = connect
+        self._rebuilt = rebuilt
+
+    def seal(
+        self, flow: Flow, partitions: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, Sealed]:
+        """Claim copies of a flow, as :func:`srm.replication.claim.seal` does."""
+        return of_each_log(self._connect(flow.target), partitions, lambda log: seal(log, flow))
+
+    def begin_with_records(
+        self, partitions: Mapping[TopicPartition, str]
+    ) -> frozenset[TopicPartition]:
+        """Return those originals that begin with a record, and not with the marker of a claim."""
+        found = of_each_log(self._connect(self._rebuilt), partitions, begins_with_records)
+        return frozenset(place for place, begins in found.items() if begins)
+
+    def first_record_in(
+        self, partition: TopicPartition, topic_id: str, ranges: Iterable[tuple[int, int]]
+    ) -> int | None:
+        """Return the offset of the first record in these ranges of an original."""
+        found = of_each_log(
+            self._connect(self._rebuilt),
+            {partition: topic_id},
+            lambda log: first_record_in(log, ranges),
+        )
+        return found[partition]
+
+
+@dataclass(frozen=True)
+class RestoreContext:
+    """Both flows, and the operations on them.
+
+    Attributes:
+        forward: the flow whose source was rebuilt, P->B.
+        copying: the flow that brings the copies back.
+        switch: pauses and resumes the forward flow.
+        copy: brings all records of copies back; takes the names of the copies.
+    """
+
+    forward: FlowContext
+    copying: FlowContext
+    switch: FlowSwitch
+    own_switch: FlowSwitch
+    clusters: Collection[str]
+    logs: RestoreLogs
+    starts: StartReader
+    reporter: Callable[[], Reporter]
+    copy: Callable[[Collection[str]], None]
+    by: str
+
 
 Tell = Callable[[str], None]
 

@@ -31,15 +31,14 @@ from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import UnavailableError
-from srm.replication.batches import legacy
-from srm.replication.batches.batch import BatchHeader, batches
-from srm.replication.claim.claim import LAST_EPOCH, Claim, is_marker
+from srm.replication.batches.batch import BatchHeader, batches, convert
+from srm.replication.claim import LAST_EPOCH, Claim, is_marker
 from srm.replication.log_reader import LogReader, OutOfRangeError
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.resume.evidence import FoundRuns
+from srm.replication.resume.find_place import OurBatches, begin_where_logs_meet
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.resume.walk import ProvenPlace, SourceWalk
-from srm.replication.resume.walk_start import OurBatches, begin_where_logs_meet
 
 _MARKER_DEADLINE_S: Final = 30.0
 _MOST_FOREIGN: Final = 20
@@ -107,7 +106,7 @@ async def _until_marker(
             offset = error.log_start
             walk.begin_target_at(offset)
             continue
-        for batch in batches(fetched.records, legacy.convert):
+        for batch in batches(fetched.records, convert):
             if batch.last_offset < offset:
                 continue
             yield batch, fetched.high_watermark

@@ -1,7 +1,7 @@
 """The source's side of the resume walk: waiting batches, and records decoded ahead.
 
 A decoded record is kept as numbers in arrays: its offset, its time, and 64-bit hashes of its
-content and key (:mod:`srm.replication.batches.content_hash`). Two different contents collide once
+content and key (:mod:`srm.replication.batches.batch`). Two different contents collide once
 in 2^64 comparisons. A record takes the same memory whatever its size, so the limit counts records.
 """
 
@@ -16,14 +16,18 @@ from itertools import islice
 from typing import Final
 
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
-from srm.replication.batches import legacy
-from srm.replication.batches.aborted import AbortedTransactions
-from srm.replication.batches.batch import BatchHeader, batches, verify
-from srm.replication.batches.content_hash import content_hash
-from srm.replication.batches.transform import Transform
+from srm.replication.batches.batch import (
+    AbortedTransactions,
+    BatchHeader,
+    batches,
+    content_hash,
+    convert,
+    verify,
+)
+from srm.replication.batches.records import LoopShare, first_record, records_of
+from srm.replication.batches.to_send import Transform
 from srm.replication.log_reader import WAIT_MS, LogReader, OutOfRangeError
 from srm.replication.ports import DecodedRecord
-from srm.replication.resume.batch_decoding import LoopShare, first_record, records_of
 
 RECORD_BYTES: Final = 320
 """Maximum memory of an opened record, including both indexes."""
@@ -214,7 +218,7 @@ class SourceAhead:
             before = self._fetch_offset
             committed = self._reader.read_committed
             aborted = AbortedTransactions(fetched.aborted if committed else ())
-            for batch in batches(fetched.records, legacy.convert):
+            for batch in batches(fetched.records, convert):
                 self.lineage = self.lineage.with_epoch(batch.leader_epoch, self._fetch_offset)
                 dropped = aborted.drops(batch) or batch.is_control or not batch.record_count
                 if not dropped and batch.last_offset >= before:

@@ -39,20 +39,25 @@ from typing import Final
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import IntegrityError
-from srm.replication.batches.batch import HEADER_SIZE, MAX_SEQUENCE, BatchHeader, next_sequence
-from srm.replication.batches.compressed import MERGED_CODECS, open_into
-from srm.replication.batches.content_hash import content_hash
+from srm.replication.batches.batch import (
+    HEADER_SIZE,
+    MAX_SEQUENCE,
+    BatchHeader,
+    content_hash,
+    next_sequence,
+)
+from srm.replication.batches.codecs import MERGED_CODECS, open_into
+from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader
 from srm.replication.native.library import native_library
 from srm.replication.ports import DecodedRecord
-from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.evidence import (
     MOST_OWED,
     MOST_RUNS,
     Content,
     LogReading,
+    Steps,
 )
-from srm.replication.resume.record_matching import Steps
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
 
 _NO_ROOM: Final = "the source has no offsets for these records"

@@ -53,13 +53,15 @@ from srm.kafka.tables.topic_tail import KafkaCommitTail, follow_raw_metrics
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.driver.duties import keep_topics
-from srm.replication.driver.flow_run import FlowHost, FlowRun, Work, start_thread
-from srm.replication.driver.group_duty import GroupDuty
-from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
-from srm.replication.driver.progress import FlowProgress
-from srm.replication.driver.reload import SettingsReload
-from srm.replication.driver.windows import keep_windows
+from srm.replication.driver.duties import (
+    GroupDuty,
+    disabled_flows,
+    emit_heartbeats,
+    keep_topics,
+    keep_windows,
+)
+from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, Work, start_thread
+from srm.replication.driver.state_book import FlowProgress
 from srm.signals import on_signals
 from srm.spark.replication.slot import SlotTask
 from srm.spark.session import file_settings, spark_context, submit_options

@@ -18,8 +18,8 @@ from srm.kafka.state.flow_pause import KafkaFlowSwitch
 from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import open_wire
-from srm.replication.report.reporting import Reporter
-from srm.replication.restore.context import RestoreContext, RestoreLogs
+from srm.replication.report import Reporter
+from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
 from srm.spark.replication.replicator import Replicator
 from srm.wiring import flow_context, open_clusters
 

@@ -31,11 +31,11 @@ from srm.kafka.state.slot_state import (
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.logs import LogFormat
-from srm.replication.batches.transform import ClusterIds
-from srm.replication.claim.claim import ClaimLifetime
-from srm.replication.copy.quota import Quota
+from srm.replication.batches.to_send import ClusterIds
+from srm.replication.claim import ClaimLifetime
+from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot, SlotSpec
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 from srm.wiring import kafka_cluster
 
 LINGER_S: Final = 2.0

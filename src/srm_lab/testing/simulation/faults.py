@@ -12,10 +12,10 @@ from srm.domain.flow_state.pause import Pause
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.errors import SrmError
+from srm.replication.claim import seal
 from srm.replication.driver import pausing
-from srm.replication.driver.driver_log import DriverLog
+from srm.replication.driver.state_book import DriverLog
 from srm.replication.log_reader import LogReader
-from srm.replication.takeover.sealing import seal
 from srm_lab.testing.flows import P_TO_B
 from srm_lab.testing.simulation import damage
 from srm_lab.testing.simulation.batches import foreign_batch

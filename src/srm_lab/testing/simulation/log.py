@@ -14,7 +14,7 @@ from typing import Final
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from srm.replication.batches.batch import batches, seal, verify
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches.records import decode
 from srm.replication.ports import DecodedRecord, EpochEnd, Produced
 
 NONE: Final = 0

@@ -27,7 +27,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicDescription
 from srm.errors import FencedError, UnavailableError
-from srm.replication.driver.driver_log import LogRecord
+from srm.replication.driver.state_book import LogRecord
 from srm.replication.ports import Place, WriteResult
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakePartition

@@ -10,8 +10,8 @@ from typing import Any
 from greenlet import getcurrent  # type: ignore[import-untyped]
 
 from srm.domain.flow_state import slot_records
+from srm.replication import report
 from srm.replication.driver import driver
-from srm.replication.report import reporting
 from srm_lab.testing.simulation.loop import SimulatedLoop, resolve
 
 
@@ -138,7 +138,7 @@ def simulated_threads(loop: SimulatedLoop) -> Iterator[None]:
     threads = SimulatedThreads(loop)
     places: list[tuple[Any, str, object]] = [
         (driver, "threading", threads),
-        (reporting, "threading", threads),
+        (report, "threading", threads),
         (slot_records, "secrets", _Secrets(loop)),
     ]
     before = [vars(module)[name] for module, name, _ in places]

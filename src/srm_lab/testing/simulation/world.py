@@ -27,13 +27,13 @@ from srm.domain.flow_state.reported_positions import (
 from srm.domain.names import internal_topics
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.kafka.state.map_starts import MapStarts
-from srm.replication.batches.transform import ClusterIds
-from srm.replication.claim.claim import ClaimLifetime
-from srm.replication.copy.quota import Quota
+from srm.replication.batches.to_send import ClusterIds
+from srm.replication.claim import ClaimLifetime
+from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot
 from srm.replication.driver.discovery import Discovered, Discovery, internal_topic_specs
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 from srm_lab.testing.flows import P_TO_B, flow_config
 from srm_lab.testing.simulation.batches import foreign_batch
 from srm_lab.testing.simulation.cluster import SimulatedCluster

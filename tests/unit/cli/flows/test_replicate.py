@@ -8,7 +8,7 @@ from rich.console import Console
 from srm.cli.flows.replicate import FlowLine, Overview, Rates, _write_json, plain
 from srm.domain.flow_state.replication_records import PartitionStatus, parse_duties
 from srm.errors import UsageError
-from srm.replication.driver.progress import FlowProgress
+from srm.replication.driver.state_book import FlowProgress
 
 
 def progress(records: int = 0, transferred: int = 0, **changes: object) -> FlowProgress:

@@ -15,10 +15,9 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication import codes
-from srm.replication.copy.fetching import SourceLoop
-from srm.replication.copy.quota import Quota
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.copy.fetching import Quota, SourceLoop
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Fetched, FetchFrom
 
 UNKNOWN_SERVER_ERROR = -1

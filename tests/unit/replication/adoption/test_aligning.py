@@ -15,7 +15,7 @@ from tests.unit.replication.resume.two_logs import Log
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.alignment import AlignedCopy
 from srm.errors import UnavailableError
-from srm.replication.adoption.aligning import LogColumns, align, check_decided
+from srm.replication.adoption import LogColumns, align, check_decided
 from srm.replication.batches.batch import batches, seal
 from srm.replication.log_reader import LogReader
 from srm.replication.ports import Fetched, FetchFrom

@@ -10,7 +10,7 @@ from srm.domain.flow_state.replication_records import DRIVER_KEY, DriverHeartbea
 from srm.domain.flow_state.slot_records import Incarnation, SlotHeartbeat
 from srm.domain.names.topics import Flow
 from srm.errors import ConflictError
-from srm.replication.adoption.handing_back import check_stopped
+from srm.replication.adoption import check_stopped
 
 FLOW, NOW_MS = Flow("P", "B"), 1_000_000
 SLOT = SlotHeartbeat("0", Incarnation(1, "aa"), 1, NOW_MS - 2_000, 3)

@@ -20,7 +20,7 @@ from srm.replication.batches.batch import (
     rewrite,
     seal,
 )
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches.records import decode
 
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
 contents = st.lists(

@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 
-from srm.replication.batches.content_hash import content_hash
+from srm.replication.batches.batch import content_hash
 
-_PRINT = "from srm.replication.batches.content_hash import content_hash as h; print(h(b'k', b'v'))"
+_PRINT = "from srm.replication.batches.batch import content_hash as h; print(h(b'k', b'v'))"
 
 
 def test_processes_with_one_hash_seed_hash_by_keys_of_their_own() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchToSend, batches
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches.records import decode
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.ports import FetchedPartition
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, encode
 
-from srm.replication.batches import rebuild
 from srm.replication.batches.batch import batches
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches.records import decode
+from srm.replication.batches.records import encode as encode_records
+from srm.replication.ports import Header
 
 timestamps = st.integers(-1, 2**45)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
@@ -21,11 +22,11 @@ contents = st.tuples(
 
 @given(st.dictionaries(st.integers(0, 200), contents, min_size=1), st.integers(0, 4))
 def test_a_rebuilt_batch_has_the_same_records_and_says_where_they_were(
-    records: dict[int, tuple[int, bytes | None, bytes | None, list[rebuild.Header]]], codec: int
+    records: dict[int, tuple[int, bytes | None, bytes | None, list[Header]]], codec: int
 ) -> None:
     offsets = sorted(records)
 
-    [built] = rebuild.encode([Record(o, *records[o]) for o in offsets], codec)
+    [built] = encode_records([Record(o, *records[o]) for o in offsets], codec)
 
     [batch] = batches(built.view)
     decoded = [(r.timestamp, r.key, r.value, r.headers) for r in decode(batch)]
@@ -45,7 +46,7 @@ def test_pieces_keep_to_the_limit_as_far_as_single_records_can(
 ) -> None:
     records = [Record(i, 1000 + i, b"k", bytes(n)) for i, n in enumerate(sizes)]
 
-    pieces = list(rebuild.encode(records, codec, limit=limit))
+    pieces = list(encode_records(records, codec, limit=limit))
 
     assert all(len(piece.view) <= limit or piece.count == 1 for piece in pieces)
     decoded = [r for piece in pieces for batch in batches(piece.view) for r in decode(batch)]

@@ -11,9 +11,8 @@ from tests.batches import Record, at_offset, encode
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.replication.batches.batch import BatchToSend, batches
-from srm.replication.batches.rebuild import decode
-from srm.replication.batches.target_limits import TargetLimits
-from srm.replication.batches.to_send import batches_to_send
+from srm.replication.batches.records import decode
+from srm.replication.batches.to_send import TargetLimits, batches_to_send
 from srm.replication.ports import DecodedRecord as Decoded
 from srm.replication.ports import FetchedPartition, Produced
 

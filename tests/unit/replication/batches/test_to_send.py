@@ -11,7 +11,7 @@ from tests.batches import Record, encode
 
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchToSend, Dropped, batches, seal
-from srm.replication.batches.rebuild import decode
+from srm.replication.batches.records import decode
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.ports import FetchedPartition
 

@@ -16,9 +16,8 @@ from srm.domain.names.record_headers import (
     parse_overrides,
 )
 from srm.replication.batches.batch import BatchToSend, Dropped, batches
-from srm.replication.batches.rebuild import decode
-from srm.replication.batches.to_send import batches_to_send
-from srm.replication.batches.transform import ClusterIds, Transform
+from srm.replication.batches.records import decode
+from srm.replication.batches.to_send import ClusterIds, Transform, batches_to_send
 from srm.replication.ports import FetchedPartition
 
 CLUSTERS = ClusterIds("source-id", "target-id")

@@ -11,8 +11,8 @@ from tests.unit.replication.resume.two_logs import OURS, Log, log_of, walked
 
 from srm import clock
 from srm.errors import IntegrityError, UnavailableError
-from srm.replication.claim.claim import LAST_EPOCH, Claim, ClaimLifetime
-from srm.replication.mapping.start_positions import Start
+from srm.replication.claim import LAST_EPOCH, Claim, ClaimLifetime
+from srm.replication.mapping.starts import Start
 from srm.replication.ports import ProducerId
 from srm.replication.resume.walk import Comparison
 

@@ -12,14 +12,13 @@ from tests.unit.replication.copy.test_copying import batch
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
-from srm.replication.batches.transform import ClusterIds
-from srm.replication.claim import claim_limits
-from srm.replication.claim.claim import ClaimLifetime
-from srm.replication.claim.claim_limits import ClaimPermits, LongWalkError, Meter, WalkPermits
+from srm.replication import claim
+from srm.replication.batches.to_send import ClusterIds
+from srm.replication.claim import ClaimLifetime, ClaimPermits, LongWalkError, Meter, WalkPermits
+from srm.replication.copy.fetching import Quota
 from srm.replication.copy.lifecycle import Lifecycle
-from srm.replication.copy.quota import Quota
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, Leader, ProducerId
 from srm_lab.testing.flows import flow_config
 
@@ -202,9 +201,7 @@ async def _run_beside(
 
 
 def test_claims_that_get_on_are_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        claim_limits, "_CLAIM_S", DEADLINE_S
-    )  # busy machines are slow, claims are not
+    monkeypatch.setattr(claim, "_CLAIM_S", DEADLINE_S)  # busy machines are slow, claims are not
 
     async def scenario() -> None:
         claims, at_once, most = ClaimPermits(), 0, 0

@@ -26,11 +26,11 @@ from srm.domain.names import internal_topics
 from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Run
-from srm.replication.claim.claim import Claim
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.claim import Claim
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Place, ProducerId
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 from srm_lab.testing.fake_state_log import FakeStateLog, WrittenRecord
 from srm_lab.testing.flows import flow_config
 

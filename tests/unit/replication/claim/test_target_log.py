@@ -18,10 +18,9 @@ from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.errors import UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.batches.batch import batches
-from srm.replication.claim.claim import Claim
-from srm.replication.claim.target_log import HeldLog, held_log
+from srm.replication.claim import Claim, HeldLog, held_log
 from srm.replication.log_reader import LogReader
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.ports import EpochEnd, Fetched, FetchedPartition, FetchFrom, Leader, ProducerId
 
 OURS, STRANGER = 7, 8

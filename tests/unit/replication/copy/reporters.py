@@ -14,10 +14,10 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import map_partition
 from srm.domain.offset_map.offset_map import Run
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Place, ProducerId
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 from srm_lab.testing.fake_state_log import FakeStateLog
 from srm_lab.testing.flows import flow_config
 

@@ -13,7 +13,7 @@ from tests.unit.replication.copy.test_copying import Loop, Session, batch, copyi
 
 from srm.replication.copy import fetching
 from srm.replication.copy.fetching import Backlog
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Fetched, Produced
 
 LIMIT, RESPONSE = 1000, 100

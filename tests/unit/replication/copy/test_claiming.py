@@ -23,13 +23,13 @@ from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.lineage import Lineage
 from srm.replication import codes
-from srm.replication.batches.transform import ClusterIds
-from srm.replication.claim.claim import LAST_EPOCH, Claim, ClaimLifetime
+from srm.replication.batches.to_send import ClusterIds
+from srm.replication.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.copy import lifecycle
+from srm.replication.copy.fetching import Quota
 from srm.replication.copy.lifecycle import Lifecycle
-from srm.replication.copy.quota import Quota
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import (
     EpochEnd,
     Fetched,

@@ -17,8 +17,8 @@ from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
 from srm.domain.offset_map.offset_map import Run
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy
 from srm_lab.testing.fake_state_log import FakeStateLog
 
 

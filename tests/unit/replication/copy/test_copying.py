@@ -17,13 +17,12 @@ from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import seal
-from srm.replication.claim.claim import Claim, claim_lifetime_s, transactional_id
+from srm.replication.claim import Claim, claim_lifetime_s, transactional_id
 from srm.replication.copy import fetching, sending
-from srm.replication.copy.fetching import SourceLoop
-from srm.replication.copy.quota import Quota
+from srm.replication.copy.fetching import Quota, SourceLoop
 from srm.replication.copy.sending import TargetLink
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import (
     Fetched,
     FetchedPartition,

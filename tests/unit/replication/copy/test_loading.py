@@ -27,14 +27,13 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.state.map_starts import MapStarts
-from srm.replication.batches.transform import ClusterIds
-from srm.replication.claim.claim import ClaimLifetime
+from srm.replication.batches.to_send import ClusterIds
+from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot as slot_module
-from srm.replication.copy.quota import Quota
+from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot
-from srm.replication.mapping.start_positions import Start
-from srm.replication.mapping.start_reader import Predecessor
-from srm.replication.report.reporting import Reporter
+from srm.replication.mapping.starts import Predecessor, Start
+from srm.replication.report import Reporter
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeCompactedTopic
 from srm_lab.testing.fake_state_log import FakeStateLog

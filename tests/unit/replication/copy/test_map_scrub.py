@@ -14,12 +14,11 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_index import IndexRecord
 from srm.domain.offset_map.map_records import MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Translated
-from srm.replication.copy import map_scrub
-from srm.replication.copy.map_scrub import MapScrub
-from srm.replication.mapping import index_writer, map_writer
-from srm.replication.mapping.known_maps import is_whole, read_chunk
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.copy import slot
+from srm.replication.copy.slot import MapScrub
+from srm.replication.mapping import map_writer
+from srm.replication.mapping.starts import Start, is_whole, read_chunk
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import ProducerId
 
 
@@ -27,8 +26,8 @@ from srm.replication.ports import ProducerId
 def _small_records() -> Iterator[None]:
     with (
         patch.object(map_writer, "RUNS_PER_BLOCK", 2),
-        patch.object(index_writer, "ENTRIES_PER_CHUNK", 3),
-        patch.object(map_scrub, "_CHUNK_S", 0.0),
+        patch.object(map_writer, "ENTRIES_PER_CHUNK", 3),
+        patch.object(slot, "_CHUNK_S", 0.0),
     ):
         yield
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.seconds import Seconds
 
-from srm.replication.copy.quota import Quota
+from srm.replication.copy.fetching import Quota
 
 
 def test_without_a_limit_nothing_waits() -> None:

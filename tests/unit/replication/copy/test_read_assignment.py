@@ -19,14 +19,13 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
 )
 from srm.errors import SrmError, SupersededError, UnavailableError
-from srm.replication.batches.transform import ClusterIds
-from srm.replication.claim.claim import ClaimLifetime
+from srm.replication.batches.to_send import ClusterIds
+from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot
-from srm.replication.copy.quota import Quota
+from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot
-from srm.replication.mapping.start_positions import Start
-from srm.replication.mapping.start_reader import Predecessor
-from srm.replication.partition.partition import Phase
+from srm.replication.mapping.starts import Predecessor, Start
+from srm.replication.partition import Phase
 from srm.replication.ports import ProducerId
 from srm_lab.testing.flows import flow_config
 

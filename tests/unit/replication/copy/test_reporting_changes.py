@@ -20,8 +20,8 @@ from tests.unit.replication.copy.reporters import (
 from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, MapEnd
 from srm.domain.offset_map.offset_map import Run
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import ProducerId
 from srm_lab.testing.fake_state_log import FakeStateLog
 

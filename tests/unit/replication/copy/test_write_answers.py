@@ -19,8 +19,8 @@ from srm.domain.offset_map.offset_map import Translated
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.copy import write_answers
-from srm.replication.mapping.start_positions import Start, cut_start
-from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.mapping.starts import Start, cut_start
+from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import EpochEnd, FetchedPartition, Produced
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")

@@ -13,7 +13,7 @@ from srm.errors import AuthorizationError, ConflictError, DataLossError, Unavail
 from srm.replication.driver import flow_run
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.flow_run import CatchUp
-from srm.replication.driver.progress import ProgressBook
+from srm.replication.driver.state_book import ProgressBook
 from srm_lab.testing.fake_cluster import FakeCluster
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -21,7 +21,7 @@ from srm.errors import UnavailableError
 from srm.replication.driver import duties as duties_module
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.duties import keep, keep_topics
-from srm.replication.driver.progress import Troubles
+from srm.replication.driver.state_book import Troubles
 
 
 class Charge:

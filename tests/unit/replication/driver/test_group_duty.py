@@ -29,7 +29,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange
 from srm.errors import AuthorizationError, SrmError, UnavailableError
-from srm.replication.driver.group_duty import GroupDuty
+from srm.replication.driver.duties import GroupDuty
 
 GROUP = "billing"
 

@@ -14,8 +14,8 @@ from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names.internal_topics import HEARTBEATS
 from srm.domain.names.topics import Flow
 from srm.errors import AuthorizationError
-from srm.replication.driver import heartbeats
-from srm.replication.driver.heartbeats import disabled_flows, emit_heartbeats
+from srm.replication.driver import duties
+from srm.replication.driver.duties import disabled_flows, emit_heartbeats
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.flows import flow_config
 
@@ -71,7 +71,7 @@ def test_a_source_that_refuses_heartbeats_is_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     source, tries = FakeCluster("P"), list[int]()
-    monkeypatch.setattr(heartbeats, "_REFUSED_S", 0.0)
+    monkeypatch.setattr(duties, "_LONG_REFUSED_S", 0.0)
 
     def refuse(_: object) -> None:
         tries.append(1)

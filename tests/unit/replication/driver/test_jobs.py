@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from srm.errors import SupersededError
-from srm.replication.driver import jobs
-from srm.replication.driver.jobs import Backoff, keep_running
+from srm.replication.driver import driver
+from srm.replication.driver.driver import Backoff, keep_running
 
 
 def test_the_pause_doubles_for_a_job_that_keeps_dying_and_has_a_ceiling():
@@ -15,7 +15,7 @@ def test_the_pause_doubles_for_a_job_that_keeps_dying_and_has_a_ceiling():
     pauses = [pause.after(0.1) for _ in range(10)]
 
     assert pauses[:3] == [0.2, 0.4, 0.8]
-    assert pauses[-1] == jobs.LONGEST_PAUSE_S
+    assert pauses[-1] == driver.LONGEST_PAUSE_S
 
 
 def test_the_pause_starts_small_again_after_a_job_that_ran_well():
@@ -23,7 +23,7 @@ def test_the_pause_starts_small_again_after_a_job_that_ran_well():
     for _ in range(5):
         pause.after(0.1)
 
-    assert pause.after(jobs.HEALTHY_S) == jobs.FIRST_PAUSE_S
+    assert pause.after(driver.HEALTHY_S) == driver.FIRST_PAUSE_S
 
 
 def test_a_job_that_raises_or_returns_is_submitted_again_until_stopped(caplog):

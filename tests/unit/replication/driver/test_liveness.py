@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from srm.replication.driver.driver_session import Liveness
+from srm.replication.driver.assignment import Liveness
 
 
 def running(slots: int = 2) -> Liveness:

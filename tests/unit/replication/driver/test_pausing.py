@@ -16,8 +16,8 @@ from srm.domain.flow_state.replication_records import COMMANDS, AssignedPartitio
 from srm.errors import ConflictError, FencedError, UnavailableError
 from srm.replication.driver import pausing
 from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.driver_log import LogRecord
 from srm.replication.driver.pausing import leave, pause, resume
+from srm.replication.driver.state_book import LogRecord
 
 WORST_DAY = Pause("r1", "ann@laptop", "unplanned failover m1", 1, "m1")
 

@@ -14,7 +14,7 @@ from srm.config.loader import load_config
 from srm.config.model import Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.replication.driver.driver import FlowDriver
-from srm.replication.driver.reload import LOOK_S, SettingsReload
+from srm.replication.driver.flow_run import LOOK_S, SettingsReload
 
 TEXT = """
 clusters = P, B

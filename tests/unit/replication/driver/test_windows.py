@@ -18,7 +18,7 @@ from srm.domain.names import internal_topics
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.ports import FlowContext
 from srm.errors import UnavailableError
-from srm.replication.driver.windows import keep_windows
+from srm.replication.driver.duties import keep_windows
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_maps import FakeMapReader

@@ -38,9 +38,8 @@ from srm.domain.offset_map.map_records import (
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowMaps
-from srm.replication.mapping.known_maps import known_maps
 from srm.replication.mapping.map_writer import MapWriter
-from srm.replication.mapping.start_positions import Start, start_of
+from srm.replication.mapping.starts import Start, known_maps, start_of
 from srm_lab.testing.fake_cluster import FakeCluster
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")

@@ -20,10 +20,9 @@ from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_reach import StalePlaceError
 from srm.domain.offset_map.offset_map import Position, Run
-from srm.replication.mapping import index_writer, map_writer
-from srm.replication.mapping.known_maps import known_maps
+from srm.replication.mapping import map_writer
 from srm.replication.mapping.map_writer import MapWriter
-from srm.replication.mapping.start_positions import Start, start_of
+from srm.replication.mapping.starts import Start, known_maps, start_of
 from srm.replication.ports import ProducerId
 
 small = st.integers(0, 2)
@@ -47,7 +46,7 @@ def _small_records() -> object:
     """Blocks of three runs and chunks of three entries, so that a short history has them all."""
     with (
         patch.object(map_writer, "RUNS_PER_BLOCK", 3),
-        patch.object(index_writer, "ENTRIES_PER_CHUNK", 3),
+        patch.object(map_writer, "ENTRIES_PER_CHUNK", 3),
     ):
         yield
 

@@ -9,11 +9,10 @@ from tests.unit.replication.mapping.map_world import ASSIGNED, World, write_out
 from tests.unit.replication.mapping.test_map_crashes import check, start
 
 from srm.domain.offset_map.offset_map import Position, Run, Translated
-from srm.replication.claim.claim import Claim
-from srm.replication.mapping import index_writer, map_writer
-from srm.replication.mapping.known_maps import translate_back
-from srm.replication.mapping.start_positions import Start, cut_start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.claim import Claim
+from srm.replication.mapping import map_writer
+from srm.replication.mapping.starts import Start, cut_start, translate_back
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import ProducerId
 from srm.replication.resume.resume import Resumed
 
@@ -22,7 +21,7 @@ from srm.replication.resume.resume import Resumed
 def test_a_map_continues_from_where_the_targets_log_was_cut(target_end: int) -> None:
     with (
         patch.object(map_writer, "RUNS_PER_BLOCK", 2),
-        patch.object(index_writer, "ENTRIES_PER_CHUNK", 3),
+        patch.object(map_writer, "ENTRIES_PER_CHUNK", 3),
     ):
         world = World()
         copy = PartitionCopy(ASSIGNED, Start(0, 0))

@@ -32,10 +32,17 @@ from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Translated, Translation
 from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.replication.mapping import index_writer, map_writer
-from srm.replication.mapping.known_maps import is_whole, known_maps, read_chunk, translate_back
+from srm.replication.mapping import map_writer
 from srm.replication.mapping.map_writer import MapWriter
-from srm.replication.mapping.start_positions import Start, cut_start, start_of
+from srm.replication.mapping.starts import (
+    Start,
+    cut_start,
+    is_whole,
+    known_maps,
+    read_chunk,
+    start_of,
+    translate_back,
+)
 from srm.replication.ports import ProducerId
 from srm_lab.testing.fake_cluster import FakeCluster
 
@@ -50,7 +57,7 @@ def _small_records() -> object:
     """Blocks of two runs and chunks of two entries, so that a short history has them all."""
     with (
         patch.object(map_writer, "RUNS_PER_BLOCK", 2),
-        patch.object(index_writer, "ENTRIES_PER_CHUNK", 2),
+        patch.object(map_writer, "ENTRIES_PER_CHUNK", 2),
     ):
         yield
 

@@ -12,7 +12,7 @@ from tests.unit.replication.mapping.test_map_crashes import check, start
 from srm.domain.offset_map.map_index import is_index_key
 from srm.domain.offset_map.map_records import BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Runs
-from srm.replication.mapping import index_writer
+from srm.replication.mapping import map_writer
 from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.ports import ProducerId
 
@@ -21,7 +21,7 @@ END = Position(6 * 20, 1 + 5 * 20, 6 * 20)
 
 @pytest.fixture(autouse=True)
 def _small_chunks() -> Iterator[None]:
-    with patch.object(index_writer, "ENTRIES_PER_CHUNK", 3):
+    with patch.object(map_writer, "ENTRIES_PER_CHUNK", 3):
         yield
 
 

@@ -13,8 +13,7 @@ from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, coalesce
-from srm.replication.mapping.map_log import MapLog
-from srm.replication.mapping.map_writer import MapWriter
+from srm.replication.mapping.map_writer import MapLog, MapWriter
 from srm.replication.ports import ProducerId
 from srm_lab.testing.simulation.damage import last_block
 

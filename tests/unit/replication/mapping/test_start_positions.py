@@ -16,7 +16,7 @@ from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import BlockKey, MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Translated
-from srm.replication.mapping.start_positions import Start, cut_start, decided_start
+from srm.replication.mapping.starts import Start, cut_start, decided_start
 from srm.replication.ports import ProducerId
 
 OLD, NEW, TARGET, OTHER = "A" * 21 + "g", "B" * 21 + "g", "C" * 21 + "g", "D" * 21 + "g"

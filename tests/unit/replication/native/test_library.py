@@ -20,9 +20,8 @@ from srm.replication.batches import batch as plain
 from srm.replication.batches import merging as merges
 from srm.replication.batches.batch import BatchToSend, Dropped, batches, seal
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.rebuild import decode
-from srm.replication.batches.target_limits import TargetLimits
-from srm.replication.batches.to_send import batches_to_send
+from srm.replication.batches.records import decode
+from srm.replication.batches.to_send import TargetLimits, batches_to_send
 from srm.replication.native import library
 from srm.replication.native.library import FILE, Kind, NativeLibrary, native_library
 from srm.replication.ports import FetchedPartition, Produced

@@ -19,9 +19,8 @@ from srm.domain.flow_state.slot_records import (
 )
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.domain.offset_map.offset_map import Position
-from srm.replication.driver.driver_log import LogRecord
-from srm.replication.driver.state_book import StateBook, decode
-from srm.replication.report.position_groups import PositionGroups
+from srm.replication.driver.state_book import LogRecord, StateBook, decode
+from srm.replication.report import PositionGroups
 
 SOURCE, TARGET = (topic_id_text(bytes([n]) * 16) for n in (1, 2))
 SLOTS, PARTITIONS = ("0", "1"), 2

@@ -6,9 +6,9 @@ import pytest
 
 from srm import clock
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
-from srm.replication.report.reporting import MetricsReader
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy
+from srm.replication.report import MetricsReader
 from srm_lab.testing.flows import flow_config
 
 START_MS = 1_700_000_000_000

@@ -31,13 +31,12 @@ from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import BlockKey, map_partition
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import AuthorizationError, UnavailableError
-from srm.replication.claim.claim import Claim
-from srm.replication.mapping import map_log
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy, Phase
-from srm.replication.partition.traffic import SyncMark
+from srm.replication.claim import Claim
+from srm.replication.mapping import map_writer
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy, Phase, SyncMark
 from srm.replication.ports import ProducerId
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 from srm.replication.resume.resume import Resumed, Walked
 from srm_lab.testing.fake_state_log import FakeStateLog
 from srm_lab.testing.flows import flow_config
@@ -117,7 +116,7 @@ def test_state_topics_that_are_away_for_ten_minutes_cost_no_more_memory_than_in_
     seconds: Seconds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten transactions a second in each of 3 partitions, and neither map nor reports answer."""
-    monkeypatch.setattr(map_log, "MOST_BLOCKS", 5)
+    monkeypatch.setattr(map_writer, "MOST_BLOCKS", 5)
     log = FakeStateLog()
     reporter = reporter_to(log)
     copies = [copying(number) for number in range(3)]
@@ -154,7 +153,7 @@ def test_state_topics_that_are_away_for_ten_minutes_cost_no_more_memory_than_in_
 def test_a_partition_whose_map_cannot_be_written_waits_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(map_log, "MOST_BLOCKS", 1)
+    monkeypatch.setattr(map_writer, "MOST_BLOCKS", 1)
     log = FakeStateLog()
     reporter = reporter_to(log)
     copy = copying()

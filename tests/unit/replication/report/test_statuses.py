@@ -16,11 +16,11 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.names import internal_topics
 from srm.kafka.state.map_starts import MapStarts
-from srm.replication.claim.claim import Claim
-from srm.replication.mapping.start_positions import NOWHERE, Start
-from srm.replication.partition.partition import PartitionCopy, Phase
+from srm.replication.claim import Claim
+from srm.replication.mapping.starts import NOWHERE, Start
+from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import Fetched, ProducerId
-from srm.replication.report.statuses import Statuses
+from srm.replication.report import Statuses
 from srm.replication.resume.resume import Resumed, Walked
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.flows import P_TO_B

@@ -27,11 +27,10 @@ from srm.domain.offset_map.offset_map import Translated
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
 from srm.kafka.state.map_starts import MapStarts
-from srm.replication.mapping import index_writer, map_writer
+from srm.replication.mapping import map_writer
 from srm.replication.restore import topic_handover
 from srm.replication.restore.flow_state import RestoreState, open_restores
-from srm.replication.restore.look import plan
-from srm.replication.restore.steps import Restored, check, restore
+from srm.replication.restore.steps import Restored, check, plan, restore
 
 FIRST = [MARKER, 0, 1, HOLE, 2, MARKER, 3, 4]
 PAYMENTS = [
@@ -46,7 +45,7 @@ def _small_records() -> Iterator[None]:
     """Blocks of two runs and chunks of two entries, so that a short map has them all."""
     with (
         patch.object(map_writer, "RUNS_PER_BLOCK", 2),
-        patch.object(index_writer, "ENTRIES_PER_CHUNK", 2),
+        patch.object(map_writer, "ENTRIES_PER_CHUNK", 2),
         patch.object(topic_handover, "RUNS_AT_ONCE", 1),
         patch.object(topic_handover, "RUNS_PER_REPORT", 3),
     ):

@@ -26,12 +26,10 @@ from srm.engine.ports import FlowContext
 from srm.engine.table_ports import CompactedTopic
 from srm.errors import ConflictError
 from srm.kafka.state.map_starts import MapStarts
-from srm.replication.claim.claim import Claim
+from srm.replication.claim import Claim, Sealed
 from srm.replication.ports import Place, ProducerId, WriteResult
-from srm.replication.report.reporting import Reporter
-from srm.replication.restore.context import RestoreContext, RestoreLogs
-from srm.replication.restore.topic_handover import Handover, hand_over
-from srm.replication.takeover.sealing import Sealed
+from srm.replication.report import Reporter
+from srm.replication.restore.topic_handover import Handover, RestoreContext, RestoreLogs, hand_over
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeCompactedTopic
 from srm_lab.testing.flows import flow_config

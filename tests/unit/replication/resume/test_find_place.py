@@ -15,7 +15,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import BatchHeader
 from srm.replication.log_reader import LogReader
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.resume.find_place import CommonRecord, NoPlace, find_place
 from srm.replication.resume.walk import Comparison
 

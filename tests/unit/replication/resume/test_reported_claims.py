@@ -13,9 +13,8 @@ from srm.domain.flow_state.reported_positions import GoneTopics, is_superseded, 
 from srm.domain.offset_map.map_reach import NO_BLOCKS
 from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.domain.offset_map.offset_map import Position, Translated
-from srm.replication.mapping.known_maps import KnownMap
-from srm.replication.mapping.start_positions import Start, cut_start, start_of
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.mapping.starts import KnownMap, Start, cut_start, start_of
+from srm.replication.partition import PartitionCopy
 from srm.replication.ports import ProducerId
 
 LEFT = PartitionPosition(*ASSIGNED.copy_id, Position(40, 50, 40), 7, 3, map_end=NO_BLOCKS)

@@ -12,12 +12,11 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_rebuild import RebuiltMap
 from srm.errors import IntegrityError
-from srm.replication.claim.claim import Claim
-from srm.replication.mapping.known_maps import KnownMap
-from srm.replication.mapping.start_positions import Start, start_of
-from srm.replication.partition.partition import Phase
+from srm.replication.claim import Claim
+from srm.replication.mapping.starts import KnownMap, Start, start_of
+from srm.replication.partition import Phase
 from srm.replication.ports import ProducerId
-from srm.replication.report.reporting import Reporter
+from srm.replication.report import Reporter
 from srm.replication.resume.source_lookahead import Comparison
 from srm_lab.testing.fake_state_log import FakeStateLog
 from srm_lab.testing.flows import flow_config

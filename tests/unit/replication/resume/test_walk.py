@@ -17,7 +17,7 @@ from tests.unit.replication.resume.two_logs import (
 )
 
 from srm.errors import IntegrityError, UnavailableError
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.resume.source_lookahead import Comparison
 
 keys = st.lists(st.integers(0, 6), min_size=1, max_size=60)

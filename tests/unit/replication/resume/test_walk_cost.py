@@ -20,12 +20,12 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MapBlock
 from srm.errors import IntegrityError
+from srm.replication.batches.records import LoopShare
 from srm.replication.log_reader import LogReader
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.partition import PartitionCopy
+from srm.replication.mapping.starts import Start
+from srm.replication.partition import PartitionCopy
 from srm.replication.resume import resume as resuming
 from srm.replication.resume import source_lookahead
-from srm.replication.resume.batch_decoding import LoopShare
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
 

@@ -11,7 +11,7 @@ from tests.unit.replication.resume.two_logs import OURS, Log, in_epoch, pairs, w
 
 from srm.domain.names.topics import TopicPartition
 from srm.replication.batches.batch import rewrite, seal
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.ports import Fetched, FetchFrom
 from srm.replication.resume.source_lookahead import Comparison
 

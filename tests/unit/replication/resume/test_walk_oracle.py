@@ -12,7 +12,7 @@ from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log, pairs, walked
 
 from srm.errors import IntegrityError
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.resume.source_lookahead import Comparison
 
 BEFORE = 5

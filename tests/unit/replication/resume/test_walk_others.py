@@ -20,8 +20,8 @@ from tests.unit.replication.resume.two_logs import (
 from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import HEADER_SIZE, seal
-from srm.replication.batches.transform import ClusterIds, Transform
-from srm.replication.mapping.start_positions import Start
+from srm.replication.batches.to_send import ClusterIds, Transform
+from srm.replication.mapping.starts import Start
 from srm.replication.resume.source_lookahead import Comparison
 
 FORGOTTEN = 9

@@ -11,9 +11,9 @@ from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log
 
 from srm.domain.names.topics import TopicPartition
 from srm.replication.batches.batch import BatchHeader, batches
+from srm.replication.claim import begins_with_records
 from srm.replication.log_reader import LogReader
-from srm.replication.resume.walk_start import OurBatches, records_of_others
-from srm.replication.takeover.sealing import begins_with_records
+from srm.replication.resume.find_place import OurBatches, records_of_others
 
 FORGOTTEN = 9
 

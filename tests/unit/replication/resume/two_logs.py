@@ -10,12 +10,11 @@ from tests.batches import Record, marker, stored
 
 from srm.domain.names.topics import TopicPartition
 from srm.replication import codes
-from srm.replication.batches import legacy
-from srm.replication.batches.batch import batches
-from srm.replication.batches.rebuild import decode
-from srm.replication.claim.claim import Claim
+from srm.replication.batches.batch import batches, convert
+from srm.replication.batches.records import decode
+from srm.replication.claim import Claim
 from srm.replication.log_reader import LogReader
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.ports import (
     EpochEnd,
     Fetched,
@@ -32,7 +31,7 @@ CLAIM = Claim(ProducerId(OURS, 3), float("inf"))
 
 
 def _end(raw: bytes) -> int:
-    return next(batches(memoryview(raw), legacy.convert)).last_offset + 1
+    return next(batches(memoryview(raw), convert)).last_offset + 1
 
 
 class Log:

@@ -19,10 +19,10 @@ from srm.domain.recovery.source_return import CopyEnd
 from srm.errors import IntegrityError
 from srm.replication import log_reader
 from srm.replication.log_reader import LogReader
-from srm.replication.mapping.start_positions import Start
+from srm.replication.mapping.starts import Start
 from srm.replication.ports import EpochEnd, Fetched, FetchFrom
 from srm.replication.resume.source_lookahead import Comparison
-from srm.replication.takeover.copy_end import find_copy_end, read_range
+from srm.replication.takeover import find_copy_end, read_range
 
 
 class EpochLog(Log):

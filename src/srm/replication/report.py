@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -22,6 +22,7 @@ from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
+    AT_REST,
     NOBODY,
     REPORTS,
     AssignedPartition,
@@ -29,23 +30,171 @@ from srm.domain.flow_state.replication_records import (
     Incarnation,
     PartitionPosition,
     PartitionStatus,
+    State,
 )
-from srm.domain.flow_state.slot_records import SlotHeartbeat
+from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup, SlotHeartbeat
 from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.metrics.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import CopyId, map_partition
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
-from srm.replication.mapping.index_writer import Record as MapRecord
-from srm.replication.mapping.map_log import MapLog
-from srm.replication.partition.partition import PartitionCopy
-from srm.replication.partition.traffic import SyncMark
+from srm.replication.mapping.map_writer import MapLog
+from srm.replication.mapping.map_writer import Record as MapRecord
+from srm.replication.partition import PartitionCopy, Phase, SyncMark
 from srm.replication.ports import Clock, ProducerId, StateLog
-from srm.replication.report.position_groups import PositionGroups, Records
-from srm.replication.report.statuses import Statuses
 
 logger = logging.getLogger(__name__)
+
+Records = dict[bytes, bytes | None]
+
+
+class PositionGroups:
+    """Keeps the positions of a slot in groups, and knows which of them are to be written.
+
+    A partition stays in its group until its last position is acknowledged in another record.
+    """
+
+    def __init__(self, slot: str, incarnation: Incarnation) -> None:
+        self._slot = slot
+        self._incarnation = incarnation
+        self._groups: list[dict[CopyId, PartitionPosition]] = []
+        self._number_of: dict[CopyId, int] = {}
+        self._changed: set[int] = set()
+        self._leaving: dict[CopyId, PartitionPosition] = {}
+        self._left = 0
+
+    def __len__(self) -> int:
+        return len(self._number_of)
+
+    def put(self, entry: PartitionPosition) -> None:
+        """Report a position from now on."""
+        copy_id = entry.copy_id
+        self._leaving.pop(copy_id, None)
+        number = self._number_of.get(copy_id)
+        if number is None:
+            number = self._number_of[copy_id] = self._number_with_room()
+        group = self._groups[number]
+        if group.get(copy_id) != entry:
+            group[copy_id] = entry
+            self._changed.add(number)
+
+    def leave(self, entry: PartitionPosition) -> None:
+        """Report a position for the last time: the slot no longer copies the partition."""
+        self._leaving[entry.copy_id] = entry
+
+    def last_positions(self) -> Records:
+        """Return what is to be acknowledged before :meth:`forget_left`, each time by new keys."""
+        entries = list(self._leaving.values())
+        records: Records = {}
+        for at in range(0, len(entries), GROUP_SIZE):
+            part = entries[at : at + GROUP_SIZE]
+            group = PositionGroup.of_left(self._slot, self._incarnation, self._left, part)
+            records[group.key()] = group.value()
+            self._left += 1
+        return records
+
+    def forget_left(self) -> None:
+        """The last positions are acknowledged: take the partitions out of their groups."""
+        for copy_id in self._leaving:
+            number = self._number_of.pop(copy_id, None)
+            if number is not None:
+                del self._groups[number][copy_id]
+                self._changed.add(number)
+        self._leaving.clear()
+
+    def to_write(self, *, everything: bool) -> Records:
+        """Return the groups changed since :meth:`written`, or all; an empty one is deleted."""
+        numbers: Iterable[int] = range(len(self._groups)) if everything else self._changed
+        groups = (
+            PositionGroup(
+                self._slot, self._incarnation, str(number), tuple(self._groups[number].values())
+            )
+            for number in sorted(numbers)
+        )
+        return {
+            group.key(): group.value() if group.positions else None
+            for group in groups
+            if group.positions or int(group.name) in self._changed
+        }
+
+    def written(self) -> None:
+        """Record that the last result of :meth:`to_write` is acknowledged."""
+        self._changed.clear()
+
+    def _number_with_room(self) -> int:
+        for number, group in enumerate(self._groups):
+            if len(group) < GROUP_SIZE:
+                return number
+        self._groups.append({})
+        return len(self._groups) - 1
+
+
+_STATES: Final[dict[Phase, State]] = {
+    Phase.IDLE: "copying",
+    Phase.COPYING: "copying",
+    Phase.CLAIMING: "claiming",
+    Phase.FENCED: "waiting",
+    Phase.STOPPED: "stopped",
+}
+
+_Key = tuple[str, int]
+
+
+class Statuses:
+    """Reports the states of partitions on change, and repeats them from time to time."""
+
+    def __init__(self, map_topic: str) -> None:
+        """Begin without a reported state; ``map_topic`` is the flow's, for people."""
+        self._map_topic = map_topic
+        self._told: dict[_Key, PartitionStatus] = {}
+        self._rests_since: dict[_Key, int] = {}
+
+    def forget(self, copy: PartitionCopy) -> None:
+        """A partition is copied here no more."""
+        self._told.pop(_key(copy), None)
+        self._rests_since.pop(_key(copy), None)
+
+    def changes(
+        self, copies: Sequence[PartitionCopy], now_ms: int, *, due: bool, rests_due: bool
+    ) -> Iterator[PartitionStatus]:
+        """Return the states to report: changed ones, all if ``due``, idle ones if ``rests_due``."""
+        for copy in copies:
+            key = _key(copy)
+            known = self._told.get(key)
+            status = self._status(copy, known or copy.start.at_rest, now_ms)
+            if status == known and not (due or (rests_due and status.state != "copying")):
+                continue
+            self._told[key] = status
+            yield status
+
+    def _status(
+        self, copy: PartitionCopy, known: PartitionStatus | None, now_ms: int
+    ) -> PartitionStatus:
+        """Return the state; a stopped partition stays so over retries until it makes progress."""
+        key, state = _key(copy), _STATES[copy.phase]
+        if known is not None and known.state in AT_REST:
+            self._rests_since.setdefault(key, known.time_ms)
+            is_tried = copy.is_troubled and state not in AT_REST
+            if is_tried and copy.reason in ("", known.reason):
+                return known
+        lost_from, lost_to = copy.blocked or (None, None)
+        reason = copy.reason
+        if copy.held_back and not copy.position_is_untold and state == "copying":
+            state, reason = "stopped", f"{self._map_topic} cannot be written for now"
+        status = PartitionStatus(*key, state, reason, lost_from, lost_to, action=copy.action)
+        if state in AT_REST:
+            return replace(status, time_ms=self._rests_since.setdefault(key, now_ms))
+        if not copy.is_troubled:
+            self._rests_since.pop(key, None)
+        if known is not None and status == replace(known, time_ms=0):
+            return known
+        return replace(status, time_ms=now_ms)
+
+
+def _key(copy: PartitionCopy) -> _Key:
+    return copy.source.topic, copy.source.partition
+
 
 _SETTLE_S: Final = 2.0  # what is late after that is looked at again in the next report
 _LAST_S: Final = 20.0

@@ -20,11 +20,10 @@ from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.errors import IntegrityError, SrmError, UnavailableError
-from srm.replication.batches import legacy
-from srm.replication.batches.aborted import AbortedTransactions
-from srm.replication.batches.batch import BatchHeader, batches, verify
-from srm.replication.batches.transform import ClusterIds, Transform
-from srm.replication.claim.target_log import held_log
+from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, convert, verify
+from srm.replication.batches.records import LoopShare, records_of
+from srm.replication.batches.to_send import ClusterIds, Transform
+from srm.replication.claim import held_log
 from srm.replication.log_reader import (
     ONE_BATCH,
     WAIT_MS,
@@ -33,10 +32,8 @@ from srm.replication.log_reader import (
     OutOfRangeError,
     some_at_once,
 )
-from srm.replication.mapping.start_positions import Start
-from srm.replication.mapping.start_reader import StartReader
+from srm.replication.mapping.starts import Start, StartReader
 from srm.replication.ports import DecodedRecord, FetchedPartition, Wire
-from srm.replication.resume.batch_decoding import LoopShare, records_of
 from srm.replication.resume.resume import resume
 from srm.replication.resume.source_lookahead import Comparison
 
@@ -56,7 +53,7 @@ async def find_copy_end(
     fetched = await source.fetch(max(log_start, high - 1), max_bytes=ONE_BATCH, wait_ms=0)
     log_end = fetched.last_stable_offset if source.read_committed else high
     log_end = min(log_end, high)
-    last = [batch.leader_epoch for batch in batches(fetched.records, legacy.convert)]
+    last = [batch.leader_epoch for batch in batches(fetched.records, convert)]
     epoch = last[-1] if last else -1
     if target is None:
         return CopyEnd(log_start, log_start, 0, log_start, log_end, high, epoch=epoch)
@@ -122,7 +119,7 @@ async def read_range(
                     kept = [record for record in piece if record.offset < wanted.end]
                     if kept := list(kept if transform is None else transform.select(kept)):
                         yield kept
-        found = batches(fetched.records, legacy.convert)
+        found = batches(fetched.records, convert)
         offset = max((batch.last_offset + 1 for batch in found), default=offset)
         if offset > before:
             heard = now_s()
@@ -133,7 +130,7 @@ async def read_range(
 def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator[BatchHeader]:
     """Yield the batches that hold what the flow copies."""
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
-    for batch in batches(fetched.records, legacy.convert):
+    for batch in batches(fetched.records, convert):
         if not (aborted.drops(batch) or batch.is_control):
             yield batch
 

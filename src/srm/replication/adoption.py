@@ -10,32 +10,204 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
+from srm.domain.flow_state.liveness_thresholds import SILENT_S
 from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.flow_state.reported_positions import positions_by_copy
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.domain.names.topics import TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.alignment import AlignedCopy, Alignment
+from srm.domain.offset_map.log_columns import OPTIONAL, Columns
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
 from srm.engine.flows import mm2_offsets
-from srm.engine.flows.supervision import pause_in_force
+from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
 from srm.engine.ports import FlowContext
-from srm.errors import ConflictError, NotFoundError, SrmError
-from srm.replication.adoption.aligning import LogColumns, align, check_decided
+from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
+from srm.replication.batches.batch import (
+    AbortedTransactions,
+    batches,
+    content_hash,
+    convert,
+    verify,
+)
+from srm.replication.batches.records import LoopShare, records_of
+from srm.replication.claim import Sealed, seal
 from srm.replication.driver.discovery import Discovery
-from srm.replication.log_reader import Connect, LogReader, of_each_log, some_at_once
-from srm.replication.mapping.start_positions import Start
-from srm.replication.mapping.start_reader import StartReader
-from srm.replication.ports import Wire
-from srm.replication.report.reporting import Reporter
+from srm.replication.log_reader import (
+    ONE_BATCH,
+    Connect,
+    LogReader,
+    OutOfRangeError,
+    fetches,
+    of_each_log,
+    some_at_once,
+)
+from srm.replication.mapping.starts import Start, StartReader
+from srm.replication.ports import DecodedRecord, Wire
+from srm.replication.report import Reporter
 from srm.replication.restore.topic_handover import Handover, Tell, check_read, hand_over
 from srm.replication.resume.source_lookahead import Comparison
-from srm.replication.takeover.sealing import Sealed, seal
+from srm.replication.takeover import WalkedLogs
+
+_RECORDS: Final = 1 << 14
+"""Records of a part: some are compared at once."""
+_TIMES: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class LogColumns:
+    """Reads a log as columns; with equal settings on both sides.
+
+    ``with_time``: compare times, too. ``with_keys``: for a side that is compacted.
+    """
+
+    comparison: Comparison
+    with_time: bool
+    with_keys: bool
+
+    async def read(self, log: LogReader, start: int, end: int) -> AsyncGenerator[Columns]:
+        """Yield the records up to the end, aborted ones as optional unless read as committed."""
+        records, optional = list[DecodedRecord](), list[int]()
+        turns = LoopShare()
+        async with aclosing(_batches(log, start, end, turns)) as pieces:
+            async for piece, kind in pieces:
+                records += piece
+                optional += [kind] * len(piece)
+                if len(records) >= _RECORDS:
+                    yield self._columns(records, optional)
+                    records, optional = [], []
+        if records:
+            yield self._columns(records, optional)
+
+    def _columns(self, records: list[DecodedRecord], optional: list[int]) -> Columns:
+        content = self.comparison.content
+        contents = np.array([content(record) for record in records], np.int64)
+        if self.with_time:
+            times = np.array([record.timestamp for record in records], np.int64)
+            contents ^= (times.astype(np.uint64) * _TIMES).astype(np.int64)
+        if self.with_keys:
+            hashes = (0 if r.key is None else content_hash(r.key) for r in records)
+            keys = np.fromiter(hashes, np.int64, len(records))
+        else:
+            keys = np.zeros(len(records), np.int64)
+        kinds = [
+            (r.key is not None) | (r.value is None) << 1 | kind
+            for r, kind in zip(records, optional, strict=True)
+        ]
+        offsets = np.array([record.offset for record in records], np.int64)
+        return Columns(offsets, contents, keys, np.array(kinds, np.uint8))
+
+
+async def _batches(
+    log: LogReader, start: int, end: int, turns: LoopShare
+) -> AsyncGenerator[tuple[list[DecodedRecord], int]]:
+    """Yield decoded records with a bit of their kind: committed ones, then, if read, the others."""
+    at = start
+    for committed in (True,) if log.read_committed else (True, False):
+        reader = LogReader(log.wire, log.partition, log.topic_id, read_committed=committed)
+        async for wanted, fetched in fetches(reader, at):
+            aborted = AbortedTransactions(fetched.aborted if committed else ())
+            for batch in batches(fetched.records, convert):
+                dropped = aborted.drops(batch)
+                at = max(at, batch.last_offset + 1)
+                if batch.is_control or not batch.record_count or batch.last_offset < wanted:
+                    continue
+                if dropped and log.read_committed:
+                    continue
+                verify(batch)
+                async for piece in records_of(batch, turns, wanted):
+                    yield [r for r in piece if r.offset < end], OPTIONAL * dropped
+            if at >= end:
+                return
+    if at < end:
+        raise _change_of(log, end)
+
+
+def _change_of(log: LogReader, end: int) -> UnavailableError:
+    return UnavailableError(
+        f"{log.partition} on {log.wire.alias}: the log was deleted up to its end {end}, or lost it",
+        "run this again",
+    )
+
+
+async def check_decided(log: LogReader, end: int) -> None:
+    """Refuse a log with a transaction that is open before an offset: it may still be aborted."""
+    committed = replace(log, read_committed=True)
+    try:
+        fetched = await committed.fetch(end, max_bytes=ONE_BATCH, wait_ms=0)
+    except OutOfRangeError as error:
+        raise _change_of(log, end) from error
+    if fetched.last_stable_offset < end:
+        raise UnavailableError(
+            f"{log.partition} on {log.wire.alias}: a transaction is open from offset "
+            f"{fetched.last_stable_offset} on",
+            "stop its producer, wait for its timeout or abort it (kafka-transactions.sh), and run "
+            "this again",
+        )
+
+
+async def align(
+    source: LogReader,
+    target: LogReader,
+    begin: tuple[int, int],
+    ends: tuple[int, int],
+    columns: LogColumns,
+    compacts: tuple[bool, bool],
+    show: Callable[[int], None],
+) -> AlignedCopy:
+    """Align what the target holds from an offset on with the source.
+
+    Aborted records may have been copied, but an aborted copy is none.
+
+    Args:
+        target: its log; all its transactions have to be decided.
+        begin: source and target offset of a known position, or zeros.
+        compacts: whether source and target are compacted.
+    """
+    await check_decided(target, ends[1])
+    target = replace(target, read_committed=True)
+    log_start, _ = await source.wire.log_range(source.partition)
+    target_start, _ = await target.wire.log_range(target.partition)
+    alignment = Alignment(
+        begin[0],
+        trimmed=log_start > 0,
+        target_trimmed=target_start > begin[1],
+        source_compacts=compacts[0],
+        target_compacts=compacts[1],
+    )
+    target_end = ends[1]
+    async with (
+        aclosing(columns.read(source, log_start, ends[0])) as originals,
+        aclosing(columns.read(target, begin[1], target_end)) as copies,
+    ):
+        part, left = await anext(copies, None), None
+        while part is not None:
+            following = await anext(copies, None)
+            left = Columns.concatenate([left, part]) if left is not None else part
+            while True:
+                left = left.after(alignment.match(left, is_last=following is None))
+                if not (len(left) and alignment.wants_source):
+                    break
+                more = await anext(originals, None)
+                if more is None:
+                    alignment.ended = True
+                else:
+                    alignment.feed(more)
+            show(int(part.offsets[-1]) + 1)
+            part = following
+    return alignment.result()
+
 
 _AT_ONCE: Final = 2
 """Partitions that are walked at once: each keeps some hundred megabytes at most."""
@@ -290,3 +462,90 @@ def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], tell: Te
 
 def _copy(one: AdoptedCopy) -> TopicPartition:
     return TopicPartition(one.assigned.target_topic, one.assigned.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class BackPosition:
+    """The next source offset of one partition."""
+
+    topic: str
+    partition: int
+    source_next: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """Positions for MirrorMaker 2, of all partitions that srm has copied."""
+
+    flow: Flow
+    positions: tuple[BackPosition, ...]
+
+
+def plan_handing_back(
+    context: FlowContext,
+    logs: WalkedLogs,
+    topics: Collection[str] = (),
+    show: Callable[[int], None] = lambda _done: None,
+) -> HandedBack:
+    """Prove where the copies of a stopped flow end; without topics, those of all that it copies.
+
+    ``show`` receives the number of partitions that were walked.
+
+    ConflictError: the replicator, or a slot of it, runs. NotFoundError: no topic was copied.
+    """
+    config, records = context.config, state_topic(context).read()
+    check_stopped(records, config.flow, context.now_ms())
+    reported = positions_by_copy(decode_state(records).reports)
+    sources, targets = context.source.topics(), context.target.topics()
+    copied = []
+    for name in sorted(topics or config.names.select(sources)):
+        source = sources.get(name)
+        remote = targets.get(config.policy.format_remote_topic(config.flow.source, name))
+        if source is not None and remote is not None:
+            ids = source.topic_id, remote.name, remote.topic_id
+            every = (AssignedPartition(name, n, *ids) for n in range(source.partitions))
+            copied += [one for one in every if one.copy_id in reported]
+    if not copied:
+        raise NotFoundError(f"{config.flow} has copied none of these topics")
+    positions = []
+    for one, found in logs.copy_ends(copied, show).items():
+        if isinstance(found, SrmError):
+            raise found
+        positions.append(BackPosition(one.topic, one.partition, found.source_next))
+    return HandedBack(config.flow, tuple(positions))
+
+
+def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> None:
+    """Refuse a flow that is still copied: slots outlive a driver that was killed."""
+    driver, _ = driver_status(records, flow, now_ms)
+    if driver is not None and driver.alive:
+        raise ConflictError(
+            f"the replicator of {flow} runs on {driver.host}",
+            f"srm replicator stop --flow '{flow}'",
+        )
+    slots = slot_statuses(decode_state(records).reports, now_ms)
+    alive = [slot.slot for slot in slots if slot.alive]
+    if alive and not (driver is not None and driver.ended):
+        raise ConflictError(
+            f"slots {', '.join(alive)} of {flow} have reported lately, without a driver",
+            f"end the executors, and run this again after {SILENT_S:.0f} s",
+        )
+
+
+def hand_back(context: FlowContext, found: HandedBack, offsets_topic: str = "") -> None:
+    """Write the positions where MirrorMaker 2's workers read them; an empty topic is the default.
+
+    ConflictError: MirrorMaker 2 runs and would overwrite them, or the flow is copied again.
+    """
+    flow, target = found.flow, context.target
+    check_stopped(state_topic(context).read(), flow, context.now_ms())
+    group = mm2_offsets.workers_group(flow)
+    [workers] = target.groups([group]).values()
+    if workers.members:
+        raise ConflictError(
+            f"MirrorMaker 2 runs: group {group} on {flow.target} has members "
+            f"{', '.join(workers.members)}; stop it first"
+        )
+    topic = offsets_topic or mm2_offsets.offsets_topic(flow)
+    wanted = {TopicPartition(one.topic, one.partition): one.source_next for one in found.positions}
+    mm2_offsets.write(target, topic, flow, wanted)

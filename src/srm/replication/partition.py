@@ -17,7 +17,8 @@ Each arrow is a method of :class:`PartitionCopy`, the only code that changes its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -28,20 +29,127 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
-from srm.replication.batches import legacy
-from srm.replication.batches.batch import BatchToSend, batches, rewrite
+from srm.replication.batches.batch import BatchToSend, batches, convert, next_sequence, rewrite
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.target_limits import TargetLimits
-from srm.replication.batches.to_send import batches_to_send
-from srm.replication.batches.transform import Transform
-from srm.replication.claim.claim import Claim
+from srm.replication.batches.to_send import TargetLimits, Transform, batches_to_send
+from srm.replication.claim import Claim
 from srm.replication.mapping.map_writer import MapWriter
-from srm.replication.mapping.start_positions import Start
-from srm.replication.partition.send_queue import SendQueue
-from srm.replication.partition.traffic import SyncMarks, Traffic
+from srm.replication.mapping.starts import Start
 from srm.replication.ports import NO_LEADER, FetchedPartition, Leader, ProducerId
 from srm.replication.resume.resume import Resumed, Walked
 from srm.replication.resume.walk import ProvenPlace
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Acknowledged records. Latencies are those of whole batches, by record; of none they are 0."""
+
+    records: int = 0
+    bytes: int = 0
+    latency_ms_min: int = 0
+    latency_ms_max: int = 0
+    latency_ms_sum: int = 0
+    latency_count: int = 0
+
+    def add(self, records: int, size: int, latency_ms: int) -> None:
+        """Count a batch with its records and bytes."""
+        known = self.latency_count
+        self.latency_ms_min = min(self.latency_ms_min, latency_ms) if known else latency_ms
+        self.latency_ms_max = max(self.latency_ms_max, latency_ms)
+        self.latency_ms_sum += latency_ms * records
+        self.latency_count += records
+        self.records += records
+        self.bytes += size
+
+
+@dataclass(frozen=True, slots=True)
+class SyncMark:
+    """Offsets of one record on both sides."""
+
+    upstream: int
+    downstream: int
+
+
+class SyncMarks:
+    """The first record of the newest run, and the newest copied record, for MM2's offset syncs."""
+
+    def __init__(self) -> None:
+        self.last_copied: SyncMark | None = None
+        self._run_start: SyncMark | None = None
+
+    def add(self, runs: Sequence[Run]) -> None:
+        """Note what was copied, in order."""
+        first, last, before = runs[0], runs[-1], self.last_copied
+        if (
+            len(runs) > 1
+            or before is None
+            or first.source_start != before.upstream + 1
+            or first.target_start != before.downstream + 1
+        ):
+            self._run_start = SyncMark(last.source_start, last.target_start)
+        self.last_copied = SyncMark(last.source_end - 1, last.target_end - 1)
+
+    def take_run_start(self) -> SyncMark | None:
+        """Return the start of the newest run since the last call, if there is a new one."""
+        run_start, self._run_start = self._run_start, None
+        return run_start
+
+
+Rewrite = Callable[[memoryview, int, int, int], None]
+
+
+class SendQueue:
+    """Batches in the order of the source: first those in flight, then those that wait.
+
+    ``rewrite`` makes a batch ours in place, given producer id, epoch and first sequence number.
+    """
+
+    def __init__(self, rewrite: Rewrite) -> None:
+        self._rewrite = rewrite
+        self._waiting: deque[BatchToSend] = deque()
+        self._in_flight: deque[BatchToSend] = deque()
+        self._sequence = 0
+        self.bytes = 0
+        """Size of what is not acknowledged yet."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if a batch waits to be sent."""
+        return bool(self._waiting)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if all added batches are acknowledged."""
+        return not self._waiting and not self._in_flight
+
+    @property
+    def oldest_in_flight(self) -> BatchToSend:
+        """The batch that the next answer of the target is about."""
+        return self._in_flight[0]
+
+    def put(self, batch: BatchToSend) -> None:
+        """Add a batch."""
+        self._waiting.append(batch)
+        self.bytes += len(batch.view)
+
+    def send_next(self, producer: ProducerId) -> BatchToSend:
+        """Take the next batch that waits, made ours; it is in flight from now on."""
+        batch = self._waiting.popleft()
+        self._rewrite(batch.view, producer.id, producer.epoch, self._sequence)
+        self._sequence = next_sequence(self._sequence, batch.count)
+        self._in_flight.append(batch)
+        return batch
+
+    def acknowledge(self) -> None:
+        """Let go of the oldest batch in flight."""
+        self.bytes -= len(self._in_flight.popleft().view)
+
+    def clear(self) -> None:
+        """Forget all batches: resume decides what is sent next, and under which claim."""
+        self._waiting.clear()
+        self._in_flight.clear()
+        self.bytes = self._sequence = 0
+
 
 _QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
@@ -216,7 +324,7 @@ class PartitionCopy:
     def _note_epochs(self, records: memoryview, end: int) -> None:
         """Add the epochs of the batches before an offset; what follows it may be damaged."""
         at = self.fetch_offset
-        for batch in batches(records, legacy.convert):
+        for batch in batches(records, convert):
             if batch.last_offset >= at:
                 self.fetch_lineage = self.fetch_lineage.with_epoch(batch.leader_epoch, at)
                 at = batch.last_offset + 1

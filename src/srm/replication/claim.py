@@ -1,0 +1,505 @@
+"""Claims: at any time at most one slot can write to a target partition.
+
+Each target partition has one transactional id. Taking it over raises the producer epoch, and an
+aborted empty transaction puts a marker with that epoch into the partition's log; once the marker is
+there, the broker refuses batches of every older epoch (INVALID_PRODUCER_EPOCH). After that plain
+idempotent batches are enough: no transaction is open while records are copied.
+
+Brokers forget idle producers (``producer.id.expiration.ms``) and transactional ids
+(``transactional.id.expiration.ms``). An owner that was suspended for longer could write again. So
+a claim is used for a quarter of the shorter time only, then renewed. Both are dynamic configs, so
+they are read again before claims.
+
+A producer id has 32 767 epochs. The claim after the last one gets another id, whose marker does not
+fence holders of the old one. Its owner waits until the last claim under the old id has lapsed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from srm.clock import now_s
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.lineage import UNKNOWN, Lineage
+from srm.errors import FencedError, SrmError, UnavailableError
+from srm.replication.batches.batch import BatchHeader, batches, convert, next_sequence
+from srm.replication.log_reader import (
+    FETCH_BYTES,
+    ONE_BATCH,
+    WAIT_MS,
+    LogReader,
+    OutOfRangeError,
+    fetches,
+)
+from srm.replication.mapping.starts import Start
+from srm.replication.ports import FetchedPartition, ProducerId, Wire
+
+_DAY_MS: Final = 86_400_000
+_EXPIRATIONS: Final = {
+    "producer.id.expiration.ms": _DAY_MS,
+    "transactional.id.expiration.ms": 7 * _DAY_MS,
+}
+
+LAST_EPOCH: Final = 32_766
+"""The coordinator gives a new producer id instead of the highest short, which is its own."""
+_ASK_EVERY_S: Final = 60.0
+_ASK_S: Final = 2.0
+_MARKER_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.5
+
+ReadConfigs = Callable[[], Awaitable[Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write to one target partition until ``expires`` (monotonic seconds)."""
+
+    producer: ProducerId
+    expires: float
+
+    def holds(self) -> bool:
+        """Return whether the claim is still valid."""
+        return now_s() < self.expires
+
+    def claims_since(self, last: ProducerId | None) -> int:
+        """Count the claims between one before and this one; 0 if that is unknown."""
+        if last is None or last.id != self.producer.id:
+            return 0
+        return max(0, self.producer.epoch - last.epoch - 1)
+
+
+def transactional_id(flow: Flow, target: TopicPartition) -> str:
+    """Name of the claim on one target partition, the same for every slot and application."""
+    return f"srm-{flow}-{target}"
+
+
+def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
+    """Seconds a claim may be used, from the target broker's expiration settings."""
+    shortest = min(int(broker_configs.get(key, default)) for key, default in _EXPIRATIONS.items())
+    return shortest / 4000
+
+
+async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
+    """Fence every older owner of the partition; in force only after :func:`until_in_force`.
+
+    FencedError: another process takes the same claim at this moment.
+    """
+    name = transactional_id(flow, target)
+    expires = now_s() + lifetime_s
+    producer = await wire.init_producer_id(name)
+    await wire.abort_empty_transaction(name, producer, target)
+    return Claim(producer, expires)
+
+
+class ClaimLifetime:
+    """Maximum use of a claim, from the target's configs, queried at most once a minute.
+
+    While brokers do not answer, the last known configs apply.
+    """
+
+    def __init__(self, read: ReadConfigs) -> None:
+        """``read`` returns brokers' settings, empty where srm has no right to see them."""
+        self._read = read
+        self._known_s: float | None = None
+        self._asked_at = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    async def seconds(self) -> float:
+        """Return the lifetime of a claim that is taken now; SrmError if brokers never answered."""
+        if self._asking is None and now_s() - self._asked_at >= _ASK_EVERY_S:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        if self._asking is not None:
+            asking = asyncio.shield(self._asking)
+            if self._known_s is None:
+                await asking
+            else:
+                with suppress(SrmError, TimeoutError):
+                    async with asyncio.timeout(_ASK_S):
+                        await asking
+        if self._known_s is None:
+            raise UnavailableError("how long brokers remember producers is not known yet")
+        return self._known_s
+
+    async def _ask(self) -> None:
+        try:
+            configs = await self._read()
+            if configs or self._known_s is None:
+                self._known_s = claim_lifetime_s(configs)
+        finally:
+            self._asking = None
+            if self._known_s is not None:
+                self._asked_at = now_s()
+
+
+def is_marker(batch: BatchHeader, claim: Claim) -> bool:
+    """Return whether a batch is the marker of a claim."""
+    return (
+        batch.is_control
+        and batch.producer_id == claim.producer.id
+        and batch.producer_epoch == claim.producer.epoch
+    )
+
+
+async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
+    """Wait until the marker of a claim is in the target's log: from then on it is in force.
+
+    The marker comes shortly after the coordinator has promised it, or late where the partition
+    lacks in-sync followers. The wait holds no lock and uses no long poll, which would delay all
+    later requests on its connection. ``end``: where the log ended before the claim.
+    """
+    deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
+    while now_s() < deadline:
+        _, log_end = await target.wire.log_range(target.partition)
+        if log_end <= end:
+            await asyncio.sleep(pause_s)  # between two looks, longer and longer
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+            continue
+        try:
+            fetched = await target.fetch(end)
+        except OutOfRangeError as error:
+            end = max(end, error.log_start)
+            continue
+        for batch in batches(fetched.records):
+            if is_marker(batch, claim):
+                return
+            end = max(end, batch.last_offset + 1)
+    raise UnavailableError(
+        f"{target.partition}: the marker of our claim did not reach the log in {_MARKER_S:.0f} s"
+    )
+
+
+T = TypeVar("T")
+
+_CLAIMS_AT_ONCE: Final = 16
+_CLAIM_S: Final = 0.1
+"""A claim takes about 10 ms. What takes longer waits for a broker, and needs no permit for that."""
+_SHORT_WALKS_AT_ONCE: Final = 16
+_SHORT_WALK_BYTES: Final = 16 << 20
+"""A crash leaves at most one second of copying to be walked."""
+_LONG_WALKS_AT_ONCE: Final = 4
+
+
+class ClaimPermits:
+    """Concurrent claims for each target broker, not counting those that take too long.
+
+    A thousand claims at once would all end late, and hold the memory of a thousand walks. A
+    partition that waits for a failing broker must not delay one that could be copied.
+    """
+
+    def __init__(self) -> None:
+        self._free: defaultdict[int, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_CLAIMS_AT_ONCE)
+        )
+
+    @asynccontextmanager
+    async def hold(self, node: int) -> AsyncIterator[None]:
+        """Hold a permit for a node, until the end or until it has taken too long."""
+        free = self._free[node]
+        await free.acquire()
+        held = True
+
+        def release() -> None:
+            nonlocal held
+            if held:
+                held = False
+                free.release()
+
+        overdue = asyncio.get_running_loop().call_later(_CLAIM_S, release)
+        try:
+            yield
+        finally:
+            overdue.cancel()
+            release()
+
+
+class Meter:
+    """Counts what a walk reads of both logs."""
+
+    def __init__(self, limit: float) -> None:
+        self._left = limit
+
+    def read(self, count: int) -> None:
+        """Count bytes; LongWalkError: there are more than the limit."""
+        self._left -= count
+        if self._left < 0:
+            raise LongWalkError("a walk turned out to be long")
+
+
+class LongWalkError(UnavailableError):
+    """More is to be read than short walks may."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredReader(LogReader):
+    """Reads a partition as long as its meter lets it."""
+
+    meter: Meter
+
+    async def fetch(
+        self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
+    ) -> FetchedPartition:
+        """See :meth:`LogReader.fetch`."""
+        fetched = await LogReader.fetch(self, offset, max_bytes, wait_ms)
+        self.meter.read(len(fetched.records))
+        return fetched
+
+
+class WalkPermits:
+    """Concurrent walks, bounded by memory: short ones per pair of brokers, and long ones.
+
+    A walk is short until it has read too much. Then it ends, releases its memory and starts again
+    as a long one. Long walks are few, because each may hold its whole lookahead.
+    """
+
+    def __init__(self) -> None:
+        self._short: defaultdict[tuple[int, int], asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_SHORT_WALKS_AT_ONCE)
+        )
+        self._long = asyncio.Semaphore(_LONG_WALKS_AT_ONCE)
+
+    async def walk(self, pair: tuple[int, int], walk: Callable[[Meter], Awaitable[T]]) -> T:
+        """Walk, if need be twice, through a :class:`MeteredReader` with this meter."""
+        try:
+            async with self._short[pair]:
+                return await walk(Meter(_SHORT_WALK_BYTES))
+        except LongWalkError:
+            pass
+        async with self._long:
+            return await walk(Meter(float("inf")))
+
+
+_STEPS_BACK: Final = 1000
+"""Batches of others that are passed one by one; below them nothing of the map is trusted."""
+_FIRST_REACH: Final = 100
+"""Offsets that a search back for a batch of ours covers first; each further one is longer."""
+_FURTHER: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """The part of the copy in the target's log.
+
+    ``end``: the known position, or the lower offset up to which the log is as expected.
+    ``log_start``, ``log_end``: the offsets of the log.
+    ``lineage``: that of the copy, with epochs that began between its batches.
+    """
+
+    end: int
+    log_start: int
+    log_end: int
+    lineage: Lineage = UNKNOWN
+
+    @property
+    def is_exact(self) -> bool:
+        """False if the copy may end before ``end``, where retention has deleted the log."""
+        return self.end > self.log_start or not self.log_start
+
+    def end_without(self, markers: int) -> int:
+        """Return the lowest offset where the copy can end, if at most ``markers`` followed it."""
+        return self.end if self.is_exact else max(0, self.end - markers)
+
+
+@dataclass(frozen=True, slots=True)
+class _OurSide:
+    """The batches of the log that count: all, or those under our ids where others write, too."""
+
+    target: LogReader
+    log_start: int
+    ids: frozenset[int] | None
+
+    async def last_before(self, end: int) -> BatchHeader | None:
+        """Return the last batch before an offset; None if there is none, or compaction took it."""
+        found = await self.target.batch_at(end - 1) if end > self.log_start else None
+        if self.ids is None or (found is not None and found.producer_id in self.ids):
+            return found
+        found, first, reach = None, end, _FIRST_REACH
+        while found is None and first > self.log_start:
+            first, until = max(self.log_start, end - reach), first
+            async for batch in self._ours(first, until):
+                found = batch
+            reach *= _FURTHER
+        return found
+
+    async def first_from(self, at: int, end: int) -> BatchHeader | None:
+        """Return the first batch from an offset on; None as before."""
+        if self.ids is None:
+            return await self.target.batch_at(at)
+        async for batch in self._ours(at, end):
+            return batch
+        return None
+
+    async def _ours(self, first: int, end: int) -> AsyncIterator[BatchHeader]:
+        async for wanted, fetched in fetches(self.target, first):
+            for batch in batches(fetched.records, convert):
+                if batch.base_offset >= end:
+                    return
+                if self.ids and batch.producer_id in self.ids and batch.last_offset >= wanted:
+                    yield batch
+
+
+async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) -> HeldLog:
+    """Compare the target's log with the known position; ``is_shared``: others write to it, too.
+
+    An unclean election, a lost disk or a restored snapshot takes the end of a log. Every marker of
+    a claim makes it longer again: after as many claims as lost records the position looks right::
+
+        what we know        ... |901..950|951..1000|            position 1001, written in epoch 4
+        the target          ... |901..950| M | M |              ends, or has epoch 5, at 951
+                                         ^ held: the map is cut here, what follows is copied again
+
+    - The log's end, and the offset at which its lineage diverges from the one that was read: a log
+      that was cut off continues under a later epoch at the cut. Of a log without any of these
+      epochs nothing is trusted, nor of one that is too short if no epoch is known.
+    - Where the log begins at the cut, retention may have deleted the markers of claims before it:
+      the cut is earlier by as many offsets at most.
+    - A later epoch alone proves nothing: the same leader may have been elected again between two of
+      our batches. Then the batch after the boundary is the next one of the same claim, by its
+      sequence number; a batch that went astray into a log that was cut off has another one.
+    - Where other producers or flows write between our batches, only batches under our producer ids
+      count: the nearest ones on each side of the boundary.
+    - The batch before the position is of a claim of ours, not of a later one. Where it is gone
+      (retention, compaction) the epochs and the end decide alone.
+
+    An undecidable case counts as a loss: that costs a walk, which finds and maps the present
+    records again, and nothing is copied twice.
+    """
+    log_start, log_end = await target.wire.log_range(target.partition)
+    if not start.has_position or start.target_next <= log_start:
+        return HeldLog(start.target_next, log_start, log_end, start.target_lineage)
+    try:
+        written_by = frozenset({start.written_by.id} if start.written_by else ())
+        ids = start.producer_ids | written_by if is_shared else None
+        ours = _OurSide(target, log_start, ids)
+        held, lineage = await _held_by_epochs(ours, start, log_end)
+        end = min(start.target_next, log_end, held)
+        end = await _held_by_producers(ours, start, end)
+        if end < start.target_next:
+            # Other requests use the name; this one uses the id and fails for a re-created topic.
+            await target.fetch(end, max_bytes=ONE_BATCH)
+    except OutOfRangeError as error:
+        raise UnavailableError(f"{error}: the log changes at the moment") from error
+    return HeldLog(end, log_start, log_end, lineage)
+
+
+async def _held_by_epochs(ours: _OurSide, start: Start, log_end: int) -> tuple[int, Lineage]:
+    """Return the first offset of something else than our copy, and the lineage up to there."""
+    target, log_start = ours.target, ours.log_start
+    lineage, at = start.target_lineage, start.target_next
+    while True:
+        end, is_exact = await target.shared_end(lineage, at)
+        if end >= at:
+            return at, lineage
+        if not (lineage and is_exact):
+            return log_start, lineage
+        if not log_start < end < log_end:
+            return max(log_start, end), lineage
+        before, after = await ours.last_before(end), await ours.first_from(end, at)
+        if before is None or after is None or not _continues(before, after):
+            return end, lineage
+        first = await target.batch_from(end) or after  # of whoever wrote it
+        longer = lineage.with_unread(first.leader_epoch, end)
+        if longer is None:
+            return end, lineage
+        lineage = longer
+
+
+async def _held_by_producers(ours: _OurSide, start: Start, end: int) -> int:
+    """Return the offset after the last batch that can precede the position, at most ``end``."""
+    for _ in range(_STEPS_BACK):
+        if end <= ours.log_start:
+            return end
+        batch = await ours.last_before(end)
+        if ours.ids is not None and not start.target_lineage:
+            # Without epochs, a lost end that others filled again looks like what they wrote before.
+            end = min(end, batch.last_offset + 1 if batch else ours.log_start)
+        if batch is None or _can_stand(batch, start):
+            return end
+        end = batch.base_offset
+    return ours.log_start
+
+
+def _continues(before: BatchHeader, after: BatchHeader) -> bool:
+    """Return whether a batch is the next of the same claim; the marker precedes the first."""
+    if (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch):
+        return False
+    if after.is_control:
+        return False
+    wanted = 0
+    if not before.is_control:
+        wanted = next_sequence(before.base_sequence, before.last_offset_delta + 1)
+    return after.base_sequence == wanted
+
+
+def _can_stand(batch: BatchHeader, start: Start) -> bool:
+    """Return whether a batch can precede the position: of no later claim, and not foreign."""
+    known = start.written_by
+    if known is not None and batch.producer_id == known.id:
+        return batch.producer_epoch <= known.epoch
+    return batch.is_control or not start.producer_ids or batch.producer_id in start.producer_ids
+
+
+_NOT_USED_S: Final = 0.0
+"""Nothing is written under such a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A claim and its marker: the last in the log, at ``marker``, taken in ``leader_epoch``."""
+
+    claim: Claim
+    marker: int
+    leader_epoch: int
+
+
+async def outbid(target: LogReader, flow: Flow) -> Claim:
+    """Raise the epoch of a copy's claim as its next owner would, and see it in the log."""
+    _, end = await target.wire.log_range(target.partition)
+    claim = await take(target.wire, flow, target.partition, _NOT_USED_S)
+    await until_in_force(target, end, claim)
+    return claim
+
+
+async def seal(target: LogReader, flow: Flow) -> Sealed:
+    """Fence every process that still writes to a copy; while its flow is paused, none claims it.
+
+    FencedError: another process claims it, or writes to it, at this moment.
+    """
+    claim = await outbid(target, flow)
+    _, log_end = await target.wire.log_range(target.partition)
+    last = await target.batch_from(log_end - 1)
+    if last is None or not is_marker(last, claim):
+        raise FencedError(
+            f"{target.partition} on {target.wire.alias}: another process writes to it at this "
+            "moment, perhaps another restore; run this again when it has ended"
+        )
+    return Sealed(claim, last.base_offset, last.leader_epoch)
+
+
+async def begins_with_records(log: LogReader) -> bool:
+    """Return whether a log begins with records, and not with the marker of a claim."""
+    start, end = await log.wire.log_range(log.partition)
+    if start == end:
+        return False
+    first = await log.batch_from(start)
+    return first is not None and not first.is_control and first.record_count > 0
+
+
+async def first_record_in(log: LogReader, ranges: Iterable[tuple[int, int]]) -> int | None:
+    """Return the first offset in ordered ranges whose batch has records, if any."""
+    start, end = await log.wire.log_range(log.partition)
+    for first, last in ranges:
+        at, stop = max(first, start), min(last, end)
+        while at < stop:
+            batch = await log.batch_from(at)
+            if batch is None or batch.base_offset >= stop:
+                break
+            if not batch.is_control and batch.record_count > 0:
+                return max(at, batch.base_offset)
+            at = batch.last_offset + 1
+    return None

@@ -1,1 +1,0 @@
-"""Claims: the one writer of each target partition."""

@@ -1,1 +1,0 @@
-"""State of one partition while a slot copies it."""

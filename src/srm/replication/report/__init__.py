@@ -1,1 +1,0 @@
-"""Reports of a slot: positions, statuses, metrics and offset syncs."""

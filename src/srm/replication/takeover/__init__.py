@@ -1,1 +1,0 @@
-"""Copies that another process takes over: their end, their seal, their position."""
