@@ -27,7 +27,7 @@ from bench.machine import describe_machine
 from bench.service_idle import running
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.moves.records.progress import RunStep
+from srm.domain.moves.progress import RunStep
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec

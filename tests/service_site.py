@@ -22,19 +22,17 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.pause import Pause
 from srm.domain.groups.translation import LogRange
 from srm.domain.metrics.metrics import Statistics, WindowMetric
-from srm.domain.moves.records.plan import GroupPlan, MovePlan
-from srm.domain.moves.records.positions import LastPlace, PartitionMove
-from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.disaster import Drill, DrillGroup
+from srm.domain.moves.plan import GroupPlan, LastPlace, MovePlan, PartitionMove
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.recovery.drill import Drill, DrillGroup
 from srm.domain.text.reason import set_key
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows.supervision import DriverStatus, SlotStatus
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.planning.facts import Away, MoveFacts, TopicPair
-from srm.engine.moves.planning.outlook import Outlook
+from srm.engine.moves.facts import Away, MoveFacts, Outlook, TopicPair
 from srm.engine.status.observing import FlowState, observe
 from srm.engine.status.status import (
     FlowStatus,

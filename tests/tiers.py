@@ -135,12 +135,11 @@ GROUPS: Final = (
         (
             "docs/spec/*",
             *(
-                f"src/srm/engine/moves/steps/{name}*"
-                for name in ("decision", "holding", "redirect", "steps")
+                f"src/srm/engine/moves/{name}*"
+                for name in ("effects", "holding", "records", "registers", "steps")
             ),
-            "src/srm/domain/moves/records/progress*",
-            "src/srm/domain/moves/routing/*",
-            "src/srm/engine/moves/control/*",
+            "src/srm/domain/moves/progress*",
+            "src/srm/domain/moves/routing*",
         ),
     ),
     Group(
@@ -184,7 +183,7 @@ GROUPS: Final = (
             "src/srm/domain/offset_map/*",
             "src/srm/domain/recovery/*",
             "src/srm/engine/offset_map/*",
-            "src/srm/engine/recovery/*",
+            "src/srm/engine/recovery*",
             "src/srm/kafka/state/*",
             "src/srm/kafka/tables/*",
         ),
@@ -287,7 +286,7 @@ GROUPS: Final = (
             "src/srm/domain/groups/*",
             "src/srm/domain/names/*",
             "src/srm/engine/control/*",
-            "src/srm/engine/drill/*",
+            "src/srm/engine/drill*",
             "src/srm/engine/flows/*",
             "src/srm/engine/groups/*",
         ),

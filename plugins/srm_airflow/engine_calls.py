@@ -23,7 +23,7 @@ from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path
 
 if TYPE_CHECKING:
-    from srm.engine.moves.control.move_records import MoveContext
+    from srm.engine.moves.records import MoveContext
     from srm.engine.ports import FlowContext
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def rehearse(flow: str) -> dict[str, Any]:
         SrmError: a cluster does not answer.
             AirflowFailException: a check failed, or something prevents a failover.
     """
-    from srm.engine.drill.run import run_drill  # noqa: PLC0415 - not for parsing
+    from srm.engine.drill import run_drill  # noqa: PLC0415 - not for parsing
     from srm.pages.drills import drill_line  # noqa: PLC0415 - not for parsing
 
     pair = Flow.parse(flow)

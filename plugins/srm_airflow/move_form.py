@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from airflow.sdk import Param
 
-from srm.domain.moves.records.request import FORM, SECTIONS, MoveSetting, ends
+from srm.domain.moves.request import FORM, SECTIONS, MoveSetting, ends
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def read_choices(config: Config, clusters: Sequence[str]) -> Choices:
 
 def note(context: FlowContext) -> None:
     """Note what a flow has to offer; what fails is logged, the forms show what they did before."""
-    from srm.engine.moves.planning.reading import movable  # noqa: PLC0415 - not for parsing
+    from srm.engine.moves.reading import movable  # noqa: PLC0415 - not for parsing
 
     flow = context.config.flow
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from srm import telemetry
-from srm.domain.moves.records.request import (
+from srm.domain.moves.request import (
     MoveRequest,
     RunSettings,
     ends,
@@ -23,7 +23,7 @@ from srm.domain.moves.records.request import (
     settings_of,
 )
 from srm.engine import moves
-from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.records import MoveContext
 from srm.errors import ConflictError, NotFoundError
 from srm.pages.html import report_page
 from srm.pages.moves import as_text, plan_summary, plan_view, reasons_text, report_line, report_view

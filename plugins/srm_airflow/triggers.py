@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from srm.domain.moves.gate.gate import SyncStatus
+from srm.domain.moves.gate import SyncStatus
 from srm.engine import moves
-from srm.engine.moves.control.move_records import MoveContext
+from srm.engine.moves.records import MoveContext
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm_airflow.alerts import FIELDS, Patience, tell

@@ -23,7 +23,7 @@ from srm.kafka.wire.auth.security_probe import refusals_of
 
 if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
-    from srm.engine.moves.control.move_records import MoveContext, Notary
+    from srm.engine.moves.records import MoveContext, Notary
     from srm.engine.ports import FlowContext
     from srm.replication.adoption import AdoptionContext
     from srm.replication.takeover import WalkedLogs
@@ -171,7 +171,7 @@ def open_move(
     ``opened_by``: opens the clusters; a process with several moves may share them.
     """
     from srm.engine.control.recorded_copies import with_recorded
-    from srm.engine.moves.control.move_records import MoveContext
+    from srm.engine.moves.records import MoveContext
 
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reverse)
@@ -201,7 +201,7 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
 
     The lists of srm-control are left out, and timeouts are shorter, because an operator waits.
     """
-    from srm.engine.moves.control.move_records import MoveContext
+    from srm.engine.moves.records import MoveContext
 
     flow = Flow.parse(f"{source}->{target}")
     clients = {alias: config.cluster_clients(alias) for alias in (flow.source, flow.target)}
@@ -216,7 +216,7 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
 
 def notary(config: Config) -> Notary:
     """Return the signer of move reports, with the software versions they name."""
-    from srm.engine.moves.control.move_records import Notary
+    from srm.engine.moves.records import Notary
 
     versions = {
         "srm": __version__,

@@ -26,14 +26,14 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     SlotReport,
 )
-from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.moves.routing import group_subject, topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.moves.control.move_records import read_routes
+from srm.engine.moves.records import read_routes
 from srm.wiring import open_cluster
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -17,8 +17,8 @@ from airflow.timetables.base import TimeRestriction
 from airflow.timetables.simple import ContinuousTimetable
 
 from srm.domain.flow_state.replication_records import DUTIES
-from srm.domain.moves.records.progress import STEPS
-from srm.domain.moves.records.request import FORM, MoveRequest
+from srm.domain.moves.progress import STEPS
+from srm.domain.moves.request import FORM, MoveRequest
 from srm_airflow import outcome
 from srm_airflow.alerts import alert_failure
 from srm_airflow.moves import FORM_ONLY

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from srm.domain.moves.gate.gate import SyncStatus
+from srm.domain.moves.gate import SyncStatus
 from srm.errors import NotFoundError, UnavailableError
 from srm_airflow import operators
 from srm_airflow.compat import AirflowFailException, TaskDeferred

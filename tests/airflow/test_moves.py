@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from srm.domain.moves.records.plan import GroupPlan, MovePlan
-from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
+from srm.domain.moves.request import MoveRequest
 from srm.errors import UnavailableError, UsageError
 from srm.pages.moves import plan_summary
 from srm_airflow import moves

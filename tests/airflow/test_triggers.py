@@ -16,7 +16,7 @@ import pytest
 from airflow.triggers.base import TaskSuccessEvent
 from tests.airflow.notified import Notified
 
-from srm.domain.moves.gate.gate import GroupSync, SyncStatus
+from srm.domain.moves.gate import GroupSync, SyncStatus
 from srm.errors import NotFoundError, UnavailableError
 from srm_airflow import triggers
 from srm_airflow.triggers import MoveWaitTrigger

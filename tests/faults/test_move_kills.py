@@ -22,10 +22,10 @@ from tests.integration.moving import Site, hold_and_go
 from tests.waiting import eventually
 
 from srm.client.routing.routing import RoutingWatcher
-from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.moves.routing import group_subject, topic_subject
 from srm.engine import moves
 from srm.engine.moves import MoveRequest, MoveStore
-from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.moves.registers import RoutingTables
 from srm.errors import ConflictError
 from srm_lab.stack.kafka import KafkaBroker
 

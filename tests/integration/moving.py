@@ -23,14 +23,14 @@ from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     Assignment,
 )
-from srm.domain.moves.routing.routes import Route, next_generation
+from srm.domain.moves.routing import Route, next_generation
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.control.move_records import ControlChange
-from srm.engine.moves.control.registers import SIDES, Registers
+from srm.engine.moves.records import ControlChange
+from srm.engine.moves.registers import SIDES, Registers
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.state.state_log import KafkaStateLog
 from srm.spark.replication.slot import run_slot

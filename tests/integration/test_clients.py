@@ -16,10 +16,10 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing.routing import RoutingWatcher
-from srm.domain.moves.routing.routes import acks_of
+from srm.domain.moves.routing import acks_of
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.records import ensure_topics
 from srm.errors import ConflictError, UnavailableError
 from srm_lab.testing.logs import read_log
 

@@ -28,7 +28,7 @@ from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
-from srm.domain.moves.routing.routes import Ack, acks_of
+from srm.domain.moves.routing import Ack, acks_of
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 

@@ -23,7 +23,7 @@ from srm.engine import moves
 from srm.engine.control.compacted import compacted_spec
 from srm.engine.emission import emit
 from srm.engine.moves import MoveRequest, RunEvent
-from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.records import ensure_topics
 from srm.wiring import open_move
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -17,7 +17,7 @@ from srm.domain.groups.ledger import all_entries
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import Run
-from srm.engine.drill.leftovers import read_drills
+from srm.engine.drill import read_drills
 from srm.engine.emission import emit
 from srm.errors import ConflictError, GroupActiveError
 

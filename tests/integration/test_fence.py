@@ -27,8 +27,8 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.engine import moves
 from srm.engine.moves import MoveRequest
-from srm.engine.moves.control.fence import set_fence
-from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.effects import set_fence
+from srm.engine.moves.records import ensure_topics
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 

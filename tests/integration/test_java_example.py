@@ -14,10 +14,10 @@ from tests.integration.moving import Site
 from tests.integration.test_clients import committed, is_empty, tell
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.moves.routing.routes import Ack, Route, acks_of
+from srm.domain.moves.routing import Ack, Route, acks_of
 from srm.domain.names import internal_topics
-from srm.engine.moves.control.move_records import ControlChange, ensure_topics
-from srm.engine.moves.control.registers import SIDES, Registers
+from srm.engine.moves.records import ControlChange, ensure_topics
+from srm.engine.moves.registers import SIDES, Registers
 from srm_lab.stack.jars import kafka_class_path
 from srm_lab.stack.java import find_java
 from srm_lab.testing.logs import read_log

@@ -14,14 +14,14 @@ from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
 from srm.client.routing.routing import RoutingWatcher
-from srm.domain.moves.routing.routes import Route
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import CONTROL_ID
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.control.move_records import ensure_topics
-from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.registers import RoutingTables
 from srm.kafka.state.control_writer import KafkaControlWriter
 from srm_lab.stack.kafka import KafkaBroker
 

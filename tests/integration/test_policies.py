@@ -25,8 +25,7 @@ from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest
-from srm.engine.recovery.look import look_at_source
-from srm.engine.recovery.settle import settle_return
+from srm.engine.recovery import look_at_source, settle_return
 from srm.engine.verification import verification
 from srm.engine.verification.verification import VerificationRequest
 from srm.engine.why.listing import list_topics

@@ -16,7 +16,7 @@ from srm.cli.main import app
 from srm.client.routing import client_heartbeat
 from srm.client.routing.following import Moment
 from srm.client.routing.routing import RoutingWatcher
-from srm.domain.moves.routing.routes import Ack, acks_of
+from srm.domain.moves.routing import Ack, acks_of
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest

@@ -19,7 +19,7 @@ from tests.integration.moving import begin, pass_gate
 from tests.replicating import configure, is_copied, replicating
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Translated
 from srm.engine import moves

@@ -21,8 +21,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest, kept_outcome
-from srm.engine.recovery.look import look_at_source
-from srm.engine.recovery.settle import pause_in_force, settle_return
+from srm.engine.recovery import look_at_source, pause_in_force, settle_return
 from srm.errors import GateClosedError
 from srm.wiring import open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker

@@ -14,7 +14,7 @@ from tests.integration.moving import Site
 from tests.otlp import Collector, collecting
 from tests.waiting import eventually
 
-from srm.domain.moves.records.progress import RUN_STEPS
+from srm.domain.moves.progress import RUN_STEPS
 from srm.domain.names.topics import Flow, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

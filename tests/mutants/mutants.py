@@ -460,37 +460,37 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a move starts on a wrong map",
         "a move does not start where a translation is disproved",
-        (("srm.engine.moves.planning.plan:proof_problems", _always(())),),
+        (("srm.engine.moves.planning:proof_problems", _always(())),),
         killer=PROVING,
     ),
     Mutant(
         "clients go to a cluster whose return is not settled",
         "a move to a cluster is blocked while the flow from it is paused for a disaster",
-        (("srm.engine.moves.planning.plan:unsettled_problems", _always(())),),
+        (("srm.engine.moves.planning:unsettled_problems", _always(())),),
         killer="tests/unit/engine/moves/test_unsettled.py",
     ),
     Mutant(
         "a move decides though its pause is being settled",
         "of a go and a settlement only one succeeds",
-        (("srm.engine.moves.steps.decision:renew_pause", _always(None)),),
+        (("srm.engine.moves.holding:renew_pause", _always(None)),),
         killer="tests/unit/engine/moves/test_unplanned_together.py",
     ),
     Mutant(
         "a late hold pauses for good",
         "a hold of a move that was decided and settled ends its pause",
-        (("srm.engine.moves.steps.holding:_leave_if_late", _always(None)),),
+        (("srm.engine.moves.holding:_leave_if_late", _always(None)),),
         killer="tests/unit/engine/moves/test_unplanned_together.py",
     ),
     Mutant(
         "a gate needs a slot for markers",
         "only records between the map's end and a commit are waited for",
-        (("srm.engine.moves.planning.reading:past_markers", lambda _: lambda maps, *_: maps),),
+        (("srm.engine.moves.reading:past_markers", lambda _: lambda maps, *_: maps),),
         killer="tests/unit/engine/moves/test_idle_copies.py",
     ),
     Mutant(
         "late rules stay",
         "a superseded move that is run again lifts its fences",
-        (("srm.engine.moves.control.fence:lift_late_fence", _always(None)),),
+        (("srm.engine.moves.effects:lift_late_fence", _always(None)),),
         killer="tests/unit/engine/moves/control/test_fence.py",
     ),
     Mutant(
@@ -508,7 +508,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "what the member reads does not matter",
         "a drill compares what a member of the shadow group reads",
-        (("srm.engine.drill.run:_Comparison.problem", _always("")),),
+        (("srm.engine.drill:_Comparison.problem", _always("")),),
         killer=DRILL,
     ),
 )

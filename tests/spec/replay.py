@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.spec.tlc import check
 
-from srm.domain.moves.records.progress import DECIDED, MoveProgress
-from srm.domain.moves.routing.routes import Route, decode_route, is_subject
+from srm.domain.moves.progress import DECIDED, MoveProgress
+from srm.domain.moves.routing import Route, decode_route, is_subject
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster
 

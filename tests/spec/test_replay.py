@@ -17,8 +17,8 @@ from tests.unit.engine.moves.control.moving import (
     run_through,
 )
 
-from srm.domain.moves.records.progress import MoveProgress, MoveStep
-from srm.domain.moves.routing.routes import Route, decode_route, is_subject
+from srm.domain.moves.progress import MoveProgress, MoveStep
+from srm.domain.moves.routing import Route, decode_route, is_subject
 from srm.engine import moves
 from srm.errors import ConflictError, NotFoundError
 

@@ -11,10 +11,10 @@ import pytest
 
 from srm.cli import docs as cli_docs
 from srm.config import docs as config_docs
-from srm.domain.moves.report import schema
+from srm.domain.moves import report
 from srm.service.prometheus import docs as metric_docs
 
-GENERATORS = [cli_docs.main, config_docs.main, schema.main, metric_docs.main]
+GENERATORS = [cli_docs.main, config_docs.main, report.main, metric_docs.main]
 
 
 @pytest.mark.parametrize("generate", GENERATORS, ids=lambda one: one.__module__)
@@ -38,13 +38,13 @@ def test_what_is_no_path_writes_nothing(
 
 
 def test_a_document_goes_to_the_file_that_is_named(tmp_path: Path) -> None:
-    schema.main([str(tmp_path / "report.json")])
+    report.main([str(tmp_path / "report.json")])
 
-    assert (tmp_path / "report.json").read_text("utf-8") == schema.render()
+    assert (tmp_path / "report.json").read_text("utf-8") == report.render()
 
 
 def test_the_help_says_where_the_document_goes_otherwise(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "srm.domain.moves.report.schema", "--help"]
+    command = [sys.executable, "-m", "srm.domain.moves.report", "--help"]
 
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
 

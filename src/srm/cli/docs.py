@@ -17,7 +17,7 @@ import typer
 from srm.cli.main import app
 from srm.cli.moves.failover import description
 from srm.cli.tree import help_row
-from srm.domain.moves.records.request import FORM
+from srm.domain.moves.request import FORM
 from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/commands.md")

@@ -17,7 +17,7 @@ from srm.client.routing.membership import Membership, subscription
 from srm.client.routing.messages import FailoverMessage
 from srm.client.routing.routing import RoutingWatcher
 from srm.client.settings import ClientSettings
-from srm.domain.moves.routing.routes import Route, group_subject
+from srm.domain.moves.routing import Route, group_subject
 from srm.domain.names.topics import Flow
 from srm.errors import GivenUpError, UsageError
 from srm.kafka.admin.clients import ClientLog

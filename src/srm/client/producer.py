@@ -26,7 +26,7 @@ from srm.client.settings import ClientSettings, float_of, load_client_config
 from srm.client.topic_follower import SLICE_S, TopicFollower
 from srm.client.transactions import Transactions
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import topic_subject
+from srm.domain.moves.routing import topic_subject
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.wire.rights import on_topic, on_transactional_id
 

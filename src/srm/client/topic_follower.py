@@ -14,7 +14,7 @@ from srm.client.routing.client_heartbeat import Announcer
 from srm.client.routing.following import is_given_up, next_step, same_order
 from srm.client.routing.routing import RoutingWatcher
 from srm.client.thread_registry import let_consumers_leave
-from srm.domain.moves.routing.routes import Route, topic_subject
+from srm.domain.moves.routing import Route, topic_subject
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from srm.config.keys.keys import (
     RECORD_KEYS,
     TRANSLATED,
 )
-from srm.domain.moves.routing.redirects import order_schema
+from srm.domain.moves.routing import order_schema
 from srm.generating import write
 
 DEFAULT_PATH: Final = Path("docs/configuration.md")

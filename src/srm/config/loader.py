@@ -40,7 +40,7 @@ from srm.config.secrets import ClientProperties, Secret, shown, without_login
 from srm.config.security import translate_security
 from srm.config.service import ServiceSettings
 from srm.config.values import NEVER, Value, parse_value
-from srm.domain.moves.routing.redirects import ROUTING_ALONE, in_order
+from srm.domain.moves.routing import ROUTING_ALONE, in_order
 from srm.domain.names.filters import NameFilter, split_patterns
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import ReplicationPolicy

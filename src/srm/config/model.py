@@ -10,7 +10,7 @@ from typing import Literal
 from srm.config.keys.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret
 from srm.config.service import ServiceSettings
-from srm.domain.moves.routing.redirects import ROUTING_ALONE, FenceKind, RedirectKind
+from srm.domain.moves.routing import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.names.filters import SHADOWS, NameFilter
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import ReplicationPolicy

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from srm.engine.drill.leftovers import try_to_remove_leftovers
+from srm.engine.drill import try_to_remove_leftovers
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import CheckpointSummary
-from srm.engine.moves.control.registers import try_to_level
+from srm.engine.moves.registers import try_to_level
 from srm.engine.ports import FlowContext
 
 

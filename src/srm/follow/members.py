@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from srm.domain.moves.gate.presence import is_member_of
+from srm.domain.moves.gate import is_member_of
 from srm.errors import SrmError
 
 if TYPE_CHECKING:

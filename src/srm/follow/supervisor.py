@@ -17,7 +17,7 @@ from srm.client.routing.client_heartbeat import Announcer
 from srm.client.routing.following import is_given_up, same_order
 from srm.client.routing.routing import RoutingWatcher
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import AckState, Route, group_subject
+from srm.domain.moves.routing import AckState, Route, group_subject
 from srm.errors import SrmError, UsageError
 from srm.follow.events import say
 from srm.follow.members import MemberLooks, MembersLook

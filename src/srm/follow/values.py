@@ -17,7 +17,7 @@ from srm.client.settings import CONNECTION
 from srm.config.java_notation import java_settings
 from srm.config.model import ClientKind, Config
 from srm.config.secrets import is_secret
-from srm.domain.moves.routing.routes import group_subject, topic_subject
+from srm.domain.moves.routing import group_subject, topic_subject
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
 

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from srm.domain.recovery.drill import Drill
+from srm.domain.moves.disaster import Drill
 from srm.domain.text.amount import amount, duration
 from srm.pages.tables import Listing
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from srm.disk import write_atomically
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.revisions import KeptReport
 from srm.errors import StackError, UsageError
 
 

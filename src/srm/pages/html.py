@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 
-from srm.domain.moves.report.evidence import PartitionReport
-from srm.domain.moves.report.report import GroupReport, MoveReport
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.evidence import PartitionReport
+from srm.domain.moves.report import GroupReport, MoveReport
+from srm.domain.moves.revisions import KeptReport
 from srm.extras import library
 from srm.pages.moves import costs, re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
 

@@ -15,13 +15,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from srm.domain.moves.gate.gate import SyncStatus
-from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicForecast
-from srm.domain.moves.records.outcome import Outcome
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicForecast
+from srm.domain.moves.gate import SyncStatus
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.report import MoveReport
 from srm.domain.text.amount import amount, duration, span
-from srm.engine.moves.steps.verify import VerifyStatus
+from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
 
 LOG_WIDTH: Final = 150

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from srm.domain.moves.records.forecast import Forecast
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import DECIDED
-from srm.domain.moves.report.report import MoveReport
-from srm.domain.moves.report.revisions import KeptReport
-from srm.domain.moves.report.signature import short
+from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import DECIDED
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.revisions import KeptReport, short
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import adapter
 from srm.pages.html import render_page

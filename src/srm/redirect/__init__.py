@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from srm.config.model import RedirectSettings
-from srm.domain.moves.routing.redirects import RedirectKind
+from srm.domain.moves.routing import RedirectKind
 from srm.engine.ports import Caller
 from srm.redirect.command import Command
 from srm.redirect.webhook import Webhook

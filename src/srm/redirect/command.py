@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from srm.clock import now_s
-from srm.domain.moves.routing.redirects import RedirectOrder
+from srm.domain.moves.routing import RedirectOrder
 from srm.engine.ports import CallResult
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt
 from srm.telemetry import trace_environment

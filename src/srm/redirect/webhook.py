@@ -9,7 +9,7 @@ import time
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from srm.domain.moves.routing.redirects import RedirectOrder
+from srm.domain.moves.routing import RedirectOrder
 from srm.engine.ports import CallResult
 from srm.http_post import PostError, post
 from srm.redirect.attempts import RefusedError, TryAgainError, attempt

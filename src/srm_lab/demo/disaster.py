@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from srm.clock import now_ms
-from srm.domain.moves.records.forecast import Forecast
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
 from srm.engine import emission, moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import group_sync
-from srm.engine.recovery.settle import SettledReturn, settle_return
+from srm.engine.recovery import SettledReturn, settle_return
 from srm.engine.status.observing import flow_status
 from srm.errors import SrmError, StackError
 from srm.wiring import open_cluster, open_flow, open_move, open_return

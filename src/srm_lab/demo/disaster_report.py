@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srm.disk import write_atomically
-from srm.domain.moves.records.forecast import Forecast
-from srm.domain.moves.records.outcome import Outcome
-from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.disaster import Forecast, Outcome
+from srm.domain.moves.report import MoveReport
 from srm.domain.text.documents import encode
 from srm_lab.demo.audit import audit_group
 from srm_lab.demo.record import PaymentEntry

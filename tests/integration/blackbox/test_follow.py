@@ -15,9 +15,9 @@ from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-from srm.domain.moves.routing.routes import Ack, Route, acks_of
+from srm.domain.moves.routing import Ack, Route, acks_of
 from srm.domain.names import internal_topics
-from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.records import ensure_topics
 
 # Three supervisors, and a JVM among their programs: half a minute on an idle machine.
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -19,7 +19,7 @@ from srm.client.producer import FailoverProducer
 from srm.client.transactions import Transactions
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import ERA, Ack, Route
+from srm.domain.moves.routing import ERA, Ack, Route
 
 HOME = Route(0, "P", "go")
 HOLD = Route(ERA, "P", "hold", "m")

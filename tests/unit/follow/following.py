@@ -11,7 +11,7 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import Ack, Route, home_route
+from srm.domain.moves.routing import Ack, Route, home_route
 from srm.follow.members import MembersLook
 from srm.follow.program import Stopping
 from srm.follow.rendering import Template

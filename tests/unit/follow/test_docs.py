@@ -17,8 +17,8 @@ import yaml
 from tests.unit.follow.following import GROUP, config_in
 
 from srm.cli.main import app
-from srm.domain.moves.gate.presence import ANNOUNCED_MS
-from srm.domain.moves.routing.routes import CLOCK_KEY, Ack, Route, acks_of, decode_route
+from srm.domain.moves.gate import ANNOUNCED_MS
+from srm.domain.moves.routing import CLOCK_KEY, Ack, Route, acks_of, decode_route
 from srm.follow import supervisor
 from srm.follow.rendering import Template
 from srm.follow.values import SECRETIVE, Values

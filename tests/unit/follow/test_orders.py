@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.moves.routing.routes import Route, home_route
+from srm.domain.moves.routing import Route, home_route
 from srm.follow.supervisor import Order, order_of
 
 

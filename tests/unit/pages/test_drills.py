@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.moves.records.forecast import Forecast, TopicForecast
-from srm.domain.recovery.drill import Drill, DrillGroup
+from srm.domain.moves.disaster import Drill, DrillGroup, Forecast, TopicForecast
 from srm.pages.drills import drill_line, drill_view, history_view
 from srm.pages.moves import as_text
 

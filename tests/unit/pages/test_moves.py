@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from tests.unit.domain.moves.report import reporting
 
-from srm.domain.moves.gate.gate import GroupSync, SyncStatus
-from srm.domain.moves.records.plan import GroupPlan, MovePlan
-from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.gate import GroupSync, SyncStatus
+from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.revisions import KeptReport
 from srm.pages.html import report_page
 from srm.pages.moves import (
     as_text,

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.domain.moves.report import reporting
 
-from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicForecast
-from srm.domain.moves.records.plan import GroupPlan, MovePlan
-from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.disaster import Forecast, GroupForecast, TopicForecast
+from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
+from srm.domain.moves.request import MoveRequest
 from srm.pages.reports import (
     SHOWN_ROWS,
     approval_subject,

@@ -18,9 +18,8 @@ from tests.unit.domain.moves.report.reporting import (
 )
 
 from srm import disk
-from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.report.revisions import KeptReport
-from srm.domain.moves.report.signature import Signed
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.revisions import KeptReport, Signed
 from srm.errors import UsageError
 from srm.pages import folder
 from srm.pages.folder import export_report, signature_file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.moves.routing.redirects import ClusterAddress, RedirectOrder
+from srm.domain.moves.routing import ClusterAddress, RedirectOrder
 
 ORDER = RedirectOrder(
     key="m1/3/go",

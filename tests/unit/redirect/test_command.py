@@ -16,7 +16,7 @@ from tests.unit.redirect.orders import ORDER
 from tests.waiting import eventually
 
 from srm.clock import using
-from srm.domain.moves.routing.redirects import RedirectOrder
+from srm.domain.moves.routing import RedirectOrder
 from srm.engine.ports import CallResult
 from srm.redirect.command import Command
 

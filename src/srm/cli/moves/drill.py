@@ -10,8 +10,7 @@ from srm import telemetry
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console
 from srm.cli.interrupts import tidying_up
 from srm.cli.moves.failover import SourceOption, TargetOption, open_pair, option
-from srm.engine.drill.leftovers import read_drills
-from srm.engine.drill.run import run_drill
+from srm.engine.drill import read_drills, run_drill
 from srm.errors import ConflictError
 from srm.pages.drills import drill_view, history_view
 

@@ -25,13 +25,13 @@ from srm.cli.console import ConfigOption, JsonOption, emit, open_console
 from srm.cli.interrupts import tidying_up
 from srm.clock import now_ms
 from srm.config.loader import load_config
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import RUN_STEPS
-from srm.domain.moves.records.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import RUN_STEPS
+from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends
 from srm.engine import moves
 from srm.engine.flows.operator import operator
 from srm.engine.moves import MoveContext, MoveStore, RunEvent
-from srm.engine.moves.control.fence import lift_fence
+from srm.engine.moves.effects import lift_fence
 from srm.errors import ConflictError, UnavailableError, UsageError
 from srm.pages.moves import (
     plan_view,

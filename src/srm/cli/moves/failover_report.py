@@ -16,9 +16,8 @@ from srm.cli.console import ConfigOption, JsonOption, emit, write_document
 from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair
 from srm.config.keys.report_key import read_public_key
 from srm.config.loader import find_config, load_config
-from srm.domain.moves.report.evidence import EarlierRevision
-from srm.domain.moves.report.revisions import KeptReport, chain_break
-from srm.domain.moves.report.signature import PublicKey, Signed, short
+from srm.domain.moves.evidence import EarlierRevision
+from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_break, short
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore
 from srm.errors import ConfigError, IntegrityError, NotFoundError, SrmError, UsageError

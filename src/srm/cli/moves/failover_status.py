@@ -13,9 +13,9 @@ from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption
 from srm.cli.moves.failover import MoveView, SourceOption, TargetOption, open_for, open_pair
 from srm.cli.watching import Looked, WatchOption, show
-from srm.domain.moves.gate.gate import SyncStatus
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import MoveProgress, MoveStep
+from srm.domain.moves.gate import SyncStatus
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import MoveProgress, MoveStep
 from srm.domain.text.amount import some
 from srm.engine import moves
 from srm.engine.moves import MoveStore

@@ -25,8 +25,7 @@ from srm.cli.console import (
 )
 from srm.cli.flows.for_flows import cut
 from srm.config.loader import load_config
-from srm.domain.moves.records.outcome import Choice
-from srm.domain.recovery.settlement import read_choices
+from srm.domain.moves.disaster import Choice
 from srm.domain.recovery.source_return import (
     PartitionReturn,
     ResidueRecord,
@@ -34,12 +33,20 @@ from srm.domain.recovery.source_return import (
     TopicReturn,
     explain_gone,
     json_row,
+    read_choices,
 )
 from srm.domain.text.amount import amount
 from srm.engine.flows.operator import operator
 from srm.engine.flows.supervision import pause_in_force
-from srm.engine.recovery.look import ResidueRange, look_at_source, read_residue, residue_ranges
-from srm.engine.recovery.settle import SettledReturn, plan_return, settle_return
+from srm.engine.recovery import (
+    ResidueRange,
+    SettledReturn,
+    look_at_source,
+    plan_return,
+    read_residue,
+    residue_ranges,
+    settle_return,
+)
 from srm.errors import GateClosedError
 from srm.pages.residue_files import Format, ResidueFiles
 from srm.pages.tables import Listing, moment

@@ -10,7 +10,7 @@ from typing import Final
 from srm.client.routing.following import Announcement, Moment
 from srm.client.routing.routing import RoutingWatcher
 from srm.clock import now_ms
-from srm.domain.moves.routing.routes import Ack, AckState, ClientKind, Route
+from srm.domain.moves.routing import Ack, AckState, ClientKind, Route
 
 REPEAT_S: Final = 30.0
 """Seconds after which a client repeats its announcements."""

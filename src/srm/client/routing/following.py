@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from srm.domain.moves.routing.routes import ERA, Ack, AckState, ClientKind, Route
+from srm.domain.moves.routing import ERA, Ack, AckState, ClientKind, Route
 
 Step = Literal["stay", "finish", "leave", "hold", "open"]
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import (
+from srm.domain.moves.routing import (
     Ack,
     Route,
     decode_route,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from srm.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from srm.domain.moves.report.signature import PublicKey, SigningKey
+    from srm.domain.moves.revisions import PublicKey, SigningKey
 
 _LOCATION: Final = "report.signing.key.location"
 
@@ -28,7 +28,7 @@ class ReportKey:
         """Read the key; None where none is named."""
         if self.file is None:
             return None
-        from srm.domain.moves.report.signature import SigningKey  # noqa: PLC0415 -- see above
+        from srm.domain.moves.revisions import SigningKey  # noqa: PLC0415 -- see above
 
         try:
             return SigningKey.read(self.file.read_bytes(), self.password)
@@ -40,7 +40,7 @@ class ReportKey:
 
 def read_public_key(file: Path) -> PublicKey:
     """Read a public key that reports are checked with."""
-    from srm.domain.moves.report.signature import PublicKey  # noqa: PLC0415 -- see above
+    from srm.domain.moves.revisions import PublicKey  # noqa: PLC0415 -- see above
 
     try:
         return PublicKey.read(file.read_bytes())

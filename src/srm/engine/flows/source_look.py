@@ -9,7 +9,7 @@ from typing import Final
 
 from srm.domain.flow_state.replication_records import AT_REST
 from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.moves.records.forecast import PartitionKnown
+from srm.domain.moves.disaster import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import Cluster, Place, TopicDescription

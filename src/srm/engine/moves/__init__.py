@@ -16,49 +16,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from srm.domain.moves.gate.approval import Approval as Approval
-    from srm.domain.moves.gate.gate import SyncStatus as SyncStatus
-    from srm.domain.moves.records.plan import MovePlan as MovePlan
-    from srm.domain.moves.records.progress import MoveProgress as MoveProgress
-    from srm.domain.moves.records.request import MoveRequest as MoveRequest
-    from srm.domain.moves.report.report import MoveReport as MoveReport
-    from srm.engine.moves.control.move_records import MoveContext as MoveContext
-    from srm.engine.moves.control.move_records import MoveStore as MoveStore
-    from srm.engine.moves.planning.plan import new_move_id as new_move_id
-    from srm.engine.moves.planning.plan import plan as plan
-    from srm.engine.moves.reporting.evidence import approve as approve
-    from srm.engine.moves.reporting.evidence import kept_outcome as kept_outcome
-    from srm.engine.moves.reporting.evidence import kept_report as kept_report
-    from srm.engine.moves.reporting.evidence import kept_reports as kept_reports
-    from srm.engine.moves.steps.decision import go as go
-    from srm.engine.moves.steps.decision import release as release
-    from srm.engine.moves.steps.holding import hold as hold
-    from srm.engine.moves.steps.redirector_calls import call_redirectors as call_redirectors
-    from srm.engine.moves.steps.steps import RunEvent as RunEvent
-    from srm.engine.moves.steps.steps import apply as apply
-    from srm.engine.moves.steps.steps import apply_and_go as apply_and_go
-    from srm.engine.moves.steps.steps import carry_out as carry_out
-    from srm.engine.moves.steps.steps import status as status
-    from srm.engine.moves.steps.steps import wait_status as wait_status
-    from srm.engine.moves.steps.verify import VerifyStatus as VerifyStatus
-    from srm.engine.moves.steps.verify import report as report
-    from srm.engine.moves.steps.verify import verify as verify
-    from srm.engine.moves.steps.verify import watch_residue as watch_residue
+    from srm.domain.moves.evidence import Approval as Approval
+    from srm.domain.moves.gate import SyncStatus as SyncStatus
+    from srm.domain.moves.plan import MovePlan as MovePlan
+    from srm.domain.moves.progress import MoveProgress as MoveProgress
+    from srm.domain.moves.report import MoveReport as MoveReport
+    from srm.domain.moves.request import MoveRequest as MoveRequest
+    from srm.engine.moves.effects import call_redirectors as call_redirectors
+    from srm.engine.moves.holding import go as go
+    from srm.engine.moves.holding import hold as hold
+    from srm.engine.moves.holding import release as release
+    from srm.engine.moves.planning import new_move_id as new_move_id
+    from srm.engine.moves.planning import plan as plan
+    from srm.engine.moves.records import MoveContext as MoveContext
+    from srm.engine.moves.records import MoveStore as MoveStore
+    from srm.engine.moves.reporting import approve as approve
+    from srm.engine.moves.reporting import kept_outcome as kept_outcome
+    from srm.engine.moves.reporting import kept_report as kept_report
+    from srm.engine.moves.reporting import kept_reports as kept_reports
+    from srm.engine.moves.steps import RunEvent as RunEvent
+    from srm.engine.moves.steps import apply as apply
+    from srm.engine.moves.steps import apply_and_go as apply_and_go
+    from srm.engine.moves.steps import carry_out as carry_out
+    from srm.engine.moves.steps import status as status
+    from srm.engine.moves.steps import wait_status as wait_status
+    from srm.engine.moves.verification import VerifyStatus as VerifyStatus
+    from srm.engine.moves.verification import report as report
+    from srm.engine.moves.verification import verify as verify
+    from srm.engine.moves.verification import watch_residue as watch_residue
 
 _HOMES: Final = {
-    "domain.moves.gate.approval": ("Approval",),
-    "domain.moves.gate.gate": ("SyncStatus",),
-    "domain.moves.records.plan": ("MovePlan",),
-    "domain.moves.records.progress": ("MoveProgress",),
-    "domain.moves.records.request": ("MoveRequest",),
-    "domain.moves.report.report": ("MoveReport",),
-    "engine.moves.control.move_records": ("MoveContext", "MoveStore"),
-    "engine.moves.planning.plan": ("new_move_id", "plan"),
-    "engine.moves.reporting.evidence": ("approve", "kept_outcome", "kept_report", "kept_reports"),
-    "engine.moves.steps.decision": ("go", "release"),
-    "engine.moves.steps.holding": ("hold",),
-    "engine.moves.steps.redirector_calls": ("call_redirectors",),
-    "engine.moves.steps.steps": (
+    "domain.moves.evidence": ("Approval",),
+    "domain.moves.gate": ("SyncStatus",),
+    "domain.moves.plan": ("MovePlan",),
+    "domain.moves.progress": ("MoveProgress",),
+    "domain.moves.request": ("MoveRequest",),
+    "domain.moves.report": ("MoveReport",),
+    "engine.moves.records": ("MoveContext", "MoveStore"),
+    "engine.moves.planning": ("new_move_id", "plan"),
+    "engine.moves.reporting": ("approve", "kept_outcome", "kept_report", "kept_reports"),
+    "engine.moves.holding": ("go", "hold", "release"),
+    "engine.moves.effects": ("call_redirectors",),
+    "engine.moves.steps": (
         "RunEvent",
         "apply",
         "apply_and_go",
@@ -66,7 +65,7 @@ _HOMES: Final = {
         "status",
         "wait_status",
     ),
-    "engine.moves.steps.verify": (
+    "engine.moves.verification": (
         "VerifyStatus",
         "report",
         "verify",

@@ -1,7 +1,7 @@
 """One look at a flow on both clusters, and the forecast of the loss if its source died now.
 
 A look sends a bounded number of requests. Offsets of groups are from checkpoints
-(:mod:`srm.engine.moves.planning.outlook`); only :func:`flow_status` reads every group. The forecast
+(:mod:`srm.engine.moves.facts`); only :func:`flow_status` reads every group. The forecast
 uses the records on the target, and log end offsets of the source while it answers.
 """
 
@@ -18,9 +18,9 @@ from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof_records import FlowProof
-from srm.domain.moves.records.forecast import Forecast
-from srm.domain.moves.records.plan import GroupPlan
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.plan import GroupPlan
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
@@ -34,9 +34,10 @@ from srm.engine.flows.source_look import (
 )
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import Survey, per_group, survey
-from srm.engine.moves.control.move_records import without_source
-from srm.engine.moves.planning.outlook import Outlook, read_outlook
-from srm.engine.moves.planning.problems import unsettled_problems
+from srm.engine.moves.facts import Outlook
+from srm.engine.moves.findings import unsettled_problems
+from srm.engine.moves.reading import read_outlook
+from srm.engine.moves.records import without_source
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
     FlowFacts,

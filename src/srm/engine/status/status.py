@@ -28,8 +28,8 @@ from srm.domain.flow_state.replication_records import AT_REST, PartitionStatus
 from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof_records import FlowProof
-from srm.domain.moves.gate.finding import Finding, FindingId, warning
-from srm.domain.moves.records.forecast import Forecast
+from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.findings import Finding, FindingId, warning
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_ranges import both_ends
 from srm.domain.text.amount import amount, some

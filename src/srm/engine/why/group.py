@@ -10,7 +10,7 @@ from typing import Final
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.translation import UNFINISHED
-from srm.domain.moves.records.plan import state_remedy
+from srm.domain.moves.plan import state_remedy
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount, some
 from srm.engine.flows.supervision import late_commits

@@ -11,9 +11,8 @@ from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.groups.proof_records import FlowProof
-from srm.domain.moves.gate.gate import waiting_reasons
-from srm.domain.moves.gate.presence import Presence, strangers
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.gate import Presence, strangers, waiting_reasons
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.reason import Reason
@@ -33,9 +32,9 @@ from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
-from srm.engine.moves.control.move_records import as_move, without_source
-from srm.engine.moves.control.routes import RoutingTables
-from srm.engine.moves.planning.plan import Findings, findings
+from srm.engine.moves.planning import Findings, findings
+from srm.engine.moves.records import as_move, without_source
+from srm.engine.moves.registers import RoutingTables
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 

@@ -29,7 +29,7 @@ from typing import Final
 from srm.config.restoring import restoring
 from srm.domain.flow_state.pause import Pause
 from srm.domain.groups.mm2_records import TopicIds
-from srm.domain.moves.records.outcome import Outcome
+from srm.domain.moves.disaster import Outcome
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
@@ -50,7 +50,7 @@ from srm.engine.flows.state_topic import StateTopic
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import read_checkpoints
 from srm.engine.ports import FlowContext
-from srm.engine.recovery.settle import store_outcome
+from srm.engine.recovery import store_outcome
 from srm.errors import ConflictError, NotFoundError, UnavailableError, UsageError
 from srm.replication.claim import Sealed
 from srm.replication.driver.discovery import Discovery

@@ -12,8 +12,8 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from srm.domain.moves.records.progress import HELD, STEPS
-from srm.domain.moves.records.request import FORM, Operation
+from srm.domain.moves.progress import HELD, STEPS
+from srm.domain.moves.request import FORM, Operation
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import few
 from srm.errors import NotFoundError

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from srm import __version__
 from srm.clock import now_ms
 from srm.config.model import Config
-from srm.domain.moves.records.request import run_move_id
+from srm.domain.moves.request import run_move_id
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, few
 from srm.domain.text.reason import is_command

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 
 from srm import __version__, telemetry
-from srm.domain.moves.records.progress import DECIDED, HELD
+from srm.domain.moves.disaster import Drill
+from srm.domain.moves.progress import DECIDED, HELD
 from srm.domain.names.topics import Flow
-from srm.domain.recovery.drill import Drill
 from srm.engine.metrics.metrics import is_fresh
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import FlowStatus

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.report import MoveReport
 from srm.errors import NotFoundError
 from srm.service.federation.merged_lists import everywhere
 from srm.service.federation.remote_rows import DRILLS, MOVES

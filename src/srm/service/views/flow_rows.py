@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from srm.domain.groups.translation import UNKNOWN_LOG
-from srm.domain.moves.records.plan import GroupPlan, position_problem
-from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.disaster import Drill
+from srm.domain.moves.plan import GroupPlan, PartitionMove, position_problem
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.recovery.drill import Drill
 from srm.domain.text.reason import Reason
 from srm.engine.metrics.metrics import is_fresh
-from srm.engine.moves.planning.outlook import Outlook
+from srm.engine.moves.facts import Outlook
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import (
     GOING_ON,

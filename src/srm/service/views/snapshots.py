@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from srm.config.model import FlowConfig
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.disaster import Drill
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.recovery.drill import Drill
 from srm.engine.status.observing import FlowState
 from srm.service.views.documents import State
 from srm.service.views.series import Measured

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from srm.config.model import Config
 from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.moves.disaster import Drill
 from srm.domain.names.topics import Flow
-from srm.domain.recovery.drill import Drill
 from srm.domain.text.amount import amount, duration
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import IN_TROUBLE

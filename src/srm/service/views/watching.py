@@ -13,16 +13,16 @@ from typing import Final, Protocol
 from srm.clock import now_ms
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import HELD
-from srm.domain.moves.report.revisions import report_key
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import HELD
+from srm.domain.moves.revisions import report_key
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.recorded_copies import settings_now
-from srm.engine.drill.leftovers import read_drills
+from srm.engine.drill import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves.control.move_records import (
+from srm.engine.moves.records import (
     ControlTables,
     decode_or_none,
     furthest,

@@ -15,18 +15,18 @@ from srm.cli.console import open_console
 from srm.cli.flows import groups, metrics, replicator, status, topics, verify, why
 from srm.cli.moves import failover_status, restore, source_return
 from srm.domain.metrics.metrics import WindowMetric
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.disaster import Drill
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
-from srm.domain.recovery.drill import Drill
 from srm.domain.recovery.restore import RestorePlan
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.verification.verification import VerificationSummary
 from srm.engine.flows.driver_requests import DriverAnswer
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
-from srm.engine.recovery.look import ResidueRange
+from srm.engine.recovery import ResidueRange
 from srm.engine.status.status import FlowStatus
 from srm.engine.why import Why
 from srm.pages.drills import drill_view, history_view

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from srm.cli.moves.failover import shown
 from srm.cli.moves.failover_status import at_rest
-from srm.domain.moves.gate.gate import SyncStatus
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import HELD, MoveProgress, MoveStep
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.gate import SyncStatus
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import HELD, MoveProgress, MoveStep
+from srm.domain.moves.request import MoveRequest
 from srm.engine.moves import RunEvent
-from srm.engine.moves.steps.verify import VerifyStatus
+from srm.engine.moves.verification import VerifyStatus
 
 PLAN = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), (), "f")
 

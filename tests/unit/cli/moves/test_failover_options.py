@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.cli.moves import failover
-from srm.domain.moves.records.request import SETTINGS, MoveRequest
+from srm.domain.moves.request import SETTINGS, MoveRequest
 from srm.errors import ConflictError, UsageError
 
 GIVEN = {

@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 
 from srm.cli.main import app
 from srm.cli.moves import failover_report
-from srm.domain.moves.report.revisions import KeptReport, next_revision
+from srm.domain.moves.revisions import KeptReport, next_revision
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, NotFoundError, UsageError
 from srm.pages.folder import export_report, signature_file

@@ -9,7 +9,7 @@ from tests.waiting import eventually
 
 from srm.client.routing import client_heartbeat
 from srm.client.routing.client_heartbeat import Announcer
-from srm.domain.moves.routing.routes import Ack, Route
+from srm.domain.moves.routing import Ack, Route
 
 
 class Watcher:

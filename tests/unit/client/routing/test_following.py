@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.client.routing.following import Announcement, Moment, is_given_up, next_step, same_order
-from srm.domain.moves.routing.routes import ERA, Route
+from srm.domain.moves.routing import ERA, Route
 
 HOLD, GO = Route(1, "P", "hold"), Route(1, "B", "go")
 

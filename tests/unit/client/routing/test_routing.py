@@ -12,7 +12,7 @@ import pytest
 from srm.client.routing import routing
 from srm.client.routing.routing import RoutingWatcher
 from srm.config.loader import load_config
-from srm.domain.moves.routing.routes import ERA, Route
+from srm.domain.moves.routing import ERA, Route
 from srm.errors import UnavailableError
 
 WAITED_S = 60.0

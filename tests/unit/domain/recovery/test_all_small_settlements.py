@@ -9,9 +9,14 @@ from itertools import product
 import pytest
 from tests.unit.domain.recovery.test_settlement import entry, returned
 
-from srm.domain.moves.records.outcome import Choice
-from srm.domain.recovery.settlement import Settlement, decisions, plan_settlement
-from srm.domain.recovery.source_return import PartitionReturn, SourceReturn
+from srm.domain.moves.disaster import Choice
+from srm.domain.recovery.source_return import (
+    PartitionReturn,
+    Settlement,
+    SourceReturn,
+    decisions,
+    plan_settlement,
+)
 
 CHOICES: tuple[Choice | None, ...] = (None, "merge", "keep", "discard")
 STATES: dict[str, dict[str, object]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.domain.recovery.drill import Drill
+from srm.domain.moves.disaster import Drill
 from srm.errors import IntegrityError
 
 DRILL = Drill("drill-1", "P->B", "done", 1000, "host", 7, steps={"groups": 1.5})

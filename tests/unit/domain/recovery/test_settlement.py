@@ -7,9 +7,17 @@ from dataclasses import replace
 import pytest
 
 from srm.domain.flow_state.pause import Pause
-from srm.domain.moves.records.outcome import GroupOutcome
-from srm.domain.recovery.settlement import decisions, outcome_of, plan_settlement, read_choices
-from srm.domain.recovery.source_return import PartitionReturn, Shape, SourceReturn, TopicReturn
+from srm.domain.moves.disaster import GroupOutcome
+from srm.domain.recovery.source_return import (
+    PartitionReturn,
+    Shape,
+    SourceReturn,
+    TopicReturn,
+    decisions,
+    outcome_of,
+    plan_settlement,
+    read_choices,
+)
 from srm.errors import NotFoundError, UsageError
 
 PAUSE = Pause("r", "ann", "P is gone", 1, "m1")

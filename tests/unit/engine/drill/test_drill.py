@@ -13,11 +13,10 @@ from tests.unit.engine.status.test_loss_forecast import running as report_positi
 
 from srm.domain.groups.ledger import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.moves.disaster import LEASE_MS, Drill
 from srm.domain.names import internal_topics
-from srm.domain.recovery.drill import LEASE_MS, Drill
-from srm.engine.drill import run as drill_run
-from srm.engine.drill.leftovers import place_of_processes, read_drills, write_drill
-from srm.engine.drill.run import run_drill
+from srm.engine import drill as drill_run
+from srm.engine.drill import place_of_processes, read_drills, run_drill, write_drill
 from srm.engine.emission import emit
 from srm.engine.moves import MoveContext
 from srm.errors import ConflictError, NotFoundError, UnavailableError
@@ -178,7 +177,7 @@ def test_an_error_in_between_leaves_nothing_either(world: CopiedTopic, monkeypat
     def broken(*_arguments, **_named):
         raise RuntimeError("in mid drill")
 
-    monkeypatch.setattr("srm.engine.drill.run._group", broken)
+    monkeypatch.setattr("srm.engine.drill._group", broken)
     with pytest.raises(RuntimeError):
         run_drill(context_of(world))
 
@@ -308,7 +307,7 @@ def test_a_commit_without_translation_is_not_proven(world: CopiedTopic) -> None:
 
 
 def test_results_of_a_flow_are_kept_but_not_for_ever(world: CopiedTopic, monkeypatch) -> None:
-    monkeypatch.setattr("srm.domain.recovery.drill.MOST_KEPT", 2)
+    monkeypatch.setattr("srm.domain.moves.disaster.MOST_KEPT", 2)
     for _ in range(4):
         world.clock.advance(1_000)
         run_drill(context_of(world), groups=("audit",))

@@ -19,8 +19,8 @@ from tests.unit.engine.moves.control.moving import (
 )
 
 from srm.config.model import Config
-from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.routing.routes import Ack, Route, merge_tables
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.routing import Ack, Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves

@@ -17,7 +17,7 @@ from tests.unit.engine.moves.control.moving import (
 )
 
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import Ack, AckState
+from srm.domain.moves.routing import Ack, AckState
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.routes import ERA, Route
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import ERA, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves

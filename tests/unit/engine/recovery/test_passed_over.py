@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import Run
 from srm.engine import moves

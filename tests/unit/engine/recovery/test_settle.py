@@ -20,11 +20,11 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.groups.ledger import LedgerEntry
-from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.routes import ERA, Route, topic_subject
+from srm.domain.moves.disaster import GroupOutcome, Outcome, PartitionOutcome
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import ERA, Route, topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
@@ -34,10 +34,16 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves import MoveContext, kept_outcome
-from srm.engine.moves.control.move_records import read_routes
+from srm.engine.moves.records import read_routes
 from srm.engine.ports import FlowContext
-from srm.engine.recovery.look import look_at_source, read_residue, residue_ranges
-from srm.engine.recovery.settle import plan_return, settle_return, store_outcome
+from srm.engine.recovery import (
+    look_at_source,
+    plan_return,
+    read_residue,
+    residue_ranges,
+    settle_return,
+    store_outcome,
+)
 from srm.errors import (
     AuthorizationError,
     ConflictError,
@@ -544,7 +550,7 @@ def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(
     def refuse(*_arguments: object) -> object:
         raise AuthorizationError("not allowed")
 
-    monkeypatch.setattr("srm.engine.recovery.settle.ensure_compacted", refuse)
+    monkeypatch.setattr("srm.engine.recovery.ensure_compacted", refuse)
     done = returned.settle(Payments="merge")
 
     assert done.applied

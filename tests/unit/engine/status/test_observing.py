@@ -11,7 +11,7 @@ from tests.unit.engine.status.test_loss_forecast import running
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.planning.outlook import Outlook
+from srm.engine.moves.facts import Outlook
 from srm.engine.ports import FlowContext
 from srm.engine.status import observing
 from srm.engine.status.observing import flow_status, observe, read_standing

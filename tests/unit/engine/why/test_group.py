@@ -12,7 +12,7 @@ from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
 from srm.config.model import RedirectSettings
 from srm.domain.flow_state.replication_records import PartitionStatus
-from srm.domain.moves.routing.routes import Ack, Route, group_subject
+from srm.domain.moves.routing import Ack, Route, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.filters import NameFilter, split_patterns
 from srm.domain.names.topics import TopicPartition

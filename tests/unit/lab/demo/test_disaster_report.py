@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicForecast
-from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
-from srm.domain.moves.report.report import MoveReport
+from srm.domain.moves.disaster import (
+    Forecast,
+    GroupForecast,
+    GroupOutcome,
+    Outcome,
+    PartitionOutcome,
+    TopicForecast,
+)
+from srm.domain.moves.report import MoveReport
 from srm_lab.demo.disaster_report import DisasterFindings, DisasterReport, judge
 from srm_lab.demo.record import PaymentEntry
 

@@ -20,7 +20,7 @@ from tests.unit.replication.restore.world import (
 from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.groups.mm2_records import TopicIds
-from srm.domain.moves.records.outcome import Outcome
+from srm.domain.moves.disaster import Outcome
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Translated

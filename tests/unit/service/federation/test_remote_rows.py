@@ -24,7 +24,7 @@ from tests.unit.service.federation.sites import (
 )
 
 from srm.config.service import ServiceSettings
-from srm.domain.recovery.drill import Drill
+from srm.domain.moves.disaster import Drill
 from srm.domain.text.documents import encode
 from srm.service.app import create_app
 from srm.service.federation.federation import Joining

@@ -21,9 +21,9 @@ from tests.unit.domain.moves.report.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
 from srm.clock import now_ms
-from srm.domain.moves.records.progress import MoveProgress
-from srm.domain.moves.records.request import FORM
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.request import FORM
+from srm.domain.moves.revisions import KeptReport
 from srm.service.app import create_app
 from srm.service.pages.moves import likely
 from srm.service.views.snapshots import FlowLook, MoveLook

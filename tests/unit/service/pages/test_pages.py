@@ -37,9 +37,9 @@ from srm.cli.main import app as srm
 from srm.clock import now_ms
 from srm.config.service import ServiceSettings
 from srm.domain.flow_state.pause import Pause
-from srm.domain.moves.routing.routes import Route
+from srm.domain.moves.routing import Route
 from srm.domain.names.topics import Flow
-from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.moves.registers import RoutingTables
 from srm.engine.status.observing import FlowState
 from srm.errors import ConfigError
 from srm.service.access.access import Authenticator, User

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service_site import moving, past_moves
 
-from srm.domain.moves.records.progress import MoveProgress, MoveStep
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.progress import MoveProgress, MoveStep
+from srm.domain.moves.revisions import KeptReport
 from srm.service.pages.metric_charts import HEIGHT, WIDTH, sparkline
 from srm.service.pages.moves import bars, stages
 from srm.service.pages.topology import BOX, LABEL, topology

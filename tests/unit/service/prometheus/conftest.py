@@ -11,7 +11,7 @@ from tests.unit.service.conftest import client, views, world  # noqa: F401 - fix
 from tests.unit.service.prometheus.moves import released_move, reported_move, running_move
 
 from srm.domain.groups.proof_records import FlowProof
-from srm.domain.recovery.drill import Drill, DrillGroup
+from srm.domain.moves.disaster import Drill, DrillGroup
 from srm.engine.flows.supervision import DriverStatus
 from srm.service.views.series import Figures, Measured
 from srm.service.views.views import Views

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from tests.unit.domain.moves.report.reporting import REPORT, losing
 
-from srm.domain.moves.records.plan import MovePlan
-from srm.domain.moves.records.progress import MoveProgress, MoveStep
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.report.revisions import KeptReport
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import MoveProgress, MoveStep
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.revisions import KeptReport
 from srm.service.views.snapshots import MoveLook
 
 

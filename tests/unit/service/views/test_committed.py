@@ -15,7 +15,7 @@ from tests.service_views import config_of, look_at
 from tests.unit.engine.copying_records import CopiedTopic
 
 from srm.config.model import Config
-from srm.domain.moves.records.positions import LastPlace
+from srm.domain.moves.plan import LastPlace
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import SrmError
 from srm.service.access.access import AT_ONCE

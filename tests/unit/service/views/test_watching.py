@@ -18,8 +18,8 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.control import control_lists
-from srm.engine.drill.leftovers import read_drills
-from srm.engine.moves.control.move_records import ControlTables
+from srm.engine.drill import read_drills
+from srm.engine.moves.records import ControlTables
 from srm.service.views import watching
 from srm.service.views.flow_rows import summary
 from srm.service.views.watching import TargetWatch, end_all

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from srm.domain.moves.routing.routes import Route, group_subject, home_route, merge, topic_subject
+from srm.domain.moves.routing import Route, group_subject, home_route, merge, topic_subject
 from srm.domain.names import internal_topics
-from srm.engine.moves.control.move_records import read_routes
+from srm.engine.moves.records import read_routes
 from srm.errors import AuthorizationError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset
 from srm_lab.testing.simulation.moves.sites import TOPIC, Sites

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
-from srm.domain.moves.records.outcome import Choice, Outcome
-from srm.domain.moves.report.report import MoveReport
-from srm.domain.moves.routing.redirects import FenceKind
+from srm.domain.moves.disaster import Choice, Outcome
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.routing import FenceKind
 from srm.domain.text.amount import few
 from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves import MoveContext, MovePlan, MoveRequest
-from srm.engine.recovery.settle import settle_return
+from srm.engine.recovery import settle_return
 from srm.errors import GateClosedError, SrmError
 from srm_lab.testing.simulation.moves.clients import Applications
 from srm_lab.testing.simulation.moves.hosts import Host

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from srm.domain.moves.routing.routes import group_subject
+from srm.domain.moves.routing import group_subject
 from srm.domain.names.topics import TopicPartition
 from srm_lab.testing.simulation.moves.clients import Applications, Group
 from srm_lab.testing.simulation.moves.director import Director, Ended

@@ -9,8 +9,8 @@ from itertools import combinations
 import pytest
 from tests.unit.domain.moves.gate.test_gate import HELD, HELD_BACK, OPEN, position
 
-from srm.domain.moves.gate.gate import GateFacts, GroupFacts, ReplicationFacts, decide
-from srm.domain.moves.records.positions import PartitionMove
+from srm.domain.moves.gate import GateFacts, GroupFacts, ReplicationFacts, decide
+from srm.domain.moves.plan import PartitionMove
 from srm.domain.names.topics import TopicPartition
 
 MOST = 4

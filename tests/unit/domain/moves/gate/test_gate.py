@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.gate.gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
-from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.routes import Route
+from srm.domain.moves.gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
+from srm.domain.moves.plan import PartitionMove
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import Route
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import OpenTransaction
 

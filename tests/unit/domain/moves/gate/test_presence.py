@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from srm.domain.moves.gate.presence import (
+from srm.domain.moves.gate import (
     ANNOUNCED_MS,
     Presence,
     StampedAck,
@@ -9,7 +9,7 @@ from srm.domain.moves.gate.presence import (
     unheld_producers,
     unknown_writers,
 )
-from srm.domain.moves.routing.routes import Ack
+from srm.domain.moves.routing import Ack
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer
 

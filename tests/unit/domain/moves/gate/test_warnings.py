@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from srm.domain.moves.gate.warnings import Surroundings, surrounding_warnings
-from srm.domain.moves.records.request import MoveRequest
+from srm.domain.moves.findings import Surroundings, surrounding_warnings
+from srm.domain.moves.request import MoveRequest
 
 REQUEST = MoveRequest("failover", "P", "B")
 COVERED = frozenset({"T"})

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.domain.groups.copy_history import History, Kind
 
 from srm.domain.groups.translation import Direction
-from srm.domain.moves.records.positions import GroupPosition, PartitionMove, partition_move
+from srm.domain.moves.plan import GroupPosition, PartitionMove, partition_move
 
 MOST = 4
 DIRECTIONS: tuple[Direction, ...] = ("forward", "reverse")

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from srm.domain.moves.records.progress import DECIDED, HELD, RUN_STEPS, STEPS, MoveStep, RunStep
-from srm.domain.moves.routing.redirects import step_in_force
+from srm.domain.moves.progress import DECIDED, HELD, RUN_STEPS, STEPS, MoveStep, RunStep
+from srm.domain.moves.routing import step_in_force
 
 PAGE = Path(__file__).parents[5] / "docs" / "failover.md"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.moves.records.progress import Observation
+from srm.domain.moves.progress import Observation
 
 TOPIC, GROUP = "topic:T", "group:g"
 

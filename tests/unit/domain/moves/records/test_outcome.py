@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.records.outcome import Choice, GroupOutcome, Outcome, stored_outcome
+from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome, stored_outcome
 from srm.errors import IntegrityError
 
 counts = st.dictionaries(st.text(max_size=9), st.integers(0, 2**40), max_size=3)

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import FORECAST
 
-from srm.domain.moves.records.outcome import Outcome, PartitionOutcome
-from srm.domain.moves.records.plan import GroupPlan, MovePlan, fingerprint
-from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.records.progress import GroupResume, MoveProgress
-from srm.domain.moves.records.request import MoveRequest, run_move_id
-from srm.domain.moves.report.report import MoveReport, build_report
+from srm.domain.moves.disaster import Outcome, PartitionOutcome
+from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, fingerprint
+from srm.domain.moves.progress import GroupResume, MoveProgress
+from srm.domain.moves.report import MoveReport, build_report
+from srm.domain.moves.request import MoveRequest, run_move_id
 from srm.errors import UsageError
 
 FIELDS = {"operation": "failover", "source": "P", "target": "B"}

@@ -11,7 +11,7 @@ from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histo
 
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.groups.translation import LogRange, Losses, PartitionFacts
-from srm.domain.moves.records.positions import GroupPosition, partition_move
+from srm.domain.moves.plan import GroupPosition, partition_move
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 
 

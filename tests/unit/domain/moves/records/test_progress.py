@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.records.progress import DECIDED, HELD, MoveProgress, MoveStep
+from srm.domain.moves.progress import DECIDED, HELD, MoveProgress, MoveStep
 
 ORDER: tuple[MoveStep, ...] = (
     "planned", "holding", "held", "applied", "going", "released", "gone", "verified", "reported"

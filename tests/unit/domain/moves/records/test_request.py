@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.domain.moves.records.request import ends
+from srm.domain.moves.request import ends
 from srm.errors import UsageError
 
 PAIR = ("P", "B")

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from srm.domain.moves.records.request import (
+from srm.domain.moves.request import (
     FORM,
     SECTIONS,
     SETTINGS,

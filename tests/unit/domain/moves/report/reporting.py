@@ -7,12 +7,23 @@ from dataclasses import replace
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
-from srm.domain.moves.gate.approval import Approval
-from srm.domain.moves.records.forecast import Forecast, GroupForecast, TopicForecast
-from srm.domain.moves.records.outcome import GroupOutcome, Outcome, PartitionOutcome
-from srm.domain.moves.report.evidence import CallReport, EarlierRevision, Follower, PartitionReport
-from srm.domain.moves.report.report import GroupReport, MoveReport
-from srm.domain.moves.report.signature import SigningKey
+from srm.domain.moves.disaster import (
+    Forecast,
+    GroupForecast,
+    GroupOutcome,
+    Outcome,
+    PartitionOutcome,
+    TopicForecast,
+)
+from srm.domain.moves.evidence import (
+    Approval,
+    CallReport,
+    EarlierRevision,
+    Follower,
+    PartitionReport,
+)
+from srm.domain.moves.report import GroupReport, MoveReport
+from srm.domain.moves.revisions import SigningKey
 
 SEED = bytes(range(32))
 

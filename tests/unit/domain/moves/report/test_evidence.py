@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.moves.records.plan import GroupPlan
-from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.records.progress import GroupResume, MoveProgress
-from srm.domain.moves.report.evidence import (
+from srm.domain.moves.evidence import (
     CallReport,
     Follower,
     call_reports,
@@ -14,8 +11,9 @@ from srm.domain.moves.report.evidence import (
     members_of,
     partition_reports,
 )
-from srm.domain.moves.routing.redirects import Call
-from srm.domain.moves.routing.routes import Ack
+from srm.domain.moves.plan import GroupPlan, PartitionMove
+from srm.domain.moves.progress import GroupResume, MoveProgress
+from srm.domain.moves.routing import Ack, Call
 
 
 def ack(client: str, state: str, cluster: str, **ages: int) -> Ack:

@@ -19,9 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import REPORT, SEED, reports, signing_key
 
-from srm.domain.moves.report.report import MoveReport
-from srm.domain.moves.report.revisions import KeptReport
-from srm.domain.moves.report.signature import PublicKey, Signature, Signed, SigningKey
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.revisions import KeptReport, PublicKey, Signature, Signed, SigningKey
 from srm.errors import IntegrityError, NotFoundError, SrmError, UsageError
 
 KEY = signing_key()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.gate.gate import asks_at_go, asks_at_hold
-from srm.domain.moves.records.request import MoveRequest
-from srm.domain.moves.routing.redirects import (
+from srm.domain.moves.gate import asks_at_go, asks_at_hold
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import (
     KINDS,
     Call,
     call_key,

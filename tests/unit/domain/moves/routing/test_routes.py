@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.routing.routes import (
+from srm.domain.moves.routing import (
     ERA,
     Ack,
     Route,

@@ -11,13 +11,13 @@ from typing import Any
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import SlotReport
-from srm.domain.moves.routing.routes import Route
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.control.move_records import read_routes
+from srm.engine.moves.records import read_routes
 from srm.engine.ports import FlowContext
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster

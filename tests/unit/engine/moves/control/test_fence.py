@@ -10,12 +10,12 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World
 from tests.unit.engine.moves.giving_up import Disaster
 
-from srm.domain.moves.routing.routes import Ack
+from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext
-from srm.engine.moves.control.fence import lift_fence, lift_target, read_fences, set_fence
-from srm.engine.moves.control.move_records import MoveStore, ensure_topics
+from srm.engine.moves.effects import lift_fence, lift_target, read_fences, set_fence
+from srm.engine.moves.records import MoveStore, ensure_topics
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
 
 FENCED = replace(REQUEST, fence="acl")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
 
-from srm.domain.moves.routing.routes import Ack, Route
+from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.engine import moves
-from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.records import ensure_topics
 
 EVERYTHING = replace(REQUEST, groups=())
 

@@ -8,11 +8,11 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
 from srm.config.model import Config
-from srm.domain.moves.routing.routes import Ack
+from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.moves.control.move_records import ensure_topics
+from srm.engine.moves.records import ensure_topics
 from srm.errors import GateClosedError
 
 

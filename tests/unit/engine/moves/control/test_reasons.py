@@ -8,13 +8,13 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held, planned
 from tests.unit.engine.moves.steps.test_run import Clients, run
 
-from srm.domain.moves.gate.gate import SyncStatus
-from srm.domain.moves.records.progress import MoveProgress, Observation, WaitNote
+from srm.domain.moves.gate import SyncStatus
+from srm.domain.moves.progress import MoveProgress, Observation, WaitNote
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore, wait_status
-from srm.engine.moves.control.move_records import ControlTables
-from srm.engine.moves.steps.gate_reading import require
+from srm.engine.moves.gate_reading import require
+from srm.engine.moves.records import ControlTables
 from srm.errors import GateClosedError
 
 
@@ -82,7 +82,7 @@ def test_a_time_out_with_a_reason_for_each_of_many_partitions_keeps_the_first_of
     def refused(context: MoveContext, move_id: str) -> SyncStatus:
         return replace(wait_status(context, move_id), blocking=many)
 
-    monkeypatch.setattr("srm.engine.moves.steps.steps.wait_status", refused)
+    monkeypatch.setattr("srm.engine.moves.steps.wait_status", refused)
     clients = Clients(world)
     clients.obedient = False
     with pytest.raises(GateClosedError):

@@ -11,15 +11,15 @@ from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaste
 
 from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.groups.mm2_records import Checkpoint
-from srm.domain.moves.records.positions import PartitionMove
-from srm.domain.moves.routing.routes import ERA, Ack
+from srm.domain.moves.plan import PartitionMove
+from srm.domain.moves.routing import ERA, Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves.control.move_records import ensure_topics
-from srm.engine.moves.control.routes import RoutingTables
+from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.registers import RoutingTables
 from srm.errors import (
     ConflictError,
     GateClosedError,

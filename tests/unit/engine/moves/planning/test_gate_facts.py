@@ -13,7 +13,7 @@ from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveReport, MoveRequest
-from srm.engine.moves.planning.reading import read_facts
+from srm.engine.moves.reading import read_facts
 from srm.errors import AuthorizationError, GateClosedError, UsageError
 
 PAYMENTS = TopicPartition("Payments", 0)

@@ -13,13 +13,12 @@ from tests.unit.engine.moves.control.moving import Killed, World, run_through
 from tests.unit.engine.moves.giving_up import Disaster
 from tests.unit.engine.moves.test_gone import acknowledge, gone
 
-from srm.domain.moves.report.revisions import KeptReport, chain_break
-from srm.domain.moves.report.signature import SigningKey
+from srm.domain.moves.revisions import KeptReport, SigningKey, chain_break
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import Approval, MoveContext, MoveStore
-from srm.engine.moves.control.move_records import Notary
-from srm.engine.moves.reporting.evidence import keep_report
+from srm.engine.moves.records import Notary
+from srm.engine.moves.reporting import keep_report
 from srm.errors import ConfigError, NotFoundError, UnavailableError
 
 KEY = signing_key()

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from tests.unit.engine.moves.control.moving import THREE_CLUSTERS, World, config_in, held, planned
 
-from srm.domain.moves.routing.routes import Ack, Route
+from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.moves import MoveContext, MoveRequest, MoveStore
-from srm.engine.moves.steps import steps
+from srm.engine.moves import MoveContext, MoveRequest, MoveStore, steps
 from srm.errors import ConflictError, SrmError
 
 

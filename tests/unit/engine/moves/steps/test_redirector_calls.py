@@ -12,11 +12,10 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, held
 from tests.unit.engine.moves.giving_up import Disaster
 
-from srm.domain.moves.routing.redirects import RedirectOrder, call_key
+from srm.domain.moves.routing import RedirectOrder, call_key
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves import MoveContext, MoveRequest, MoveStore
-from srm.engine.moves.steps import redirector_calls
+from srm.engine.moves import MoveContext, MoveRequest, MoveStore, effects
 from srm.engine.ports import CallResult
 from srm.errors import ConflictError, SrmError, UnavailableError
 
@@ -230,7 +229,7 @@ def test_a_call_that_lasts_until_after_a_release_is_followed_by_another_release(
 
 
 def test_a_hold_that_stalls_before_its_call_makes_none_after_a_release(redirected, monkeypatch):
-    context, keep = redirected.planned(), redirector_calls._keep
+    context, keep = redirected.planned(), effects._keep
     released: list[bool] = []
 
     def stalled(of, plan, order, kind, state, said):
@@ -239,7 +238,7 @@ def test_a_hold_that_stalls_before_its_call_makes_none_after_a_release(redirecte
             moves.release(redirected.world.context(), "m1")
         return keep(of, plan, order, kind, state, said)
 
-    monkeypatch.setattr(redirector_calls, "_keep", stalled)
+    monkeypatch.setattr(effects, "_keep", stalled)
     with suppress(SrmError):
         moves.hold(context, "m1")
 
@@ -326,7 +325,7 @@ def fail_back(redirected: Redirected) -> None:
 def test_after_a_late_call_of_a_killed_process_the_later_move_is_called_again(
     redirected, monkeypatch
 ):
-    context, keep = redirected.planned(), redirector_calls._keep
+    context, keep = redirected.planned(), effects._keep
     moves.hold(context, "m1")
 
     def kill(*_arguments: object) -> None:
@@ -336,12 +335,12 @@ def test_after_a_late_call_of_a_killed_process_the_later_move_is_called_again(
         redirected.webhook.during = lambda _order: None
         if order.key == "m1/1/go":
             fail_back(redirected)
-            monkeypatch.setattr(redirector_calls, "_keep", kill)
+            monkeypatch.setattr(effects, "_keep", kill)
 
     redirected.webhook.during = stall
     with pytest.raises(Killed):
         finish(redirected.world, context)
-    monkeypatch.setattr(redirector_calls, "_keep", keep)
+    monkeypatch.setattr(effects, "_keep", keep)
 
     moves.verify(redirected.world.context(), "m1")
 
@@ -391,7 +390,7 @@ def test_a_late_call_is_followed_also_if_the_later_move_confirms_its_own_in_betw
     redirected, monkeypatch
 ):
     """The confirmation is of a call from before the late one."""
-    context, keep = redirected.planned(), redirector_calls._keep
+    context, keep = redirected.planned(), effects._keep
     stalled: list[Callable[[], bool]] = []
 
     def slow(of, plan, asked, kind, state, said):
@@ -410,7 +409,7 @@ def test_a_late_call_is_followed_also_if_the_later_move_confirms_its_own_in_betw
             redirected.webhook.during = lambda _order: None
             fail_back(redirected)
 
-    monkeypatch.setattr(redirector_calls, "_keep", slow)
+    monkeypatch.setattr(effects, "_keep", slow)
     redirected.webhook.during = stall
     moves.hold(context, "m1")
     finish(redirected.world, context)

@@ -13,7 +13,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, held
 from srm.cli.moves.failover import MoveView
 from srm.engine import moves
 from srm.engine.moves import MoveReport, RunEvent
-from srm.engine.moves.control.move_records import MoveStore
+from srm.engine.moves.records import MoveStore
 from srm.errors import ConflictError, GateClosedError, UnavailableError
 from srm.pages.moves import plan_view, report_view
 

@@ -1,0 +1,451 @@
+"""Cost of losing a source: forecast on its target, rehearsed by drills, measured at its return.
+
+A move does not query a lost source. The records that the copy lacks are known as of the source's
+last answer (:attr:`.SlotReport.source_heard_ms`). That number is exact if the source failed at
+that moment. Records that the source took later are estimated from the rate of the copy's last
+records, as an upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
+from typing import Final, Literal, Self
+
+from srm.domain.names.filters import SHADOW_PREFIX
+from srm.domain.names.topics import Flow
+from srm.domain.offset_map.offset_map import Position
+from srm.domain.text.amount import amount, duration
+from srm.domain.text.documents import Document, decode, read_json
+from srm.errors import IntegrityError, UsageError
+
+RATE_MS = 10_000
+"""Window for the rate of a topic: its last records, by their own timestamps."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKnown:
+    """One partition of the source, as known on the target.
+
+    ``heard_ms``: last answer of the source, epoch milliseconds by the slot's clock; 0 if not known.
+    ``recent``: records in the last :data:`RATE_MS` of the topic's copy; 0 if the source last
+        answered long after them.
+    ``stopped``: reason why it is not copied, or not completely.
+    ``since_ms``: earliest time of the uncopied records, epoch milliseconds; None if not known.
+    """
+
+    topic: str
+    partition: int
+    position: Position | None
+    heard_ms: int
+    recent: int
+    stopped: str = ""
+    since_ms: int | None = None
+
+    @property
+    def not_copied(self) -> int:
+        """Offsets on the source at its last answer that the target lacks."""
+        at = self.position
+        return 0 if at is None else max(0, at.source_end - at.source_next)
+
+
+def with_held_back(known: PartitionKnown, end: int) -> PartitionKnown:
+    """Count what an open transaction held back as not copied: consumers may have seen it.
+
+    ``end``: log end offset on the source, 0 without one.
+    """
+    at = known.position
+    if at is None or end <= at.source_end:
+        return known
+    held = f"{amount(end - at.source_end, 'offset')} held back by an open transaction"
+    stopped = f"{known.stopped}; {held}" if known.stopped else held
+    return replace(known, position=replace(at, source_end=end), stopped=stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicForecast:
+    """Forecast loss of one topic; counts are offsets, including transaction markers.
+
+    ``not_copied``: offsets on the source at its last answer that the target lacks.
+    ``at_most``: the same, plus records taken since then at the copy's rate; None if not known.
+    ``seconds``: age of the oldest uncopied record at that answer; None if not known.
+    ``age_ms``: time since that answer; None if not known.
+    ``unknown``: partitions that lack a number, with the reason.
+    """
+
+    topic: str
+    partitions: int
+    not_copied: int
+    at_most: int | None
+    seconds: float | None
+    age_ms: int | None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupForecast:
+    """Forecast for one group.
+
+    ``partitions``: number with a checkpoint or an own commit on the target; it continues there.
+    ``re_read``: upper bound of records read again: all records on the target after those offsets.
+    ``skipped``: records that the target does not hold any more.
+    ``age_ms``: age of the newest checkpoint, or of the last emission that found the group's place
+    unchanged; None if there is neither.
+    ``stood_still``: that emission found the place unchanged; the group may have read since then.
+    """
+
+    group: str
+    partitions: int
+    re_read: int
+    skipped: int
+    age_ms: int | None
+    stood_still: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Forecast cost of an unplanned move.
+
+    ``unseen``: groups known by name only; their clients decide where they start.
+    ``transactions``: open transactions on the target in topics that move. Until an operator ends
+    them, groups with isolation.level=read_committed read nothing after them.
+    ``notes``: remarks for operators.
+    ``rate``: highest rate of all topics together at the source's last answer, in
+        records or offsets per second.
+    """
+
+    made_ms: int
+    topics: tuple[TopicForecast, ...]
+    groups: tuple[GroupForecast, ...]
+    unseen: tuple[str, ...] = ()
+    transactions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rate: float = 0.0
+
+    @property
+    def not_copied(self) -> int:
+        """Offsets on the source at its last answer that the target lacks."""
+        return sum(topic.not_copied for topic in self.topics)
+
+    @property
+    def at_most(self) -> int | None:
+        """The same, plus the records that the source may have taken since; None if not known."""
+        bounds = [topic.at_most for topic in self.topics]
+        known = [bound for bound in bounds if bound is not None]
+        if len(known) < len(bounds):
+            return None
+        # Any topic may have had all of the growth, but not all topics at the same time.
+        together = self.not_copied + math.ceil(self.rate * (self.age_ms or 0) / 1000)
+        return min(sum(known), together) if self.rate else sum(known)
+
+    @property
+    def seconds(self) -> float | None:
+        """Age of the oldest lost record of all topics."""
+        return max((t.seconds for t in self.topics if t.seconds is not None), default=None)
+
+    @property
+    def age_ms(self) -> int | None:
+        """Time since the source's last answer, the longest of all topics."""
+        ages = [topic.age_ms for topic in self.topics]
+        known = [age for age in ages if age is not None]
+        return max(known, default=None) if len(known) == len(ages) else None
+
+    @property
+    def re_read(self) -> int:
+        """Upper bound of records that all groups together read again."""
+        return sum(group.re_read for group in self.groups)
+
+    @property
+    def still(self) -> str:
+        """Say how many of these records idle groups would read; empty for none."""
+        count = sum(group.re_read for group in self.groups if group.stood_still)
+        return f", {count:,} of that by groups that were idle when last checked" if count else ""
+
+    def numbers(self) -> dict[str, int | float | None]:
+        """Return the numbers to approve by name, in records or seconds."""
+        return {
+            "records_not_copied": self.not_copied,
+            "records_lost_at_most": self.at_most,
+            "seconds_lost": self.seconds,
+            "records_read_again_at_most": self.re_read,
+            "seconds_since_the_source_answered": None
+            if self.age_ms is None
+            else self.age_ms / 1000,
+            "groups": len(self.groups),
+        }
+
+    def line(self, source: str) -> str:
+        """Summarise in one line the loss with a source."""
+        lost = amount(self.not_copied, "record")
+        seconds = "" if self.seconds is None else f" ({duration(self.seconds)})"
+        bound = ""
+        if self.at_most is None:
+            bound = ", the number since then is not known"
+        elif self.at_most > self.not_copied:
+            bound = f", {self.at_most:,} at most"
+        known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
+        return (
+            f"{lost}{seconds} of {source} not copied{bound}; at most {self.re_read:,} read again "
+            f"by {amount(len(self.groups), 'group')}{self.still}; {source} last answered {known}"
+        )
+
+
+def forecast_topics(
+    known: Collection[PartitionKnown], now_ms: int, growth: int = 0
+) -> tuple[TopicForecast, ...]:
+    """Forecast the loss of each topic; ``growth``: offsets a second at the source's last answer."""
+    by_topic: dict[str, list[PartitionKnown]] = {}
+    for one in known:
+        by_topic.setdefault(one.topic, []).append(one)
+    return tuple(_topic(topic, some, now_ms, growth) for topic, some in sorted(by_topic.items()))
+
+
+def rate_of(known: Iterable[PartitionKnown]) -> float:
+    """Return the last rate of the copies of some partitions, in records per second."""
+    return sum(one.recent for one in known) * 1000 / RATE_MS
+
+
+def _topic(
+    topic: str, known: Collection[PartitionKnown], now_ms: int, growth: int
+) -> TopicForecast:
+    positions = [one.position for one in known if one.position is not None]
+    not_copied = sum(one.not_copied for one in known)
+    rate = rate_of(known)
+    heard = [one.heard_ms for one in known if one.position is not None]
+    age_ms = max(0, now_ms - min(heard)) if heard and min(heard) > 0 else None
+    whole = len(positions) == len(known) and age_ms is not None
+    return TopicForecast(
+        topic=topic,
+        partitions=len(known),
+        not_copied=not_copied,
+        at_most=not_copied + math.ceil(max(rate, growth) * (age_ms or 0) / 1000) if whole else None,
+        seconds=_seconds(known),
+        age_ms=age_ms,
+        unknown=tuple(_unknown(known)),
+    )
+
+
+def _seconds(known: Iterable[PartitionKnown]) -> float | None:
+    """Return the age of the oldest uncopied record at the source's last answer, in seconds."""
+    late = [one for one in known if one.not_copied]
+    ages = [
+        max(0, one.heard_ms - one.since_ms) / 1000
+        for one in late
+        if one.since_ms is not None and one.heard_ms
+    ]
+    return max(ages, default=None if late else 0.0)
+
+
+def _unknown(known: Collection[PartitionKnown]) -> Iterator[str]:
+    for one in known:
+        name = f"{one.topic}-{one.partition}"
+        if one.stopped:
+            yield f"{name} is not copied: {one.stopped}"
+        elif one.position is None:
+            yield f"{name}: its replication position was never reported"
+
+
+Choice = Literal["merge", "keep", "discard"]
+"""Treatment of a topic's residue: *merge* copies it. *keep* leaves it on the source, where groups
+that move back read it. *discard* leaves it there, and they skip it."""
+
+OUTCOME_PREFIX = "outcome:"
+_LARGEST: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """One source partition: offsets are source offsets, ranges [from, to), times epoch ms.
+
+    ``residue_from``, ``residue_to``: range of ``records`` not copied when the source failed.
+    ``cut_from``, ``cut_to``: range of ``only_copied`` records that the source has lost.
+    ``gone``: offsets that retention deleted before they could be copied.
+    """
+
+    topic: str
+    partition: int
+    residue_from: int
+    residue_to: int
+    records: int
+    first_ms: int | None = None
+    last_ms: int | None = None
+    cut_from: int | None = None
+    cut_to: int | None = None
+    only_copied: int = 0
+    gone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """Part of the residue that a group had read before the disaster, by its commits on the source.
+
+    ``already_read``: records by ``topic-partition``.
+    ``commits``: the committed offsets.
+    """
+
+    already_read: Mapping[str, int]
+    commits: Mapping[str, int]
+
+    @property
+    def records(self) -> int:
+        """Sum of ``already_read``."""
+        return sum(self.already_read.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Document):
+    """Findings at the return of a flow's source, and the choices by topic.
+
+    ``source_return``: kind of the return.
+    ``time_ms``: epoch milliseconds of the settlement.
+    ``unread``: partitions and groups that could not be read, with the reason; not counted here.
+    """
+
+    KIND = "stored outcome of a disaster"
+    move_id: str
+    flow: str
+    source_return: str
+    time_ms: int
+    by: str
+    partitions: tuple[PartitionOutcome, ...] = ()
+    groups: Mapping[str, GroupOutcome] = field(default_factory=dict)
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """Sum of the records that had not been copied."""
+        return sum(entry.records for entry in self.partitions)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the source still had all uncopied records, and all were read."""
+        return (
+            self.source_return in {"same", "new"}
+            and not self.unread
+            and not any(one.gone for one in self.partitions)
+        )
+
+    def to_records(self) -> dict[bytes, bytes | None]:
+        """Encode as JSON, split into records of bounded size; the first part is written last."""
+        text = self.value()
+        cuts = [text[start : start + _LARGEST] for start in range(0, len(text), _LARGEST)]
+        # A tombstone follows the last part, because an earlier outcome may be longer.
+        parts = zip(_names(self.move_id), (*cuts, None), strict=False)
+        return {name.encode(): part for name, part in reversed([*parts])}
+
+
+def stored_outcome(documents: Mapping[str, bytes], move_id: str) -> bytes | None:
+    """Return the joined parts of an outcome, None if there is none."""
+    parts = takewhile(None.__ne__, map(documents.get, _names(move_id)))
+    return b"".join(part for part in parts if part) or None
+
+
+def _names(move_id: str) -> Iterator[str]:
+    yield f"{OUTCOME_PREFIX}{move_id}"
+    yield from (f"{OUTCOME_PREFIX}{move_id}:{number}" for number in count(1))
+
+
+DRILL_KEY: Final = b"drill:"
+LEASE_MS: Final = 120_000
+"""Maximum interval between heartbeats of a running drill; without them it is dead."""
+MOST_KEPT: Final = 200
+"""Number of drills of a flow whose results are kept."""
+
+DrillState = Literal["running", "done", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class DrillGroup:
+    """Results of a drill for one group, in partitions with committed offsets.
+
+    ``proven``: how many translations the records on both sides prove. ``read``: how many gave a
+    shadow member the group's next source record (or both the end).
+    """
+
+    group: str
+    partitions: int = 0
+    proven: int = 0
+    read: int = 0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True if the group would continue at its position, as far as records can prove it."""
+        return not self.problems and self.proven == self.read == self.partitions
+
+
+@dataclass(frozen=True)
+class Drill(Document):
+    """One drill; ``flow`` as ``A->B``, times in epoch milliseconds.
+
+    ``shadowed`` are groups that may have shadows on the target.
+    ``steps`` are seconds by step; ``forecast`` is that of an unplanned failover at its beginning.
+    ``beat`` counts up while it runs; ``place`` is where ``pid`` is valid.
+    """
+
+    KIND = "stored drill"
+    drill_id: str
+    flow: str
+    state: DrillState
+    time_ms: int
+    host: str
+    pid: int
+    shadowed: tuple[str, ...] = ()
+    beat: int = 0
+    topics: tuple[str, ...] = ()
+    groups: tuple[DrillGroup, ...] = ()
+    forecast: Forecast | None = None
+    steps: Mapping[str, float] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    place: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True if everything was proven and nothing prevents a failover."""
+        return self.state == "done" and not self.problems and all(g.ok for g in self.groups)
+
+    @property
+    def proven(self) -> int:
+        """Number of groups with everything proven."""
+        return sum(group.ok for group in self.groups)
+
+    @property
+    def rto_seconds(self) -> float:
+        """Estimated time without service: the duration of the steps."""
+        return round(sum(self.steps.values()), 3)
+
+    @property
+    def all_problems(self) -> tuple[str, ...]:
+        """Problems of the whole drill, then those of groups."""
+        of_groups = (f"group {g.group}: {why}" for g in self.groups for why in g.problems)
+        return (*self.problems, *of_groups)
+
+    @property
+    def shadows(self) -> dict[str, str]:
+        """Names of shadow groups that may exist, by group."""
+        return {group: f"{SHADOW_PREFIX}{self.drill_id}.{group}" for group in self.shadowed}
+
+    def key(self) -> bytes:
+        """Return the key of its record."""
+        return DRILL_KEY + self.drill_id.encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Decode what :meth:`value` wrote."""
+        found = decode(cls, cls.KIND, value)
+        read_json(cls.KIND, value)
+        try:
+            Flow.parse(found.flow)
+        except UsageError as error:
+            raise IntegrityError(f"stored drill is damaged: {error}") from error
+        return found
+
+
+def superfluous(drills: Iterable[Drill], flow: str) -> tuple[Drill, ...]:
+    """Return the oldest results of a flow beyond the number to keep."""
+    ended = [one for one in drills if one.flow == flow and one.state != "running"]
+    ended.sort(key=lambda one: (one.time_ms, one.drill_id), reverse=True)
+    return tuple(ended[MOST_KEPT:])

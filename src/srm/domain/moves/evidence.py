@@ -1,0 +1,264 @@
+"""Evidence in a report: approvals, partitions, followers, calls and revisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from srm.domain.groups.translation import Direction
+from srm.domain.moves.plan import GroupPlan, PositionState
+from srm.domain.moves.progress import GroupResume, MoveProgress
+from srm.domain.moves.routing import Ack, AckState, Call, ClientKind
+from srm.domain.text.documents import adapter, decode
+from srm.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One approval.
+
+    ``by``: the approver, ``user@host`` from a shell, or the name of the Airflow user from a form.
+    ``how``: the act of approval: ``--yes``, ``typed failover``, ``Airflow``.
+    ``time_ms``: epoch milliseconds by the clock of the host where it was given.
+    ``text``: the text as shown to the approver.
+    ``numbers``: the numbers in that text by name, in records or seconds; None if not known.
+    """
+
+    by: str
+    how: str
+    time_ms: int
+    text: str
+    numbers: Mapping[str, int | float | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.by:
+            raise UsageError("the approval has no name: give the name of the approver")
+        for name, number in self.numbers.items():
+            if number is not None and not math.isfinite(number):
+                raise UsageError(f"approval by {self.by}: {name} is {number}: use None for unknown")
+
+
+def approval_key(move_id: str) -> str:
+    """Return the key of the approvals of a move in the moves topic."""
+    return f"approval:{move_id}"
+
+
+def join_approvals(*some: Iterable[Approval]) -> tuple[Approval, ...]:
+    """Join approvals from several clusters or calls: each one once, the oldest first."""
+    found: list[Approval] = []
+    for approval in (one for approvals in some for one in approvals):
+        if approval not in found:
+            found.append(approval)
+    return tuple(sorted(found, key=lambda one: (one.time_ms, one.by, one.how)))
+
+
+def encode_approvals(approvals: Iterable[Approval]) -> bytes:
+    """Encode the approvals of one move as JSON."""
+    return adapter(tuple[Approval, ...]).dump_json(tuple(approvals))
+
+
+def decode_approvals(value: bytes) -> tuple[Approval, ...]:
+    """Decode the output of :func:`encode_approvals`."""
+    return decode(tuple[Approval, ...], "stored approval of a move", value)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """One group in one partition: plan and result; offsets are next-to-read, None is not known.
+
+    ``topic``, ``partition``: on the source; the group continues in ``target_topic``.
+    ``state``, ``committed``: planned translation, and the commit on the source.
+    ``lag``, ``re_read``, ``skipped``: planned numbers of records.
+    ``planned``, ``applied``: offset on the target in the plan, and at go.
+    ``started``: first offset reported by its members.
+    ``last_commit``: latest commit seen on the target.
+    """
+
+    topic: str
+    partition: int
+    target_topic: str
+    direction: Direction
+    state: PositionState
+    committed: int | None
+    lag: int
+    re_read: int
+    skipped: int
+    planned: int | None
+    applied: int | None
+    started: int | None
+    last_commit: int | None
+
+    @property
+    def as_planned(self) -> bool:
+        """Return whether the group continues as planned, without records re-read or skipped."""
+        return (
+            self.applied == self.planned
+            and self.started in {None, self.applied}
+            and not (self.re_read or self.skipped)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """One client of the move, and its progress.
+
+    ``subject``: ``group:<group>`` for a consumer, ``topic:<topic>`` for a producer.
+    ``redirector``: ``routing``, or for a ``member`` that only the target's broker names the other
+    redirectors of the move; empty if there were none.
+    ``left_seconds``, ``resumed_seconds``, ``processed_seconds``: from the hold until it left the
+    source, worked on the target, processed a record; broker's clock, None if not reported.
+    """
+
+    subject: str
+    client: str
+    host: str
+    kind: ClientKind | str
+    redirector: str
+    state: AckState | str
+    left_seconds: float | None = None
+    resumed_seconds: float | None = None
+    processed_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallReport:
+    """Result of one call of a redirector other than routing, in the last attempt of the move.
+
+    ``time_ms``: epoch milliseconds by the caller's clock.
+    ``said``: its answer, or the reason if there is none.
+    """
+
+    redirector: str
+    step: str
+    state: str
+    time_ms: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRevision:
+    """A revision that this one replaces.
+
+    ``sha256``: hash of its exact bytes, in hexadecimal.
+    ``key_id``: key of its signature, empty without a signature.
+    ``changed``: it had been changed after it was signed when the next one was written.
+    """
+
+    revision: int
+    sha256: str
+    written_ms: int
+    key_id: str = ""
+    changed: bool = False
+
+
+Said = tuple[Ack, int | None]
+"""A client's message with its broker timestamp, None if the broker did not stamp it."""
+
+
+def state_ms(one: Said, state: AckState) -> int | None:
+    """Return the broker's time of a client's state; None if not reported or not stamped."""
+    ack, stamped_ms = one
+    if stamped_ms is None or (state not in ack.ages_ms and ack.state != state):
+        return None
+    return stamped_ms - ack.ages_ms.get(state, 0)
+
+
+def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[PartitionReport, ...]:
+    """Compare plan and result, for the partitions in which the group had anything to move."""
+    applied = progress.intended.get(group.group, {})
+    seen = progress.resumed.get(group.group, GroupResume())
+    return tuple(
+        PartitionReport(
+            topic=row.topic,
+            partition=row.partition,
+            target_topic=row.target_topic,
+            direction=row.direction,
+            state=row.state,
+            committed=row.committed,
+            lag=row.lag,
+            re_read=row.re_read,
+            skipped=row.skipped,
+            planned=row.resume,
+            applied=applied.get(str(row.target)),
+            started=seen.started.get(str(row.target)),
+            last_commit=seen.committed.get(str(row.target)),
+        )
+        for row in group.positions
+        if row.state != "no-commit" or row.lag or str(row.target) in applied
+    )
+
+
+def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
+    """Return the results of a move's calls, the oldest first."""
+    found = []
+    for key, call in calls.items():
+        _, step, kind = key.split("/")
+        found.append(CallReport(kind, step, call.state, call.time_ms, call.said))
+    return tuple(sorted(found, key=lambda one: (one.time_ms, one.redirector)))
+
+
+def followers_of(
+    target: Iterable[Said], source: Iterable[Said], redirector: str, hold_stamp_ms: int | None
+) -> tuple[Follower, ...]:
+    """Return the progress of each client that acknowledged the routes of one attempt."""
+    found: dict[tuple[str, str], Follower] = {}
+    for ack, _ in source:
+        if ack.state == "held":
+            found[ack.subject, ack.client] = _follower(ack, redirector)
+    for one in target:
+        ack, _ = one
+        known = found.get((ack.subject, ack.client)) or _follower(ack, redirector)
+        found[ack.subject, ack.client] = replace(
+            known,
+            state=ack.state,
+            left_seconds=_first(known.left_seconds, _since(one, "held", hold_stamp_ms)),
+            resumed_seconds=_first(known.resumed_seconds, _since(one, "resumed", hold_stamp_ms)),
+            processed_seconds=_first(
+                known.processed_seconds, _since(one, "processed", hold_stamp_ms)
+            ),
+        )
+    return tuple(found[key] for key in sorted(found))
+
+
+def members_of(
+    group_subject: str, members: Iterable[str], known: Iterable[Follower], redirector: str = ""
+) -> list[Follower]:
+    """Return members that a broker names (``client id@host``) and that sent no message."""
+    said = {one.client for one in known if one.subject == group_subject}
+    named = sorted({tuple(member.rpartition("@")[::2]) for member in members})
+    return [
+        Follower(group_subject, client, host, "consumer", redirector, "member")
+        for client, host in named
+        if client not in said
+    ]
+
+
+def join_followers(before: Iterable[Follower], now: Iterable[Follower]) -> tuple[Follower, ...]:
+    """Join earlier and present followers: each client stays, with its first times."""
+    found = {(one.subject, one.client): one for one in before}
+    for one in now:
+        known = found.get((one.subject, one.client))
+        if known is None or known.state == "member":
+            found[one.subject, one.client] = one
+        elif one.state != "member":
+            found[one.subject, one.client] = replace(
+                one,
+                left_seconds=_first(known.left_seconds, one.left_seconds),
+                resumed_seconds=_first(known.resumed_seconds, one.resumed_seconds),
+                processed_seconds=_first(known.processed_seconds, one.processed_seconds),
+            )
+    return tuple(found[key] for key in sorted(found))
+
+
+def _follower(ack: Ack, redirector: str) -> Follower:
+    return Follower(ack.subject, ack.client, ack.host, ack.kind, redirector, ack.state)
+
+
+def _first(known: float | None, seen: float | None) -> float | None:
+    return seen if known is None else known
+
+
+def _since(one: Said, state: AckState, start_ms: int | None) -> float | None:
+    at_ms = state_ms(one, state)
+    return None if start_ms is None or at_ms is None else max(0, at_ms - start_ms) / 1000

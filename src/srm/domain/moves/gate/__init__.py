@@ -1,1 +1,0 @@
-"""Gate of a move: findings, presence of clients, fences, warnings and approval."""

@@ -1,0 +1,398 @@
+"""Plan of a move: where each group continues, computed once and shown before anything is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, Self
+
+from srm.domain.groups.translation import (
+    UNFINISHED,
+    UNKNOWN_LOG,
+    Direction,
+    LogRange,
+    PartitionFacts,
+    State,
+    Translation,
+    translate,
+)
+from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import (
+    ROUTING_ALONE,
+    FenceKind,
+    RedirectKind,
+    home_subject,
+    subjects_of,
+)
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.amount import amount
+from srm.domain.text.documents import Document, decode
+from srm.errors import message
+
+PositionState = State | Literal["conflict", "own-commit"]
+"""States of a translation, and two for a consumer's own, later commit on the target.
+
+A ``conflict`` needs a decision. An ``own-commit`` is kept, because the source is lost.
+"""
+
+_NOTHING = LogRange(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlace:
+    """Last known place, next-to-read; ``by_srm``: written by a move or sync, unconfirmed since."""
+
+    offset: int
+    upstream_offset: int | None
+    by_srm: bool = False
+    time_ms: int = 0
+    is_share: bool = False
+
+
+@dataclass(frozen=True)
+class GroupPosition:
+    """Facts about one group in one partition, on both clusters.
+
+    ``target_is_ours``: srm wrote the offset committed on the target (ledger), not a consumer.
+    ``accept_open_transactions``: do not wait for records that an open transaction holds back.
+    ``overwrite``: the group's place on the source replaces its own, later commit on the target.
+    ``last``: replaces ``committed`` if the source is lost (its log is :data:`.UNKNOWN_LOG`).
+    ``unacknowledged``: offsets from the start offset of a share group on that it has not
+    acknowledged; those that it has are delivered again. None if not known.
+    """
+
+    facts: PartitionFacts
+    committed: int | None
+    target_committed: int | None
+    target_is_ours: bool
+    accept_open_transactions: bool = False
+    overwrite: bool = False
+    last: LastPlace | None = None
+    unacknowledged: int | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Return whether the source is lost."""
+        return self.facts.upstream_log is UNKNOWN_LOG
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """Plan for one group in one partition; counts are records, offsets are next-to-read.
+
+    ``resume``: offset to write on the target, None if nothing is to be written.
+    ``remaining``: source offsets to copy before ``resume`` is known.
+    ``passed_kept``: offsets that the target kept at its return and that the group skips, because
+    it has read later records in the copy.
+    """
+
+    topic: str
+    partition: int
+    target_topic: str
+    direction: Direction
+    state: PositionState
+    committed: int | None
+    lag: int
+    resume: int | None = None
+    target_committed: int | None = None
+    remaining: int = 0
+    re_read: int = 0
+    skipped: int = 0
+    uncopied: int = 0
+    reason: str = ""
+    passed_kept: int = 0
+
+    @property
+    def is_applied(self) -> bool:
+        """Return whether the target holds the intended offset, or nothing is to be written."""
+        return self.resume is None or self.resume == self.target_committed
+
+    @property
+    def name(self) -> str:
+        """Topic and partition on the source, for messages."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def target(self) -> TopicPartition:
+        """The partition on the target where the group continues."""
+        return TopicPartition(self.target_topic, self.partition)
+
+    @property
+    def left_to_reset(self) -> bool:
+        """Return whether the clients' auto.offset.reset decides on records, in reverse always."""
+        undecided = self.state == "no-commit" and self.committed is None
+        records = self.lag > 0 or self.direction == "reverse"
+        return undecided and records and self.target_committed is None
+
+
+def partition_move(group: GroupPosition) -> PartitionMove:
+    """Decide where the group continues. Without the source ``lag`` counts offsets on the target."""
+    facts, log = group.facts, group.facts.upstream_log or _NOTHING
+    found = _after_loss(group) if group.is_away else translate(facts, group.committed)
+    if found.state in {"no-map", "no-target"} and log.end <= log.start:
+        found = Translation("no-commit")  # there is nothing to read on either side
+    committed = group.last.upstream_offset if group.last else group.committed
+    row = PartitionMove(
+        topic=facts.upstream.topic,
+        partition=facts.upstream.partition,
+        target_topic=facts.downstream.topic,
+        direction=facts.direction,
+        state=found.state,
+        committed=committed,
+        lag=_to_read_there(facts.downstream_log, found.offset)
+        if group.is_away
+        else facts.records_upstream(max(committed or 0, log.start), log.end),
+        target_committed=group.target_committed,
+        remaining=found.remaining,
+        reason=found.reason,
+    )
+    if found.state in UNFINISHED and group.accept_open_transactions:
+        row = _without_waiting(row, group, found, log)
+    elif found.state == "translated":
+        row = replace(row, resume=found.offset)
+    if row.resume is None:
+        return row
+    row = replace(
+        row,
+        skipped=found.total_skipped,
+        uncopied=found.uncopied,
+        passed_kept=0 if group.is_away else _passed_kept(group, row.resume),
+        re_read=row.re_read + _count_acknowledged(group, log),
+    )
+    return _beside_theirs(row, group)
+
+
+def _count_acknowledged(group: GroupPosition, log: LogRange) -> int:
+    """Count the offsets after the start offset of a share group that it has acknowledged."""
+    if group.unacknowledged is None or group.committed is None:
+        return 0
+    return max(0, log.end - max(group.committed, log.start) - group.unacknowledged)
+
+
+def _after_loss(group: GroupPosition) -> Translation:
+    """Return where the group continues without its source: last place, own commit or log end."""
+    facts, last, theirs = group.facts, group.last, group.target_committed
+    log = facts.downstream_log
+    if log is None:
+        reason = f"{facts.downstream} does not exist on {facts.target}"
+        return Translation("no-commit") if last is None else Translation("no-target", reason=reason)
+    if last is None and theirs is not None:
+        return Translation("translated", theirs)
+    if last is None:
+        is_empty = log is not UNKNOWN_LOG and log.start >= log.end
+        return Translation("translated", log.end) if is_empty else Translation("no-commit")
+    resume = min(max(last.offset, log.start), log.end)
+    reason = ""
+    if log is UNKNOWN_LOG:
+        reason = f"{facts.downstream} has no leader now, so its log is not known"
+    elif last.offset < log.start:
+        reason = f"the log of {facts.downstream} begins at {log.start}: earlier records are deleted"
+    elif last.offset > log.end:
+        reason = f"the log of {facts.downstream} was truncated to {log.end}"
+    dropped = max(0, resume - last.offset)
+    return Translation("translated", resume, last.upstream_offset, dropped=dropped, reason=reason)
+
+
+def _to_read_there(log: LogRange | None, offset: int | None) -> int:
+    """Count the offsets of a log on the target from an offset on, by default from its start."""
+    if log is None or log is UNKNOWN_LOG:
+        return 0
+    return log.end - (log.start if offset is None else offset)
+
+
+def _passed_kept(group: GroupPosition, resume: int) -> int:
+    """Count the kept offsets on the target between the group's commit there and ``resume``."""
+    facts = group.facts
+    log, been = facts.downstream_log, group.target_committed or 0
+    if facts.direction == "forward" or log is None:
+        return 0
+    return sum(
+        end - max(start, log.start, been)
+        for start, end in facts.losses.kept
+        if max(log.start, been) < end <= resume
+    )
+
+
+def _without_waiting(
+    row: PartitionMove, group: GroupPosition, found: Translation, log: LogRange
+) -> PartitionMove:
+    """Continue at the end of the copy if only an open transaction holds back the rest."""
+    if found.offset is None or found.reached is None or found.reached < log.stable_end:
+        return row
+    again = group.facts.records_upstream(found.reached, found.reached + found.remaining)
+    return replace(row, state="translated", resume=found.offset, remaining=0, re_read=again)
+
+
+def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
+    """Compare the place with the group's own commit on the target, but for markers between them."""
+    theirs, resume = group.target_committed, row.resume
+    if theirs is None or resume is None:
+        return row
+    again = group.facts.records_downstream(resume, theirs) if theirs > resume else 0
+    if theirs > resume and not again:
+        row = replace(row, resume=theirs)  # the same place, whether srm or a consumer committed it
+    elif not group.target_is_ours:
+        row = _beside_consumers(row, group, theirs, again)
+    return row
+
+
+def _beside_consumers(
+    row: PartitionMove, group: GroupPosition, theirs: int, again: int
+) -> PartitionMove:
+    """Compare the place with a commit of a consumer on the target, ``again`` records further."""
+    if group.is_away:
+        # A commit of the group is newer than srm's own write, or the only one.
+        is_newer = again > 0 or group.last is None or group.last.by_srm
+        if is_newer and not group.overwrite:
+            return _with_own_commit(row, group, theirs)
+    elif group.facts.never_copied:
+        return replace(row, state="no-commit", resume=None)  # the consumer's commit counts
+    return replace(row, state="conflict", re_read=again) if again else row
+
+
+def _with_own_commit(row: PartitionMove, group: GroupPosition, theirs: int) -> PartitionMove:
+    """Keep the group's own commit on the target: the lost source does not replace it."""
+    lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
+    return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """Plan for one group; ``members``: those active on the source at planning."""
+
+    group: str
+    members: tuple[str, ...]
+    positions: tuple[PartitionMove, ...]
+
+    @property
+    def lag(self) -> int:
+        """Records that the group has not read on the source yet."""
+        return sum(position.lag for position in self.positions)
+
+    @property
+    def re_read(self) -> int:
+        """Forecast of records that it reads a second time."""
+        return sum(position.re_read for position in self.positions)
+
+    @property
+    def total_skipped(self) -> int:
+        """Forecast of records that it skips."""
+        return sum(position.skipped for position in self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlan(Document):
+    """Plan of a move, computed once and shown before its start.
+
+    ``blocking``: reasons that waiting cannot remove; the move does not start while one remains.
+    ``fingerprint``: identifies the settings of both flows that the plan was computed with.
+    ``redirect``, ``fence``: redirectors in order, and write fence; requested or configured.
+    ``homes``: clusters whose clients without a route go to the target.
+    """
+
+    KIND = "stored move plan"
+    move_id: str
+    created_ms: int
+    request: MoveRequest
+    topics: tuple[str, ...]
+    groups: tuple[GroupPlan, ...]
+    blocking: tuple[str, ...]
+    warnings: tuple[str, ...]
+    fingerprint: str
+    redirect: tuple[RedirectKind, ...] = ROUTING_ALONE
+    fence: FenceKind = "none"
+    forecast: Forecast | None = None
+    homes: tuple[str, ...] = ()
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the groups that move."""
+        return tuple(group.group for group in self.groups)
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Routing subjects: producers' topics, then groups."""
+        return subjects_of(self.topics, self.group_names)
+
+    @property
+    def home_subjects(self) -> tuple[str, ...]:
+        """Subjects of unrouted clients, if redirected; not held: no plan or gate knows them."""
+        return tuple(map(home_subject, self.homes))
+
+    def numbers(self) -> dict[str, int | float | None]:
+        """Return the numbers to approve by name, in records or seconds."""
+        if self.forecast is not None:
+            return self.forecast.numbers()
+        return {
+            "groups": len(self.groups),
+            "members": sum(len(group.members) for group in self.groups),
+            "lag": sum(group.lag for group in self.groups),
+            "records_read_again": sum(group.re_read for group in self.groups),
+            "records_skipped": sum(group.total_skipped for group in self.groups),
+        }
+
+    def summary(self) -> str:
+        """Summarise in one line the plan to approve."""
+        if self.forecast is not None:
+            return self.forecast.line(self.request.source)
+        lag = sum(group.lag for group in self.groups)
+        again = sum(group.re_read for group in self.groups)
+        skipped = sum(group.total_skipped for group in self.groups)
+        return (
+            f"{self.request.operation} {self.request.flow} of {amount(len(self.groups), 'group')}: "
+            f"{amount(lag, 'record')} still to read, {again} read again, {skipped} skipped"
+        )
+
+    @classmethod
+    @lru_cache(maxsize=4)
+    def decode(cls, value: bytes) -> Self:
+        """Decode :meth:`value`; cached, as each step reads its plan several times."""
+        return decode(cls, cls.KIND, value)
+
+
+_REMEDIES: Mapping[PositionState, str] = {
+    "no-map": "is the replication running? see srm status --flow '{flow}'",
+    "damaged-map": "restart the replicator of the topic, it finds the records again in both logs",
+    "no-target": "create it with srm topics sync, and let the replicator copy the topic",
+    "past-end": "",  # its reason says what to do
+}
+
+
+def fingerprint(*settings: Any) -> str:
+    """Return a digest of the settings (dataclasses) of a plan, 16 hexadecimal digits."""
+    text = json.dumps([asdict(one) for one in settings], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def state_remedy(state: str, flow: Flow) -> str:
+    """Return the remedy for a state of a position that waiting cannot end, else empty."""
+    found = {str(name): text for name, text in _REMEDIES.items()}.get(state, "")
+    return found.format(flow=flow)
+
+
+def position_problem(group: str, position: PartitionMove, request: MoveRequest) -> str | None:
+    """Return why a position cannot be moved as it is; not copied yet is not a reason."""
+    where = f"group {group}, {position.name}"
+    commit = f"committed offset {position.committed} on {request.source}"
+    if position.state in _REMEDIES:
+        remedy = state_remedy(position.state, request.flow)
+        return message(f"{where}: {commit} cannot be translated, {position.reason}", remedy)
+    if position.state == "conflict" and not request.overwrite:
+        return (
+            f"{where}: its own consumer committed {position.target_committed} of "
+            f"{position.target_topic} on {request.target}, ahead of the translated "
+            f"{position.resume}: let it catch up on {request.source}, reset that offset, or "
+            f"replace it with --overwrite (in the form: overwrite)"
+        )
+    # Groups cannot catch up on an abandoned source: the forecast counts the skipped records.
+    if position.skipped and not request.accept_skips and not request.is_unplanned:
+        return (
+            f"{where}: the group would skip {amount(position.skipped, 'record')} "
+            f"it has still to read ({position.reason}): let it catch up on {request.source}, or "
+            f"accept that with --accept-skips (in the form: accept_skips)"
+        )
+    return None

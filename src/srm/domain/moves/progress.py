@@ -1,0 +1,291 @@
+"""Progress of a move: one record per move, kept in ``__srm-moves`` on both clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, Final, Literal, get_args
+
+from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.routing import Call, topic_subject
+from srm.domain.text.amount import few, some
+from srm.domain.text.documents import Document
+
+# planned -> holding -> held -> applied -> going -> gone -> verified -> reported
+#               \________\_________\________\-> released -> holding (the next attempt)
+MoveStep = Literal[
+    "planned", "holding", "held", "applied", "going", "released", "gone", "verified", "reported"
+]
+RunStep = Literal["plan", "hold", "wait", "apply", "go", "verify", "report"]
+_ORDER: Final[Mapping[MoveStep, int]] = {
+    step: number for number, step in enumerate(get_args(MoveStep))
+}
+_SAMPLES = 30
+_LONGEST_REASON: Final = 500
+WAIT_PREFIX: Final = "wait:"
+
+# Steps after the decision for the target: only another move leads back. "going" is not one of
+# them: it is the intent, and the target may have decided or not.
+DECIDED: frozenset[MoveStep] = frozenset({"gone", "verified", "reported"})
+HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
+"""Steps of an open attempt: it holds clients, and ends once, with go or release."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRule:
+    """One step of a run, taken once and in order.
+
+    ``ended``: step of the progress, or name of a time, that marks its end.
+    ``intent``: step recorded before it.
+    ``releases``: a failure in it ends the hold.
+    """
+
+    name: RunStep
+    ended: MoveStep | Literal["ready"]
+    title: str
+    text: str
+    intent: MoveStep | None = None
+    releases: bool = False
+
+
+STEPS: Final = (
+    StepRule("plan", "planned", "Planned", "where every group is and where it would continue"),
+    StepRule(
+        "hold", "held", "Hold", "clients finish and leave the source", "holding", releases=True
+    ),
+    StepRule("wait", "ready", "Wait", "until all is copied and translated", releases=True),
+    StepRule("apply", "applied", "Apply", "the target has the offsets, read back", releases=True),
+    StepRule("go", "gone", "Go", "clients are sent to the target", "going", releases=True),
+    StepRule("verify", "verified", "Verified", "the groups work there"),
+    StepRule("report", "reported", "Reported", "measured and kept"),
+)
+RUN_STEPS: Final = STEPS[1:]
+"""Steps after the plan."""
+
+
+@dataclass(frozen=True)
+class GroupResume:
+    """One group on the target after go; offsets are keyed ``topic-partition``.
+
+    Times are by the target's brokers if these stamped the hold
+    (:attr:`MoveProgress.hold_stamp_ms`), else by the process that looked.
+    ``resumed_ms``: None until it has members there.
+    ``first_commit_ms``: None until a commit other than the move's own is seen.
+    ``started``, ``committed``: start offsets reported by its members, and its latest commits.
+    ``uncommitted``: records by client and partition, processed on the source without a commit.
+    ``processed_ms``: None until a member reports a processed record.
+    ``idle``: it had nothing to read when it was first seen with members.
+    """
+
+    resumed_ms: int | None = None
+    first_commit_ms: int | None = None
+    started: Mapping[str, int] = field(default_factory=dict)
+    committed: Mapping[str, int] = field(default_factory=dict)
+    re_read: int = 0
+    skipped: int = 0
+    uncommitted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    processed_ms: int | None = None
+    idle: bool = False
+
+    @property
+    def worked_ms(self) -> int | None:
+        """Time of the first processed record or commit, None before that."""
+        known = [at for at in (self.processed_ms, self.first_commit_ms) if at is not None]
+        return min(known, default=None)
+
+    @property
+    def has_settled(self) -> bool:
+        """Return whether it works on the target, or has nothing to read there."""
+        return self.resumed_ms is not None and (self.idle or self.worked_ms is not None)
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """Group read on the source after go: members, and commits (at go, first other) by partition."""
+
+    members: tuple[str, ...] = ()
+    commits: Mapping[str, tuple[int | None, int]] = field(default_factory=dict)
+
+    def line(self, group: str, source: str) -> str:
+        """Describe the group, its readers and the remedy in one line."""
+        moved = [f"{name} from {a} to {b}" for name, (a, b) in sorted(self.commits.items())]
+        by = some(self.members) or "a consumer that assigns partitions by itself"
+        commits = f", its commits moved: {some(moved)}" if moved else ""
+        return f"group {group} was read on {source} after go by {by}{commits}: stop it there"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Observations of one waiting process, in memory: another process begins with its own.
+
+    Seconds are by a monotonic clock.
+    ``began``: start of the watch; minus infinity if another process has watched for long enough.
+    ``marks``: offsets that must stay unchanged, by routing subject: log end offsets of the topics,
+    and commits of groups without members.
+    ``moved``: time of the last seen change of a mark, by subject and partition.
+    ``removed``: static members (``group/instance id``) that were removed from their groups.
+    ``settled``: topics whose followers had all stopped.
+    """
+
+    began: float
+    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    moved: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    samples: tuple[tuple[int, int], ...] = ()
+    removed: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()
+    strangers: frozenset[str] = frozenset()
+    sequences: Mapping[str, int] = field(default_factory=dict)
+
+    def next(
+        self,
+        clock: float,
+        marks: Mapping[str, Mapping[str, int]],
+        sample: tuple[int, int],
+        settled: Collection[str],
+    ) -> Observation:
+        """Return the observation after one more look: marks by subject, sample, settled topics."""
+        moved = dict(self.moved)
+        for subject, offsets in marks.items():
+            before = self.marks.get(subject, offsets)
+            changed = [place for place, offset in offsets.items() if before.get(place) != offset]
+            if changed:
+                moved[subject] = {**moved.get(subject, {}), **dict.fromkeys(changed, clock)}
+        subjects = {topic: topic_subject(topic) for topic in self.settled}
+        grown = {t for t, name in subjects.items() if moved.get(name) != self.moved.get(name)}
+        return replace(
+            self,
+            marks=marks,
+            moved=moved,
+            samples=(*self.samples, sample)[-_SAMPLES:],
+            settled=frozenset(settled),
+            strangers=self.strangers | grown,
+        )
+
+    def rested_s(self, subject: str, clock: float) -> float:
+        """Return the seconds since the last known change of a subject's marks."""
+        return clock - max(self.moved.get(subject, {}).values(), default=self.began)
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of all marks, the same while none changes."""
+        rows = {subject: sorted(offsets.items()) for subject, offsets in self.marks.items()}
+        return sha256(repr(sorted(rows.items())).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitNote(Document):
+    """Note of the waiting process, in ``__srm-moves`` on the target, for operators and a successor.
+
+    ``still``: fingerprint of marks that were unchanged for long enough, else empty.
+    """
+
+    KIND = "stored note of a waiting move"
+    move_id: str
+    attempt: int
+    time_ms: int
+    waits: tuple[str, ...] = ()
+    sample: tuple[int, int] | None = None
+    still: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        progress: MoveProgress,
+        seen: Observation,
+        now_ms: int,
+        reasons: Sequence[str],
+        *,
+        rested: bool,
+    ) -> WaitNote:
+        """Summarise in a few bytes the reasons why a move waits."""
+        waits = tuple(reason[:_LONGEST_REASON] for reason in few(reasons))
+        still, sample = seen.fingerprint if rested else "", next(iter(seen.samples), None)
+        return cls(progress.move_id, progress.attempt, now_ms, waits, sample, still)
+
+
+@dataclass(frozen=True)
+class MoveProgress(Document):
+    """State of one move; of several records the one of the highest rank is the state.
+
+    In an attempt a later step has the higher rank: released after going, gone after released. The
+    ``revision`` decides within a step only, so records of different steps merge correctly.
+
+    ``attempt``: generation of the present attempt's routes, 0 before the first hold.
+    ``times_ms``: first completion of each step, epoch milliseconds; ``ready``: the gate was ready.
+    ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
+    ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.
+    ``skipped``, ``re_read``: observed cost of applying the offsets, in records by group.
+    ``hold_stamp_ms``, ``gone_stamp_ms``: timestamps of the first hold and of go by the target's
+    broker; None if it did not stamp them.
+    ``renewed_stamp_ms``: the same for the last renewal before go.
+    ``late_ms``: time from the end of that lease until the decision was first seen; 0 or less if
+    clients cannot have lapsed.
+    ``residue_seen_ms``: last noted check for residue; ``residue_over``: the checks have ended.
+    ``calls``: answers of redirectors other than routing in this attempt.
+    ``forecast``: cost of an unplanned move, made once replication has ended; replaces the plan's.
+    ``reason``: reason why an attempt was released.
+    ``superseded``: later move that already led clients when go was decided, by subject.
+    """
+
+    KIND = "stored progress of a move"
+    move_id: str
+    revision: int = 0
+    step: MoveStep = "planned"
+    attempt: int = 0
+    times_ms: Mapping[str, int] = field(default_factory=dict)
+    lag_at_hold: Mapping[str, int] = field(default_factory=dict)
+    members_at_hold: Mapping[str, int] = field(default_factory=dict)
+    log_ends_at_hold: Mapping[str, int] = field(default_factory=dict)
+    log_ends_at_go: Mapping[str, int] = field(default_factory=dict)
+    intended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    commits_at_go: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    stragglers: Mapping[str, Straggler] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    re_read: Mapping[str, int] = field(default_factory=dict)
+    rpo_records: int | None = None
+    missing: tuple[str, ...] = ()
+    resumed: Mapping[str, GroupResume] = field(default_factory=dict)
+    residue: Mapping[str, int] = field(default_factory=dict)
+    hold_stamp_ms: int | None = None
+    gone_stamp_ms: int | None = None
+    renewed_stamp_ms: int | None = None
+    late_ms: int | None = None
+    residue_seen_ms: int | None = None
+    residue_over: bool = False
+    calls: Mapping[str, Call] = field(default_factory=dict)
+    forecast: Forecast | None = None
+    left_alone: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    superseded: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_decided(self) -> bool:
+        """Return whether clients were, or are being, sent to the target."""
+        return self.step in DECIDED
+
+    @property
+    def had_members(self) -> bool:
+        """Return whether any group had members at the hold, which must resume after go."""
+        return any(self.members_at_hold.values())
+
+    @property
+    def held_seconds(self) -> float | None:
+        """Time that a released move held clients, by its processes' clocks; None for others."""
+        if self.step != "released" or not {"holding", "released"} <= self.times_ms.keys():
+            return None
+        return max(0, self.times_ms["released"] - self.times_ms["holding"]) / 1000
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Order of precedence of records of one move."""
+        return (self.attempt, _ORDER[self.step], self.revision)
+
+    def at(self, step: MoveStep, now_ms: int, **changes: Any) -> MoveProgress:
+        """Return the next revision at a step, with the time of its first completion."""
+        times = {step: now_ms, **self.times_ms}
+        return replace(self, revision=self.revision + 1, step=step, times_ms=times, **changes)
+
+    def noting(self, **changes: Any) -> MoveProgress:
+        """Return the next revision at the same step."""
+        return replace(self, revision=self.revision + 1, **changes)

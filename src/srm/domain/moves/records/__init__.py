@@ -1,1 +1,0 @@
-"""Request, plan, progress and outcome of a move as records."""

@@ -1,1 +1,0 @@
-"""Report of a move, its evidence, schema and signature."""

@@ -1,0 +1,409 @@
+"""Routes of the clients of topics and groups, and orders to redirectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+
+from pydantic import BeforeValidator
+
+from srm.domain.text.documents import Document, adapter, decode, encode
+from srm.errors import IntegrityError, UsageError
+
+RouteState = Literal["go", "hold"]
+AckState = Literal["held", "resumed", "processed"]
+ClientKind = Literal["consumer", "producer"]
+
+CLOCK_KEY: Final = b"clock"
+LEASE_MS: Final = 60_000
+"""Lease of a hold: how long a client waits without a renewal."""
+ERA: Final = 1 << 32
+"""Generations between two unplanned moves; JSON keeps integers up to 2^53, enough for 2^21."""
+
+_ACK = "ack:"
+_R = TypeVar("_R")
+_rank = attrgetter("rank")
+
+
+def group_subject(group: str) -> str:
+    """Return the subject of the route that consumers of the group follow."""
+    return f"group:{group}"
+
+
+def topic_subject(topic: str) -> str:
+    """Return the subject of the route that producers to the topic follow."""
+    return f"topic:{topic}"
+
+
+def home_subject(cluster: str) -> str:
+    """Return the subject of the route for clients at home on a cluster, without another route."""
+    return f"home:{cluster}"
+
+
+def subjects_of(topics: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]:
+    """Return the subjects of producers to topics, then of consumers of groups."""
+    return (*map(topic_subject, topics), *map(group_subject, groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Route of the clients of one subject.
+
+    ``generation``: number (64 bits) of the attempt that wrote it, 1 or more, not always
+    consecutive; 0 if there is no record. A multiple of :data:`ERA`, other than 0, is by an
+    unplanned move: the cluster that clients leave is abandoned, see :meth:`gives_up`.
+    ``cluster``: alias to use on ``go``, and to leave on ``hold``.
+    ``time_ms``: epoch milliseconds of the writer, for operators and for renewals.
+    ``decided``: a ``go`` that follows the decision of a move; otherwise it ends a hold.
+    ``lease_ms``: duration of a hold after a client first saw its newest ``beat``, by the client's
+    monotonic clock; then the client works on ``cluster`` again. 0 is unlimited.
+    ``decided_ms``: broker's time of an unplanned decision, 0 in all other routes. Only unplanned
+    moves to different clusters can share a generation, and the later decision wins.
+    """
+
+    generation: int
+    cluster: str
+    state: RouteState
+    move_id: str = ""
+    time_ms: int = 0
+    decided: bool = False
+    lease_ms: int = 0
+    beat: int = 0
+    decided_ms: int = 0
+
+    @property
+    def phase(self) -> int:
+        """Order of the records of one attempt: 0 hold, 1 released, 2 gone."""
+        if self.state == "hold":
+            return 0
+        return 2 if self.decided else 1
+
+    @property
+    def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool]:
+        """Order of precedence: generation, phase, beat, time of the decision; made total."""
+        return (
+            self.generation,
+            self.phase,
+            self.beat,
+            self.decided_ms,
+            self.move_id,
+            self.cluster,
+            self.lease_ms,
+            self.time_ms,
+            self.decided,
+        )
+
+    @property
+    def era(self) -> int:
+        """Lower bound of the number of unplanned moves up to this one."""
+        return self.generation // ERA
+
+    def gives_up(self, cluster: str) -> bool:
+        """Return whether it follows an unplanned move that abandoned this cluster.
+
+        Clients leave it at once, without waiting for its answers. A route that ends such a hold
+        abandons nothing.
+        """
+        if self.generation == 0 or self.generation % ERA:
+            return False
+        if self.state == "hold":
+            return cluster == self.cluster
+        return self.decided and cluster != self.cluster
+
+    def is_hold_of(self, move_id: str, generation: int) -> bool:
+        """Return whether it holds clients for this attempt of this move."""
+        return (self.state, self.move_id, self.generation) == ("hold", move_id, generation)
+
+    def expire(self) -> Route:
+        """Return the route after the lease of a hold has expired: go, on the same cluster."""
+        return replace(self, state="go", beat=0, time_ms=0)
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return encode(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Acknowledgement of a route's generation by one client, and its heartbeat.
+
+    A client writes it at its start, even without a route (generation 0), after each step below, and
+    every half minute; it writes a tombstone when closed. The records thus list the clients that
+    follow a subject's routes. A client whose record is older than a few intervals has died.
+
+    ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
+    *resumed*: it works on ``cluster``. *processed*: a consumer has processed its first record of
+    this generation.
+    ``time_ms``: time of ``state`` by the client's clock; ``positions``: offsets it started at.
+    ``uncommitted``: records by ``topic-partition`` that a consumer processed before and could not
+    commit; they are read again.
+    ``ages_ms``: age of each state of this generation when this was written, by the client's
+    monotonic clock. The record's timestamp minus the age is the broker's time of that state.
+    """
+
+    subject: str
+    client: str
+    generation: int
+    state: AckState
+    cluster: str
+    time_ms: int
+    positions: Mapping[str, int] = field(default_factory=dict)
+    kind: ClientKind | Literal[""] = ""
+    host: str = ""
+    uncommitted: Mapping[str, int] = field(default_factory=dict)
+    ages_ms: Mapping[AckState, int] = field(default_factory=dict)
+
+    @property
+    def written_ms(self) -> int:
+        """Time of writing by the client's clock; in a repetition it is later than the state's."""
+        return self.time_ms + self.ages_ms.get(self.state, 0)
+
+    def key(self) -> bytes:
+        """Encode the record key: one record per subject and client."""
+        return f"{_ACK}{self.subject}:{self.client}".encode()
+
+    def value(self) -> bytes:
+        """Encode the record value."""
+        return encode(self)
+
+
+def merge(one: Route | None, other: Route | None) -> Route | None:
+    """Return the route that takes precedence; commutative, associative and idempotent."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=_rank)
+
+
+def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
+    """Merge what several clusters say about all subjects."""
+    merged: dict[str, Route] = {}
+    for table in tables:
+        for subject, route in table.items():
+            merged[subject] = max(merged.get(subject, route), route, key=_rank)
+    return merged
+
+
+def home_route(cluster: str) -> Route:
+    """Return the route of a subject without a record: its home cluster, go."""
+    return Route(0, cluster, "go")
+
+
+def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: bool = False) -> int:
+    """Return a generation above those of the given routes and attempts.
+
+    For an ``unplanned`` move it is the next multiple of :data:`ERA`. That is above all generations
+    on a cluster that was not queried, because planned moves count one by one.
+    """
+    highest = max([0, *(route.generation for route in routes if route is not None), *attempts])
+    return (highest // ERA + 1) * ERA if unplanned else highest + 1
+
+
+def is_subject(key: bytes) -> bool:
+    """Return whether a record of the topic is a route."""
+    return key.startswith((b"group:", b"topic:", b"home:"))
+
+
+def is_ack(key: bytes) -> bool:
+    """Return whether a record of the topic is an acknowledgement."""
+    return key.startswith(_ACK.encode())
+
+
+def decode_route(key: bytes, value: bytes) -> Route:
+    """Decode a route."""
+    try:
+        key.decode()
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"routing record {key!r} has no readable key") from error
+    return _decode(Route, key, value)
+
+
+def _decode(of: type[_R], key: bytes, value: bytes) -> _R:
+    return decode(of, f"routing record {key.decode(errors='replace')}", value)
+
+
+def fold_routes(
+    history: Mapping[bytes, Sequence[bytes]], damaged: Callable[[IntegrityError], None]
+) -> dict[str, Route]:
+    """Return the route of the highest rank of each subject in the whole log.
+
+    The last record is not always the highest: an older version of srm, or another tool, may have
+    written without a fence. An unreadable record is passed to ``damaged`` and skipped: it must not
+    stop other moves.
+    """
+    routes: dict[str, Route] = {}
+    for key, values in history.items():
+        if not is_subject(key):
+            continue
+        for value in values:
+            try:
+                route = decode_route(key, value)
+            except IntegrityError as error:
+                damaged(error)
+                continue
+            routes[key.decode()] = max(routes.get(key.decode(), route), route, key=_rank)
+    return routes
+
+
+def acks_of(
+    records: Mapping[bytes, bytes], damaged: Callable[[IntegrityError], None] | None = None
+) -> tuple[Ack, ...]:
+    """Decode the acknowledgements among the records of one cluster's routing topic."""
+    acks = []
+    for key, value in records.items():
+        if is_ack(key):
+            try:
+                acks.append(_decode(Ack, key, value))
+            except IntegrityError as error:
+                if damaged is None:
+                    raise
+                damaged(error)
+    return tuple(sorted(acks, key=lambda ack: (ack.subject, ack.client)))
+
+
+RedirectKind = Literal["routing", "webhook", "command", "manual"]
+CallStep = Literal["hold", "release", "go"]
+CallState = Literal["calling", "done", "failed", "superseded"]
+FenceKind = Literal["none", "acl"]
+
+KINDS: Final[tuple[RedirectKind, ...]] = get_args(RedirectKind)
+ROUTING_ALONE: Final[tuple[RedirectKind, ...]] = ("routing",)
+ORDER_VERSION: Final = 1
+
+_PHASES: Final[Mapping[CallStep, int]] = {"hold": 0, "release": 1, "go": 2}
+_IN_FORCE: Final[Mapping[str, CallStep]] = {
+    **dict.fromkeys(("holding", "held", "applied", "going"), "hold"),
+    "released": "release",
+    **dict.fromkeys(("gone", "verified", "reported"), "go"),
+}
+
+
+def in_order(names: Iterable[str]) -> tuple[RedirectKind, ...]:
+    """Check a list of redirectors; ``routing`` is always the first, named or not."""
+    given = tuple(names)
+    known: tuple[RedirectKind, ...] = tuple(
+        kind for name in given for kind in KINDS if kind == name
+    )
+    if len(known) < len(given):
+        unknown = ", ".join(repr(name) for name in given if name not in KINDS)
+        raise UsageError(f"redirector {unknown} is unknown: there are {', '.join(KINDS)}")
+    if len(set(known)) < len(known):
+        raise UsageError(f"redirectors are named twice: {', '.join(known)}")
+    if "routing" in known[1:]:
+        others = ", ".join(kind for kind in known if kind != "routing")
+        raise UsageError(
+            f"redirector routing must be first, a move holds clients by it: routing, {others}"
+        )
+    return known if "routing" in known or not known else (*ROUTING_ALONE, *known)
+
+
+def _split(value: Any) -> Any:
+    """Accept a list, or comma-separated text as in forms and earlier versions."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
+        try:
+            return in_order(value)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    return value
+
+
+RedirectNames = Annotated[tuple[RedirectKind, ...], BeforeValidator(_split)]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Result of one call of a redirector; ``said``: its answer, or the reason if there is none.
+
+    Until its answer is known it is ``calling``: a killed process has made it, or not. A later move
+    of its clients leaves it ``superseded``, and it is not made any more.
+    """
+
+    state: CallState
+    time_ms: int
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """A cluster by its alias, and the addresses for its clients."""
+
+    alias: str
+    bootstrap_servers: str
+
+
+@dataclass(frozen=True, slots=True)
+class RedirectOrder(Document):
+    """Order to a webhook or a command; its JSON is a documented, versioned format.
+
+    ``key``: the same in every repetition of an order.
+    ``order``: grows with each step and attempt of any move of these clients. Ignore an order lower
+    than one already obeyed: it is late.
+    ``step``: *hold* (stop, finish, leave), *release* (resume on the source), *go* (on the target).
+    ``mode``: in unplanned the source is abandoned, and the only step is *go*.
+    ``replicas``: copies of the topics on the target.
+    ``members``: members of the groups on the source at planning, as ``client id@host``.
+    """
+
+    KIND = "order"
+    key: str
+    order: int
+    step: CallStep
+    move_id: str
+    attempt: int
+    operation: str
+    mode: Literal["planned", "unplanned"]
+    source: ClusterAddress
+    target: ClusterAddress
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    replicas: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version: int = ORDER_VERSION
+
+
+def order_schema() -> dict[str, Any]:
+    """Return the JSON schema of an order."""
+    return adapter(RedirectOrder).json_schema(mode="serialization")
+
+
+def order_number(attempt: int, step: CallStep) -> int:
+    """Return the order number of a step of an attempt, higher for later ones."""
+    return attempt * len(_PHASES) + _PHASES[step]
+
+
+def call_key(attempt: int, step: CallStep, kind: str) -> str:
+    """Return the key under which a move stores a call."""
+    return f"{attempt}/{step}/{kind}"
+
+
+def step_in_force(move_step: str) -> CallStep | None:
+    """Return the last order to clients of a move at this step, None before the first hold."""
+    return _IN_FORCE.get(move_step)
+
+
+def to_call(
+    kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
+) -> tuple[RedirectKind, ...]:
+    """Return the redirectors that have not confirmed a step, in their order."""
+    return tuple(
+        kind
+        for kind in kinds
+        if kind != "routing"
+        and (
+            (known := calls.get(call_key(attempt, step, kind))) is None
+            or known.state in {"calling", "failed"}
+        )
+    )
+
+
+def missing_confirmations(
+    kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
+) -> Iterator[str]:
+    """Yield a reason for each redirector that has not confirmed a step."""
+    for kind in to_call(kinds, calls, attempt, step):
+        known = calls.get(call_key(attempt, step, kind))
+        why = "it was not called yet" if known is None else known.said
+        yield f"redirector {kind} has not confirmed {step}: {why}"

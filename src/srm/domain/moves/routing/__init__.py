@@ -1,1 +1,0 @@
-"""Routes of topics and groups, and orders to redirectors."""

@@ -1,0 +1,502 @@
+"""Records and shadow groups of drills on a target, and their removal, also after a kill."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.proof import TranslationClaim, Verdict, differences
+from srm.domain.groups.translation import PartitionFacts, Translation
+from srm.domain.moves.disaster import DRILL_KEY, LEASE_MS, Drill, DrillGroup, superfluous
+from srm.domain.moves.request import MoveRequest
+from srm.domain.names import internal_topics
+from srm.domain.names.filters import SHADOW_PREFIX
+from srm.domain.names.topics import TopicPartition
+from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import differing_fields
+from srm.engine.cluster_ports import Cluster
+from srm.engine.control.compacted import STAMPED, ensure_compacted
+from srm.engine.groups.group_sync import apply_exact
+from srm.engine.groups.proving import Where, verdicts_of
+from srm.engine.moves.planning import Findings, findings
+from srm.engine.moves.records import MoveContext, decode_or_none, without_source
+from srm.engine.status.observing import read_standing
+from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
+
+log = logging.getLogger(__name__)
+
+_LEFT_S: Final = 15.0
+"""Longer than the session of a member that was killed, see srm.kafka.tables.group_member."""
+_LOOK_S: Final = 0.25
+RUNNING_HERE: Final[set[str]] = set()
+"""Drills of this process."""
+
+
+def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
+    """Return the drills that a target has records of, of all flows or one, oldest first."""
+    return tuple(one for one, _ in _list_drills(target) if flow in {None, one.flow})
+
+
+def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
+    found: list[tuple[Drill, int]] = []
+    for key, row in target.compacted_topic(internal_topics.MOVES).read_stamped().items():
+        if key.startswith(DRILL_KEY):
+            drill = decode_or_none(row.value, Drill.decode, f"{key.decode(errors='replace')}: ")
+            if drill is not None:
+                found.append((drill, row.timestamp_ms))
+    return sorted(found, key=lambda item: (item[0].time_ms, item[0].drill_id))
+
+
+def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
+    """Remove the leftovers of drills that no longer run; return the drills that do run."""
+    alive: list[Drill] = []
+    for drill, heard_ms in _list_drills(target):
+        if drill.state != "running":
+            continue
+        if _is_alive(drill, now_ms - heard_ms):
+            alive.append(drill)
+            continue
+        log.warning("drill %s was interrupted: its shadow groups are removed", drill.drill_id)
+        remove_shadows(target, drill)
+        why = ("it was killed; a later run removed its shadow groups",)
+        write_drill(target, replace(drill, state="interrupted", shadowed=(), problems=why))
+    return tuple(alive)
+
+
+def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
+    """Call :func:`remove_leftovers` within another operation; a failure is only logged."""
+    try:
+        remove_leftovers(target, now_ms)
+    except SrmError as error:
+        log.warning("leftovers of a drill on %s stay for now: %s", target.alias, error)
+
+
+def remove_shadows(target: Cluster, drill: Drill) -> None:
+    """Delete the shadow groups of a drill and their ledger entries; safe to repeat."""
+    if drill.shadows:
+        _delete(target, drill.shadows.values())
+    prefix = f"{SHADOW_PREFIX}{drill.drill_id}."
+    table = target.compacted_topic(internal_topics.LEDGER)
+    ours = [e.key() for e in all_entries(table.read()) if e.group.startswith(prefix)]
+    if ours:
+        table.write(dict.fromkeys(ours))
+
+
+def _delete(target: Cluster, groups: Collection[str]) -> None:
+    """Delete groups, retrying while sessions of killed members have not timed out."""
+    deadline, pause = time.monotonic() + _LEFT_S, threading.Event()
+    while True:
+        try:
+            return target.delete_groups(groups)
+        except GroupActiveError:
+            if time.monotonic() >= deadline:
+                raise
+        pause.wait(_LOOK_S)
+
+
+def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -> None:
+    """Write the records of drills, and delete those of others."""
+    records: dict[bytes, bytes | None] = {one.key(): None for one in forget}
+    records |= {one.key(): one.value() for one in drills}
+    target.compacted_topic(internal_topics.MOVES).write(records)
+
+
+def _is_alive(drill: Drill, age_ms: int) -> bool:
+    if drill.place and drill.place == place_of_processes():
+        if drill.pid == os.getpid():
+            return drill.drill_id in RUNNING_HERE
+        try:
+            os.kill(drill.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass  # it exists
+    return age_ms < LEASE_MS
+
+
+@cache
+def place_of_processes() -> str:
+    """Name the kernel and the namespace in which process ids are unique, empty if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # not Linux
+        return ""
+
+
+_AT_A_TIME: Final = 4  # members that read concurrently
+_RENEW_S: Final = LEASE_MS / 4000
+_READ_S: Final = 25.0  # time limit of each, including the join
+
+_WAITS: Final = frozenset({"not-copied", "halted"})
+"""Findings that do not count as problems of a drill."""
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One partition of one group: its position without the source, and the proof.
+
+    ``has_place``: the target knows a position of the group. Without one ``translation`` is that of
+    the commit on the source.
+    """
+
+    upstream: TopicPartition
+    facts: PartitionFacts
+    translation: Translation
+    verdict: Verdict | None
+    has_place: bool
+
+
+def run_drill(
+    context: MoveContext,
+    topics: Collection[str] = (),
+    groups: Collection[str] = (),
+    show: Callable[[str], None] = lambda _step: None,
+) -> Drill:
+    """Rehearse a failover of groups, by default of all that it would move; store the result."""
+    target, flow = context.target, str(context.forward.config.flow)
+    _ensure_moves(context)
+    alive = [one for one in remove_leftovers(target, context.now_ms()) if one.flow == flow]
+    if alive:
+        raise ConflictError(
+            f"drill {alive[0].drill_id} of {flow} runs on {alive[0].host} (process "
+            f"{alive[0].pid}): wait for it or stop it"
+        )
+    drill = _Drill(context, _new(context), show)
+    RUNNING_HERE.add(drill.state.drill_id)
+    try:
+        return drill.run(tuple(topics), tuple(groups))
+    except (Exception, KeyboardInterrupt):
+        drill.give_up()
+        raise
+    finally:
+        RUNNING_HERE.discard(drill.state.drill_id)
+
+
+def _new(context: MoveContext) -> Drill:
+    now_ms, flow = context.now_ms(), context.forward.config.flow
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    drill_id = f"{at}-{flow.source}-{flow.target}-{secrets.token_hex(2)}"
+    place = place_of_processes()
+    return Drill(
+        drill_id, str(flow), "running", now_ms, socket.gethostname(), os.getpid(), place=place
+    )
+
+
+def _ensure_moves(context: MoveContext) -> None:
+    if internal_topics.MOVES not in context.target.partition_counts():
+        ensure_compacted(
+            context.target,
+            internal_topics.MOVES,
+            replication_factor=context.forward.config.internal_replication_factor,
+            extra_configs=STAMPED,
+        )
+
+
+@dataclass
+class _Drill:
+    """A running drill; ``state`` is the content of its record."""
+
+    context: MoveContext
+    state: Drill
+    show: Callable[[str], None]
+    steps: dict[str, float] = field(default_factory=dict)
+    _renew_at: float = 0.0
+
+    def run(self, topics: tuple[str, ...], groups: tuple[str, ...]) -> Drill:
+        flow = self.context.forward.config.flow
+        request = MoveRequest("failover", flow.source, flow.target, topics, groups)
+        with self._step("forecast"):
+            standing = read_standing(self.context.forward)
+        with self._step("plan"):
+            found = findings(self.context, request, self.state.drill_id)
+            lost, refusals = self._plan_without_source(request)
+            rows = _rows(self.context, found, lost)
+        # From here on the next drill or emission knows the shadow groups to remove.
+        self.state = replace(
+            self.state,
+            shadowed=tuple(sorted(rows)),
+            topics=found.facts.topics,
+            forecast=standing.forecast,
+            problems=(
+                *(each.text for each in found.blocking if each.id not in _WAITS),
+                *(f"without {flow.source}: {text}" for text in refusals),
+            ),
+        )
+        write_drill(self.context.target, self.state)
+        with self._step("apply"):
+            refused = self._apply(rows)
+        with self._step("read"):
+            read = self._read(rows)
+        with self._step("remove"):
+            remove_shadows(self.context.target, self.state)
+        self.steps.pop("remove")  # a failover has nothing to remove
+        return self._finish(rows, refused, read)
+
+    def _plan_without_source(self, request: MoveRequest) -> tuple[Findings | None, tuple[str, ...]]:
+        """Plan the unplanned move; return the findings, and the problems that would refuse it."""
+        context = without_source(self.context.forward)
+        unplanned = replace(request, mode="unplanned")
+        try:
+            found = findings(context, unplanned, self.state.drill_id)
+        except NotFoundError as error:
+            return None, (str(error),)
+        return found, tuple(each.text for each in found.blocking)
+
+    def give_up(self) -> None:
+        """Remove the shadow groups, as far as possible now."""
+        if not self.state.shadows:
+            return
+        try:
+            remove_shadows(self.context.target, self.state)
+            why = ("it was stopped before it finished",)
+            write_drill(
+                self.context.target,
+                replace(self.state, state="interrupted", shadowed=(), problems=why),
+            )
+        except SrmError as error:
+            log.warning("drill %s leaves its groups for now: %s", self.state.drill_id, error)
+
+    def _apply(self, rows: Mapping[str, tuple[_Row, ...]]) -> dict[tuple[str, TopicPartition], str]:
+        """Write the offsets of the shadow groups; return the refused ones, with reasons."""
+        wanted = {self.state.shadows[group]: _offsets(some) for group, some in rows.items()}
+        decisions = apply_exact(
+            self.context.forward,
+            {shadow: offsets for shadow, offsets in wanted.items() if offsets},
+            operation=f"drill {self.state.drill_id}",
+        )
+        groups = {shadow: group for group, shadow in self.state.shadows.items()}
+        return {
+            (groups[one.group], one.partition): f"{one.action}, {one.reason}"
+            for one in decisions
+            if not one.in_place
+        }
+
+    def _read(
+        self, rows: Mapping[str, tuple[_Row, ...]]
+    ) -> dict[str, dict[TopicPartition, ComparedRecord | None] | str]:
+        """Read as a member of each shadow group; return the records, or the error, by group."""
+        found: dict[str, dict[TopicPartition, ComparedRecord | None] | str] = {}
+        names = [group for group, some in rows.items() if _offsets(some)]
+
+        def read(group: str) -> dict[TopicPartition, ComparedRecord | None] | str:
+            try:
+                return self.context.target.read_as_member(
+                    self.state.shadows[group], _offsets(rows[group]).keys(), _READ_S
+                )
+            except SrmError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-drill") as pool:
+            for at in range(0, len(names), _AT_A_TIME):
+                some = names[at : at + _AT_A_TIME]
+                self.show(f"reading as {', '.join(some)} ({at + len(some):,} of {len(names):,})")
+                if time.monotonic() > self._renew_at:
+                    self._renew()
+                found |= dict(zip(some, pool.map(read, some), strict=True))
+        return found
+
+    def _finish(
+        self,
+        rows: Mapping[str, tuple[_Row, ...]],
+        refused: Mapping[tuple[str, TopicPartition], str],
+        read: Mapping[str, dict[TopicPartition, ComparedRecord | None] | str],
+    ) -> Drill:
+        compare = _Comparison.of(self.context, rows)
+        groups = tuple(
+            _group(group, some, refused, read.get(group, {}), compare)
+            for group, some in sorted(rows.items())
+        )
+        done = replace(self.state, state="done", shadowed=(), groups=groups, steps=self.steps)
+        target = self.context.target
+        before = [one for one in read_drills(target) if one.drill_id != done.drill_id]
+        write_drill(target, done, forget=superfluous([*before, done], done.flow))
+        return done
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        self.show(name)
+        self._renew()
+        began = time.monotonic()
+        yield
+        self.steps[name] = round(time.monotonic() - began, 3)
+
+    def _renew(self) -> None:
+        """Write a heartbeat of this drill."""
+        if not self.state.shadows:
+            return
+        self._renew_at = time.monotonic() + _RENEW_S
+        target = self.context.target
+        known = {one.drill_id: one for one in read_drills(target)}.get(self.state.drill_id)
+        if known is None or known.state != "running":
+            raise ConflictError(
+                f"drill {self.state.drill_id} missed its heartbeats and another run has removed "
+                "its groups; run it again"
+            )
+        self.state = replace(self.state, beat=self.state.beat + 1)
+        write_drill(target, self.state)
+
+
+def _rows(
+    context: MoveContext, found: Findings, lost: Findings | None
+) -> dict[str, tuple[_Row, ...]]:
+    """Return the positions of all groups: unplanned if by a source offset, else planned."""
+    plans = lost.facts.plans if lost is not None else ()
+    places = {(plan.group, each.target): each for plan in plans for each in plan.positions}
+    rows, claims = dict[str, list[_Row]](), dict[Where, TranslationClaim]()
+    for group in found.facts.groups:
+        rows[group] = []
+        for upstream, facts, translation in found.facts.translations(group):
+            last = places.get((group, facts.downstream))
+            resume = None if last is None else last.resume
+            row = _Row(
+                upstream,
+                facts,
+                translation,
+                found.verdicts.get((group, upstream)),
+                has_place=resume is not None,
+            )
+            reached = last.committed if last is not None and last.state == "translated" else None
+            if resume is not None and reached is not None:
+                claims[group, upstream] = TranslationClaim(facts, reached, resume)
+                row = replace(row, translation=Translation("translated", resume, reached))
+            rows[group].append(row)
+    verdicts = verdicts_of(context.forward, claims)
+    return {
+        group: tuple(
+            replace(row, verdict=verdicts.get((group, row.upstream), row.verdict)) for row in some
+        )
+        for group, some in rows.items()
+    }
+
+
+def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
+    """Return the offsets at which a shadow group starts; at the copy's end if it is not so far."""
+    return {
+        row.facts.downstream: row.translation.offset
+        for row in rows
+        if row.translation.offset is not None
+    }
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Expected next records of groups on both sides, to compare with those that members read."""
+
+    source: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
+    target: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
+
+    @classmethod
+    def of(cls, context: MoveContext, rows: Mapping[str, tuple[_Row, ...]]) -> _Comparison:
+        source, target = set(), set()
+        for row in (row for some in rows.values() for row in some):
+            offset, reached = row.translation.offset, row.translation.reached
+            if offset is not None and reached is not None:
+                source.add((row.upstream, reached))
+                target.add((row.facts.downstream, offset))
+        committed = context.forward.config.isolation_level == "read_committed"
+        return cls(
+            _first(context.source, source, committed=committed),
+            _first(context.target, target, committed=True),
+        )
+
+    def problem(self, row: _Row, read: ComparedRecord | None) -> str:
+        """Return how the record read differs from the group's next one on the source, or ""."""
+        downstream, offset = row.facts.downstream, row.translation.offset
+        expected = self.source.get((row.upstream, row.translation.reached or 0))
+        there = self.target.get((downstream, offset or 0))
+        if read is not None and expected is not None:
+            forward = row.facts.direction == "forward"
+            fields = differences(*((expected, read) if forward else (read, expected)))
+            if not fields:
+                return ""
+            # Compaction or retention may have removed records before it; the proof has the pair.
+            if (
+                _is_proven(row)
+                and there is not None
+                and there.offset == read.offset
+                and not differing_fields(there, read)
+            ):
+                return ""
+            return (
+                f"{downstream}: the member read another record at {read.offset} than the group's "
+                f"next one at {expected.offset} of {row.upstream}: {', '.join(fields)} differ"
+            )
+        if _is_proven(row) and (read is None or there is None or read.offset >= (offset or 0)):
+            return ""  # one of the logs ends there
+        what = "no record" if read is None else f"a record at {read.offset}"
+        return f"{downstream}: the member read {what}, unexpectedly"
+
+
+def _is_proven(row: _Row) -> bool:
+    return row.verdict is not None and row.verdict.state == "proven"
+
+
+def _first(
+    cluster: Cluster, places: Collection[tuple[TopicPartition, int]], *, committed: bool
+) -> Mapping[tuple[TopicPartition, int], ComparedRecord | None]:
+    try:
+        return cluster.first_records(places, committed=committed) if places else {}
+    except SrmError as error:
+        log.warning("records on %s cannot be compared: %s", cluster.alias, error)
+        return {}
+
+
+def _group(
+    group: str,
+    rows: Collection[_Row],
+    refused: Mapping[tuple[str, TopicPartition], str],
+    read: Mapping[TopicPartition, ComparedRecord | None] | str,
+    compare: _Comparison,
+) -> DrillGroup:
+    problems: list[str] = []
+    counts = defaultdict[str, int](int)
+    if isinstance(read, str):
+        problems.append(f"no member could join: {read}")
+        read = {}
+    for row in rows:
+        problem = _proof_problem(row)
+        counts["proven"] += not problem
+        place = row.facts.downstream
+        why = problem
+        if row.translation.offset is None:
+            pass
+        elif (group, place) in refused:
+            why = f"{place}: its offset was not written: {refused[group, place]}"
+        elif place not in read:
+            why = why or f"{place}: the member read nothing within {_READ_S:.0f} s"
+        else:
+            wrong = compare.problem(row, read[place])
+            counts["read"] += not wrong
+            why = why or wrong
+        if why:
+            problems.append(why)
+        if not row.has_place:
+            problems.append(
+                f"{row.upstream} has no checkpoint on the target: without its source the group "
+                f"starts there as auto.offset.reset says"
+            )
+    return DrillGroup(group, len(rows), counts["proven"], counts["read"], tuple(problems))
+
+
+def _proof_problem(row: _Row) -> str:
+    found = row.translation
+    if row.verdict is None:
+        return f"{row.upstream} has no translation, {found.state}: {found.reason}"
+    return "" if row.verdict.state == "proven" else f"{row.upstream}: {row.verdict.reason}"

@@ -1,1 +1,0 @@
-"""Failover rehearsal with shadow groups, which are removed afterwards."""

@@ -1,1 +1,0 @@
-"""Control records of moves: registers, routes, plans and progress."""

@@ -1,0 +1,475 @@
+"""Effects of a move outside its records: write fences, and calls of redirectors.
+
+No broker fences them. So each is repeated until the state read after it is the one it is for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.routing import (
+    LEASE_MS,
+    Call,
+    CallState,
+    CallStep,
+    ClusterAddress,
+    RedirectKind,
+    RedirectOrder,
+    call_key,
+    missing_confirmations,
+    order_number,
+    step_in_force,
+    to_call,
+    topic_subject,
+)
+from srm.domain.names import internal_topics
+from srm.domain.text.documents import Document
+from srm.engine.cluster_ports import Cluster
+from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
+from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, decode_or_none
+from srm.engine.moves.registers import SIDES, InForce, Registers, between_same, bring_about
+from srm.engine.ports import Caller, CallResult
+from srm.errors import ConflictError, SrmError
+
+log = logging.getLogger(__name__)
+
+_PREFIX: Final = b"fence:"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence(Document):
+    """One fenced topic, in ``__srm-moves`` of its cluster under ``fence:<topic>``.
+
+    The record is written before the deny ACL, so a later run can lift a fence that a crash has
+    left. ``lifted_ms`` is when the fence was lifted, 0 before.
+    """
+
+    KIND = "record of a fence"
+    topic: str
+    move_id: str
+    set_ms: int
+    lifted_ms: int = 0
+
+    @property
+    def stands(self) -> bool:
+        """Return whether writes may still be denied because of it."""
+        return not self.lifted_ms
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return _PREFIX + self.topic.encode()
+
+
+_JUST_NOW_MS: Final = 600_000
+"""A rule that is back within this time after its lifting was set by a late process of srm."""
+
+
+def set_fence(
+    cluster: Cluster,
+    topics: Collection[str],
+    move_id: str,
+    now_ms: int,
+    allowed: Callable[[], Collection[str]] | None = None,
+) -> None:
+    """Deny all writes to topics (``allowed`` ones, when that is recorded); safe to repeat."""
+    denied = cluster.write_denials(topics)
+
+    def records(known: Mapping[str, Fence]) -> list[Fence]:
+        # Earlier denials are ACLs of others, which srm does not lift.
+        new = {topic for topic in topics if topic not in known or not known[topic].stands} - denied
+        wanted = new & {*allowed()} if new and allowed is not None else new
+        return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
+
+    _record(cluster, records)
+    known = read_fences(cluster)
+    ours = {topic for topic in topics if topic in known and known[topic].stands}
+    if missing := sorted(ours - denied):
+        cluster.deny_writes(missing)
+        log.info("move %s: no writes to %s on %s", move_id, ", ".join(missing), cluster.alias)
+
+
+def lift_fence(
+    cluster: Cluster,
+    now_ms: int,
+    wanted: Callable[[Fence], bool] = lambda _fence: True,
+    since_ms: int | None = None,
+) -> tuple[str, ...]:
+    """Allow writes again to topics that srm fenced, or unfenced since ``since_ms``; return them."""
+    since_ms = now_ms if since_ms is None else since_ms
+    lifted: set[str] = set()
+    while True:
+        known = [fence for fence in read_fences(cluster).values() if wanted(fence)]
+        open_now = [f.topic for f in known if not f.stands and f.lifted_ms >= since_ms]
+        found = cluster.write_denials(open_now) if open_now else frozenset()
+        topics = {fence.topic for fence in known if fence.stands} | found
+        if not topics:
+            return tuple(sorted(lifted))
+        cluster.allow_writes(sorted(topics))
+        _record(cluster, partial(_lift_records, topics, now_ms))
+        log.info("writes to %s are allowed on %s again", ", ".join(sorted(topics)), cluster.alias)
+        lifted |= topics
+
+
+def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fence]) -> list[Fence]:
+    standing = [known[topic] for topic in sorted(topics) if topic in known and known[topic].stands]
+    return [replace(fence, lifted_ms=now_ms) for fence in standing]
+
+
+def keep_fence(context: MoveContext, plan: MovePlan) -> None:
+    """Fence the topics whose clients follow this move, and lift its fences of other topics."""
+    topics = _there(context, plan)
+
+    def ours(now: InForce) -> set[str]:
+        return {topic for topic in topics if now.leads(topic_subject(topic))}
+
+    def make(now: InForce) -> None:
+        closed, now_ms = ours(now), context.now_ms()
+        set_fence(
+            context.source, closed, plan.move_id, now_ms, lambda: ours(InForce.read(context, plan))
+        )
+        lift_fence(
+            context.source,
+            now_ms,
+            lambda f: f.move_id == plan.move_id and f.topic in {*topics} - closed,
+            since_ms=0,
+        )
+
+    _fence_for_later(context, bring_about(context, plan, make))
+
+
+def _fence_for_later(context: MoveContext, now: InForce) -> None:
+    """Set the fences of later moves again: this one may have lifted theirs."""
+    for move_id in now.moves:
+        later = MoveStore(context).find_plan(move_id)
+        if later is not None and (between := between_same(context, later)) is not None:
+            fence_if_possible(between, later)
+
+
+def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
+    """Lift what a killed process has left where clients follow a later move; log a failure."""
+    source = _source_of(context, plan)
+    if plan.fence != "acl" or source is None:
+        return
+
+    def make(now: InForce) -> None:
+        lift_fence(
+            source,
+            context.now_ms(),
+            lambda f: f.move_id == plan.move_id and topic_subject(f.topic) in now.later,
+            since_ms=0,
+        )
+
+    try:
+        if InForce.read(context, plan).later:
+            _fence_for_later(context, bring_about(context, plan, make))
+    except SrmError as error:
+        log.warning("fences of move %s on %s are unknown: %s", plan.move_id, source.alias, error)
+
+
+def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
+    """Refuse to continue a move that has ended and whose clients follow a later one."""
+    if progress.is_decided and (later := InForce.read(context, plan).moves):
+        lift_late_fence(context, plan)
+        ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
+        raise ConflictError(
+            f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
+            f"{', '.join(later)}; nothing was moved. Trigger a new run, or plan with another id"
+        )
+
+
+def lift_target(context: MoveContext, plan: MovePlan) -> None:
+    """Lift srm's fences of a move's topics on its target, since clients go there now."""
+    now_ms = context.now_ms()
+    wanted = frozenset(plan.topics)
+    lift_fence(context.target, now_ms, lambda f: f.topic in wanted, now_ms - _JUST_NOW_MS)
+    _fence_for_later(context, InForce.read(context, plan))
+
+
+def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
+    """Call :func:`lift_target`, but only log a failure: it must not stop the move."""
+    for problem in _attempt(context.target, lambda: lift_target(context, plan)):
+        log.warning("%s", problem)
+
+
+def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
+    """Fence the source of a decided move if it answers, since producers may still reach it.
+
+    This includes an abandoned source, and one whose fence a late release has lifted.
+    """
+    source = _source_of(context, plan)
+    if plan.fence != "acl" or source is None:
+        return
+    there = replace(context, forward=replace(context.forward, source=source))
+    try:
+        keep_fence(there, plan)
+    except SrmError as error:
+        log.warning("%s is not fenced: %s", plan.request.source, error)
+
+
+def _source_of(context: MoveContext, plan: MovePlan) -> Cluster | None:
+    return context.condemned if plan.request.is_unplanned else context.source
+
+
+def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
+    """Return messages for topics of a held, to be fenced move that are still open to writers."""
+    if plan.fence != "acl":
+        return ()
+    topics = _there(context, plan)
+    denied = context.source.write_denials(topics)
+    return tuple(
+        f"writes to {topic} are not denied on {plan.request.source} yet"
+        for topic in topics
+        if topic not in denied
+    )
+
+
+def release_fence(context: MoveContext, plan: MovePlan, *, is_over: bool) -> tuple[str, ...]:
+    """Lift the fence before a release, then keep what routes require; return a failure's text."""
+    if plan.request.is_unplanned or plan.fence != "acl":
+        return ()  # an unplanned one fences after its decision
+    if is_over:
+        return _attempt(context.source, lambda: keep_fence(context, plan))
+    return _attempt(
+        context.source,
+        lambda: lift_fence(
+            context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id
+        ),
+    )
+
+
+def _attempt(cluster: Cluster, lift: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        lift()
+    except SrmError as error:
+        unfence = f"'srm failover unfence {cluster.alias}' allows them"
+        return (f"writes may still be denied on {cluster.alias}, {unfence}: {error}",)
+    return ()
+
+
+def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[Fence]]) -> None:
+    if not records(read_fences(cluster)):
+        return
+
+    def attempt() -> None:
+        writer = cluster.control_writer(CONTROL_ID)
+        try:
+            changed = {fence.key(): fence.value() for fence in records(read_fences(cluster))}
+            writer.write({internal_topics.MOVES: changed})
+        finally:
+            writer.close()
+
+    until_not_fenced(f"fence on {cluster.alias}", attempt)
+
+
+def read_fences(cluster: Cluster) -> dict[str, Fence]:
+    """Read the fences of a cluster by topic; a damaged record is skipped, and stops no move."""
+    rows = cluster.compacted_topic(internal_topics.MOVES).read()
+    found = (
+        decode_or_none(value, Fence.decode, f"on cluster {cluster.alias}: {key!r}: ")
+        for key, value in rows.items()
+        if key.startswith(_PREFIX)
+    )
+    return {fence.topic: fence for fence in found if fence is not None}
+
+
+def _there(context: MoveContext, plan: MovePlan) -> list[str]:
+    existing = context.source.partition_counts()
+    return [topic for topic in plan.topics if topic in existing]
+
+
+_RENEW_S: Final = LEASE_MS / 3000
+_GRACE_S: Final = 10.0
+"""Extra time for a call that exceeds its own limit."""
+
+_ASKED: Final = CallResult(done=True, said="operators are prompted")
+
+
+def call_redirectors(
+    context: MoveContext,
+    plan: MovePlan,
+    *,
+    again_after_ms: int = 0,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> tuple[str, ...]:
+    """Call the redirectors in order with the step in force, and store their confirmations.
+
+    A hold stops at the first failure; for other steps all are called. An unplanned move sends only
+    its go. Returns a message for each redirector that has not confirmed.
+
+    ``again_after_ms``: skip a redirector that has failed more recently than that.
+    ``meanwhile``: called periodically during a long call, to renew the hold.
+    """
+    if len(plan.redirect) == 1:
+        return ()
+    tried: set[str] = set()
+    while True:
+        progress = MoveStore(context).progress(plan.move_id)
+        step, attempt = step_in_force(progress.step), progress.attempt
+        if step is None or (plan.request.is_unplanned and step != "go"):
+            return ()  # an unplanned move waits for no client, so no hold was sent
+        missing = to_call(plan.redirect, progress.calls, attempt, step)
+        since = context.now_ms() - again_after_ms
+        todo = [
+            kind
+            for kind in missing
+            if call_key(attempt, step, kind) not in tried
+            and not (
+                (last := progress.calls.get(call_key(attempt, step, kind)))
+                and last.state == "failed"
+                and last.time_ms > since
+            )
+        ]
+        if not todo or (step == "hold" and todo[0] != missing[0]):
+            return tuple(missing_confirmations(plan.redirect, progress.calls, attempt, step))
+        key = call_key(attempt, step, todo[0])
+        tried.add(key)
+        known = progress.calls.get(key)
+        called = known is not None and known.state == "calling"  # by a process that was killed
+        _call_while_in_force(context, plan, todo[0], meanwhile, called=called)
+
+
+def _call_while_in_force(
+    context: MoveContext,
+    plan: MovePlan,
+    kind: RedirectKind,
+    meanwhile: Callable[[], None],
+    *,
+    called: bool,
+) -> None:
+    """Call a redirector with the step in force; a later move's call is repeated after a late one.
+
+    It is repeated once: what that move calls after the state was read comes later anyway.
+    """
+
+    def make(now: InForce) -> None:
+        nonlocal called
+        if now.step is not None and not now.later:
+            called = True
+            _call(context, plan, (now.attempt, now.step), kind, meanwhile)
+        elif called:
+            for move_id in now.moves:
+                _call_for_later(context, move_id, kind)
+            called = False
+
+    now = bring_about(context, plan, make)
+    if now.step is not None and now.later:
+        said = f"superseded by move {', '.join(now.moves)}"
+        _keep(context, plan, (now.attempt, now.step), kind, "superseded", said)
+
+
+def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
+    """Repeat a call of a later move, confirmed or not: this move's call may have come after it.
+
+    A call that is not noted yet comes later anyway.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    between, step = between_same(context, plan), step_in_force(progress.step)
+    if step is None or between is None or kind not in plan.redirect:
+        log.warning("redirector %s was called late: check that it follows move %s", kind, move_id)
+    elif call_key(progress.attempt, step, kind) in progress.calls:
+        _call_while_in_force(between, plan, kind, lambda: None, called=True)
+
+
+def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> RedirectOrder:
+    """Return the order of a step for a redirector."""
+    request, config = plan.request, context.forward.config
+    names = config.names
+    places = config.redirect.addresses
+    return RedirectOrder(
+        key=f"{plan.move_id}/{attempt}/{step}",
+        order=order_number(attempt, step),
+        step=step,
+        move_id=plan.move_id,
+        attempt=attempt,
+        operation=request.operation,
+        mode=request.mode,
+        source=ClusterAddress(request.source, places.get(request.source, "")),
+        target=ClusterAddress(request.target, places.get(request.target, "")),
+        topics=plan.topics,
+        groups=plan.group_names,
+        replicas={topic: names.remote(topic) for topic in plan.topics},
+        members={group.group: group.members for group in plan.groups},
+    )
+
+
+def _call(
+    context: MoveContext,
+    plan: MovePlan,
+    asked: tuple[int, CallStep],
+    kind: RedirectKind,
+    meanwhile: Callable[[], None],
+) -> None:
+    attempt, step = asked
+    caller = context.forward.callers.get(kind)
+    if kind == "manual":
+        answer = _ASKED
+    elif caller is None:
+        answer = CallResult(done=False, said=f"it is not configured here for {plan.request.flow}")
+    else:
+        if not _keep(context, plan, asked, kind, "calling", "no answer yet"):
+            return
+        answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
+    level = logging.INFO if answer.done else logging.WARNING
+    log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
+    _keep(context, plan, asked, kind, "done" if answer.done else "failed", answer.said)
+
+
+def _keep(
+    context: MoveContext,
+    plan: MovePlan,
+    asked: tuple[int, CallStep],
+    kind: RedirectKind,
+    state: CallState,
+    said: str,
+) -> bool:
+    """Write the state of a call; return False if its step is not in force now."""
+    call, (attempt, step) = Call(state, context.now_ms(), said), asked
+    is_in_force = True
+    with Registers(context) as registers:
+
+        def keep() -> None:
+            nonlocal is_in_force
+            known = registers.progress(plan.move_id)
+            is_in_force = asked == (known.attempt, step_in_force(known.step))
+            if not is_in_force:
+                return  # the step now in force is called next
+            ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
+            calls = {**ours, call_key(attempt, step, kind): call}
+            for side in SIDES if calls != known.calls else ():
+                registers.write_if_there(side, ControlChange(progress=(known.noting(calls=calls),)))
+
+        registers.run(f"answer of redirector {kind} to move {plan.move_id}", keep)
+    return is_in_force
+
+
+def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:
+    cancelled, answers = threading.Event(), list[CallResult]()
+    within = copy_context()  # the span of the step, for the redirector
+    thread = threading.Thread(
+        target=lambda: answers.append(within.run(caller.call, order, cancelled)),
+        name=f"srm-{order.key}",
+        daemon=True,
+    )
+    deadline = time.monotonic() + caller.limit_s + _GRACE_S
+    thread.start()
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            thread.join(min(left, _RENEW_S))
+            if not thread.is_alive():
+                break
+            meanwhile()
+    finally:
+        cancelled.set()
+        if not answers:
+            thread.join(_GRACE_S)
+    return answers[0] if answers else CallResult(done=False, said="it did not end in time")

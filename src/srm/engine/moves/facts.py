@@ -1,0 +1,546 @@
+"""Facts for decisions of a move: one look at both clusters, and the outlook for a lost source."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+from srm.domain.flow_state.replication_records import SlotReport
+from srm.domain.groups.ledger import GroupLedger
+from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.translation import (
+    UNKNOWN_LOG,
+    Direction,
+    LogRange,
+    PartitionFacts,
+    Translation,
+    translate,
+)
+from srm.domain.moves.disaster import (
+    Forecast,
+    GroupForecast,
+    PartitionKnown,
+    forecast_topics,
+    rate_of,
+    with_held_back,
+)
+from srm.domain.moves.gate import GateFacts, GroupFacts, Presence, ReplicationFacts
+from srm.domain.moves.plan import (
+    GroupPlan,
+    GroupPosition,
+    LastPlace,
+    PartitionMove,
+    partition_move,
+)
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
+from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
+from srm.domain.offset_map.offset_map import OffsetMap
+from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import GroupDescription, TopicDescription
+from srm.engine.flows.source_look import SourceLook
+from srm.engine.groups.partition_facts import Logs, losses_of, partition_facts
+from srm.engine.moves.records import MoveContext
+from srm.engine.moves.registers import RoutingTables
+from srm.engine.ports import FlowMaps
+from srm.errors import NotLoadedError
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPair:
+    """A topic on the source with the target's topic that holds the same records.
+
+    ``is_shared``: both flows copy into this name, and both maps are needed.
+    """
+
+    topic: str
+    target_topic: str
+    original: str
+    direction: Direction
+    is_shared: bool = False
+
+
+def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[TopicPair, ...]:
+    """Return the two pairs of each original topic, forward and reverse; one if its name is kept."""
+    names = context.forward.config.names
+    pairs = []
+    for topic in originals:
+        if names.keeps_name(topic):
+            is_shared = names.is_shared(topic)
+            only_back = names.is_replica(topic) and not is_shared
+            direction: Direction = "reverse" if only_back else "forward"
+            pairs.append(TopicPair(topic, topic, topic, direction, is_shared))
+            continue
+        pairs.append(TopicPair(topic, names.remote(topic), topic, "forward"))
+        pairs.append(TopicPair(names.replica(topic), topic, topic, "reverse"))
+    return tuple(pairs)
+
+
+@dataclass(frozen=True)
+class Present:
+    """A cluster that answered: its topics, logs, and the move's groups with their offsets.
+
+    ``pending``: by group, partitions with a commit in an open transaction.
+    ``unacknowledged``: lags of the share groups; ``resets``: their share.auto.offset.reset, empty
+    if srm is not authorized.
+    """
+
+    alias: str
+    topics: Mapping[str, TopicDescription]
+    groups: Mapping[str, GroupDescription]
+    committed: Mapping[str, Mapping[TopicPartition, int]]
+    errors: Mapping[str, Reason]
+    logs: Logs
+    pending: Mapping[str, Collection[TopicPartition]] = field(default_factory=dict)
+    unacknowledged: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    resets: Mapping[str, str] = field(default_factory=dict)
+
+    def group(self, name: str) -> GroupDescription:
+        """Describe a group; state "unknown" if it was not described, or is dead but has offsets."""
+        found = self.groups.get(name, GroupDescription(name, "unknown"))
+        if found.state == "dead" and self.committed.get(name):
+            return replace(found, state="unknown", reason="it is absent but has committed offsets")
+        return found
+
+
+@dataclass(frozen=True)
+class Away:
+    """A lost source, with groups' last known places: the move neither reads nor awaits it."""
+
+    alias: str
+    places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
+    proof: FlowProof | None = None
+    topics: ClassVar[Mapping[str, TopicDescription]] = {}
+    committed: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
+    errors: ClassVar[Mapping[str, Reason]] = {}
+    logs: ClassVar[Logs] = {}
+    pending: ClassVar[Mapping[str, Collection[TopicPartition]]] = {}
+    unacknowledged: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
+    resets: ClassVar[Mapping[str, str]] = {}
+
+    def group(self, name: str) -> GroupDescription:
+        """Describe a group as empty: a move does not wait for members on a lost cluster."""
+        places = self.places.get(name, {}).values()
+        return GroupDescription(
+            name, "empty", "share" if any(last.is_share for last in places) else "classic"
+        )
+
+    def known_ms(self, group: str) -> int | None:
+        """Return the time of a group's positions, epoch milliseconds; None without any.
+
+        An unchanged checkpoint is not rewritten, so the time of the emission counts.
+        """
+        times = [last.time_ms for last in self.places.get(group, {}).values()]
+        return max(*times, self._emitted_ms(group)) if times else None
+
+    def is_still(self, group: str) -> bool:
+        """Return True if the last emission found the positions of a group unchanged."""
+        times = [last.time_ms for last in self.places.get(group, {}).values()]
+        return bool(times) and max(times) < self._emitted_ms(group)
+
+    def _emitted_ms(self, group: str) -> int:
+        proof = self.proof
+        return proof.time_ms if proof is not None and proof.confirms(group) else 0
+
+
+@dataclass(frozen=True)
+class MoveFacts:
+    """One look at both clusters, for some topics and groups.
+
+    ``maps_ms``: when the maps and the slots' reports were requested. A look may take long, which
+    does not count as silence of the slots.
+    ``transactions``: open in the original topics on the source; ``hidden``: why they are not seen.
+    ``writers``: their producers known to the source's brokers, empty if srm is not authorized.
+    """
+
+    request: MoveRequest
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    pairs: tuple[TopicPair, ...]
+    source: Present | Away
+    target: Present
+    ledger: GroupLedger
+    maps: FlowMaps
+    maps_ms: int
+    routing: RoutingTables
+    reverse_maps: FlowMaps = field(default_factory=lambda: FlowMaps({}))
+    transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]] = field(default_factory=dict)
+    hidden: str = ""
+    writers: tuple[ActiveProducer, ...] = ()
+
+    @property
+    def is_away(self) -> bool:
+        """True if the source is lost."""
+        return isinstance(self.source, Away)
+
+    @cached_property
+    def plans(self) -> tuple[GroupPlan, ...]:
+        """The position of each group on the target."""
+        return tuple(
+            GroupPlan(group, self.source.group(group).members, self.positions(group))
+            for group in self.groups
+        )
+
+    @cached_property
+    def share_groups(self) -> frozenset[str]:
+        """The groups that are share groups."""
+        return frozenset(name for name in self.groups if self.source.group(name).kind == "share")
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Routing subjects of the look: topics, then groups."""
+        return subjects_of(self.topics, self.groups)
+
+    def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
+        """Return a group's last known positions in the moving topics, if the source is lost."""
+        if not isinstance(self.source, Away):
+            return {}
+        moving = {pair.target_topic for pair in self.pairs}
+        places = self.source.places.get(group, {})
+        return {place: last for place, last in places.items() if place.topic in moving}
+
+    def group(self, name: str) -> GroupFacts:
+        """Return state and positions of a group on both clusters."""
+        on_source, on_target = self.source.group(name), self.target.group(name)
+        unreadable = self.unreadable(name)
+        return GroupFacts(
+            name,
+            on_source.state,
+            on_source.members,
+            on_target.state,
+            on_target.members,
+            self.positions(name),
+            on_source.reason,
+            on_target.reason,
+            tuple(sorted(self.source.pending.get(name, ()))),
+            "; ".join(reason.text for reason in unreadable),
+        )
+
+    def unreadable(self, group: str) -> tuple[Reason, ...]:
+        """Return the reasons why the offsets of a group cannot be read."""
+        sides = (self.source, self.target)
+        return tuple(side.errors[group] for side in sides if group in side.errors)
+
+    def positions(self, group: str) -> tuple[PartitionMove, ...]:
+        """Return where a group continues, for each partition of the topics that it reads."""
+        if group in self.source.errors or group in self.target.errors:
+            return ()
+        if group not in self._positions:
+            moves = tuple(partition_move(facts) for facts in self._partitions(group))
+            self._positions[group] = moves
+        return self._positions[group]
+
+    def translations(
+        self, group: str
+    ) -> Iterator[tuple[TopicPartition, PartitionFacts, Translation]]:
+        """Translate all commits of a group, by partition on the source."""
+        if group in self.source.errors or group in self.target.errors:
+            return
+        for one in self._partitions(group):
+            if one.committed is not None:
+                yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
+
+    def stray_topics(self, group: str) -> tuple[str, ...]:
+        """Return the source topics that the group has offsets on and that do not move."""
+        moving = {pair.topic for pair in self.pairs}
+        topics = {tp.topic for tp in self.source.committed.get(group, {})}
+        return tuple(sorted((topics - moving) & set(self.source.topics)))
+
+    def gate(self, move_id: str, now_ms: int) -> GateFacts:
+        """Return what the gate decides on, as without a hold."""
+        return GateFacts(
+            move_id=move_id,
+            request=self.request,
+            topics=self.topics,
+            groups=tuple(map(self.group, self.groups)),
+            replication=self.replication(),
+            routes=self.routing.merge,
+            moving={},
+            now_ms=now_ms,
+            held_ms=None,
+            report_age_ms=self.report_age_ms,
+        )
+
+    def replication(self) -> tuple[ReplicationFacts, ...]:
+        """Return how far the original topics of the source are copied to the target."""
+        return tuple(self._replication(tp) for tp in self.original_ends())
+
+    def original_ends(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks of the original topics on the source."""
+        originals = set(self.topics)
+        logs = sorted(self.source.logs.items())
+        return {tp: log.end for tp, log in logs if tp.topic in originals}
+
+    @property
+    def report_age_ms(self) -> int | None:
+        """Age of the newest report of the replicator to the target when it was read."""
+        newest = max((report.time_ms for report in self.maps.reports), default=None)
+        return None if newest is None else max(0, self.maps_ms - newest)
+
+    def _replication(self, tp: TopicPartition) -> ReplicationFacts:
+        log, offset_map = self.source.logs[tp], self.maps.get(tp)
+        status = (self.maps.statuses or {}).get(tp)
+        stopped = status if status is not None and status.state == "stopped" else None
+        # Without its last part the map does not show how far the partition is copied.
+        lost_end = self.maps.gaps.get(tp, "") if offset_map.position is None else ""
+        return ReplicationFacts(
+            tp.topic,
+            tp.partition,
+            source_next(offset_map),
+            log.start,
+            log.end,
+            None if stopped is None else stopped.reason or "no reason given",
+            log.stable_end,
+            self.transactions.get(tp, ()),
+            self.hidden,
+            self.maps.errors.get(tp, "") or lost_end,
+            self._lost(tp, log),
+            "" if stopped is None else stopped.action,
+        )
+
+    def _lost(self, tp: TopicPartition, log: LogRange) -> int:
+        losses = losses_of(self.maps, tp)
+        try:
+            return losses.count(self.maps.get(tp), log.start, log.end)
+        except NotLoadedError:  # a part of the map is lost, or the log ends within it
+            return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
+
+    def _partitions(self, group: str) -> Iterator[GroupPosition]:
+        committed = self.source.committed.get(group, {})
+        last, on_target = self.last_places(group), self.target.committed.get(group, {})
+        own = on_target if self.is_away else ()
+        read = {tp.topic for tp in (*committed, *last, *own)}
+        reads = {pair.original for pair in self.pairs if {pair.topic, pair.target_topic} & read}
+        for pair in self.pairs:
+            for tp in self._places(pair, last) if pair.original in reads else ():
+                counterpart = TopicPartition(pair.target_topic, tp.partition)
+                theirs = on_target.get(counterpart)
+                yield GroupPosition(
+                    self._facts(pair, tp, counterpart),
+                    committed.get(tp),
+                    theirs,
+                    self._is_ours(group, counterpart, theirs),
+                    self.request.accept_open_transactions,
+                    self.request.overwrite,
+                    last.get(counterpart),
+                    self.source.unacknowledged.get(group, {}).get(tp),
+                )
+
+    def _facts(
+        self, pair: TopicPair, tp: TopicPartition, counterpart: TopicPartition
+    ) -> PartitionFacts:
+        """Gather the facts of a partition, once for all groups that read it."""
+        key = pair.direction, tp
+        if key not in self._partition_facts:
+            self._partition_facts[key] = partition_facts(
+                self.maps if pair.direction == "forward" else self.reverse_maps,
+                pair.direction,
+                (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
+                (counterpart, self.target.logs),
+                self.target.alias,
+                self.transactions.get(tp, ()),
+                self.reverse_maps if pair.is_shared and not self.is_away else None,
+            )
+        return self._partition_facts[key]
+
+    @cached_property
+    def _partition_facts(self) -> dict[tuple[Direction, TopicPartition], PartitionFacts]:
+        return {}
+
+    @cached_property
+    def _positions(self) -> dict[str, tuple[PartitionMove, ...]]:
+        return {}
+
+    def _places(self, pair: TopicPair, last: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return partitions named as on the source, in reverse or after a loss the target's too."""
+        known = [self.source.topics.get(pair.topic)]
+        if pair.direction == "reverse" or self.is_away:
+            known.append(self.target.topics.get(pair.target_topic))
+        count = max((topic.partitions for topic in known if topic is not None), default=0)
+        numbers = {tp.partition for tp in last if tp.topic == pair.target_topic}
+        return [TopicPartition(pair.topic, one) for one in sorted({*range(count), *numbers})]
+
+    def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
+        if offset is None:
+            return False
+        entry = self.ledger.entry(group, tp)
+        return entry is not None and entry.may_lower(offset)
+
+
+def source_next(offset_map: OffsetMap) -> int | None:
+    """Return the next source offset to copy, None if unknown."""
+    if offset_map.position is not None:
+        return offset_map.position.source_next
+    return offset_map.last_source_end
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Facts at the target, and what its copies show of the source that is, or may be, lost.
+
+    ``recent``: number of records of each copy within the last :data:`.RATE_MS` of its topic,
+    none if that was long before the source last answered.
+    ``transactions``: open on the target.
+    ``commits``: commits of idle groups on the source, if it was queried.
+    """
+
+    facts: MoveFacts
+    presence: Presence
+    recent: Mapping[TopicPartition, int]
+    newest: Mapping[TopicPartition, int | None]
+    copies: Mapping[TopicPartition, TopicPartition]
+    transactions: tuple[str, ...]
+    commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> tuple[GroupPlan, ...]:
+        """The position of each group on the target."""
+        return self.facts.plans
+
+    @property
+    def away(self) -> Away:
+        """The source as the target knows it."""
+        source = self.facts.source
+        return source if isinstance(source, Away) else Away(source.alias)
+
+    @property
+    def proof(self) -> FlowProof | None:
+        """The result of the last emission of checkpoints."""
+        return self.away.proof
+
+    @property
+    def without_leader(self) -> tuple[TopicPartition, ...]:
+        """Partitions of the target that have no leader."""
+        logs = self.facts.target.logs
+        return tuple(sorted(place for place, log in logs.items() if log is UNKNOWN_LOG))
+
+    @property
+    def copy_starts(self) -> Mapping[TopicPartition, int]:
+        """Log start offsets of the copies that have a leader."""
+        logs = self.facts.target.logs.items()
+        return {place: log.start for place, log in logs if log is not UNKNOWN_LOG}
+
+    def without(self, subjects: Collection[str]) -> Outlook:
+        """Return the outlook without some topics and groups, named by routing subject."""
+        facts = self.facts
+        topics = tuple(one for one in facts.topics if topic_subject(one) not in subjects)
+        groups = tuple(one for one in facts.groups if group_subject(one) not in subjects)
+        return replace(self, facts=replace(facts, topics=topics, groups=groups))
+
+    def places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
+        """Return the last known positions of a group, by partition on the target."""
+        return self.facts.last_places(group)
+
+    def known_places(self, plan: GroupPlan) -> frozenset[TopicPartition]:
+        """Return the target partitions for which a group has a last known position or a commit."""
+        resumed = (each.target for each in plan.positions if each.resume is not None)
+        return frozenset((*self.places(plan.group), *resumed))
+
+    def followers(self, group: str) -> int:
+        """Count the clients of a group that recently reported on the target to follow routes."""
+        return len(self.presence.followers(group_subject(group)))
+
+    def works_there(self, group: str) -> bool:
+        """Return True if the route of a group already leads to the target, or holds it there."""
+        return self.facts.routing.cluster_of(group) == self.facts.request.target
+
+    def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
+        """Forecast records lost or read again; ``source``: present log ends, None if not known."""
+        partitions = tuple(self._partition_facts(source))
+        growth = sum(report.source_growth for report in self.facts.maps.reports)
+        return Forecast(
+            made_ms=now_ms,
+            topics=forecast_topics(partitions, now_ms, growth),
+            groups=tuple(
+                GroupForecast(
+                    plan.group,
+                    len(self.known_places(plan)),
+                    self.read_again(plan),
+                    plan.total_skipped,
+                    self._age_ms(plan.group, now_ms),
+                    self.away.is_still(plan.group),
+                )
+                for plan in self.plans
+                if self.known_places(plan)
+            ),
+            unseen=tuple(plan.group for plan in self.plans if not self.known_places(plan)),
+            transactions=self.transactions,
+            rate=max(rate_of(partitions), growth),
+        )
+
+    def read_again(self, plan: GroupPlan) -> int:
+        """Return the maximum number of records that a group would read again."""
+        return sum(self.read_again_of(plan.group, position) for position in plan.positions)
+
+    def read_again_of(self, group: str, position: PartitionMove) -> int:
+        """Return that of one partition: all records on the target after the last known position.
+
+        The group may have read any of them since; an idle group has read those that it committed.
+        """
+        if position.state == "no-commit":
+            return 0  # auto.offset.reset of its clients decides
+        place = TopicPartition(position.topic, position.partition)
+        committed = self.commits.get(group, {}).get(place)
+        if committed is None or position.committed is None:
+            return position.lag
+        return min(position.lag, max(0, committed - position.committed))
+
+    def _age_ms(self, group: str, now_ms: int) -> int | None:
+        stamp = self.away.known_ms(group)
+        return None if stamp is None else max(0, now_ms - stamp)
+
+    def _partition_facts(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
+        heard, held = last_heard(self.facts.maps.reports), _held_back(self.facts.maps.reports)
+        for original, copy in sorted(self.copies.items()):
+            topic = self.facts.target.topics.get(copy.topic)
+            place = (topic.topic_id if topic else "", copy.partition)
+            heard_ms = heard.get(place, 0)
+            known = PartitionKnown(
+                original.topic,
+                original.partition,
+                self.facts.maps.get(original).position,
+                heard_ms,
+                self.recent.get(copy, 0),
+                self._stop_reason(original, heard_ms if source is None else source.time_ms),
+                self.newest.get(copy),
+            )
+            if source is not None:
+                known = source.brought_up_to_date(known)
+            yield with_held_back(known, held.get(place, 0))
+        if source is not None:
+            yield from source.without_copy(self.copies.keys())
+
+    def _stop_reason(self, original: TopicPartition, heard_ms: int) -> str:
+        """Return why a partition was not copied while the source still answered, or ""."""
+        status = (self.facts.maps.statuses or {}).get(original)
+        if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
+            return ""  # it stopped because the source no longer answered
+        return status.what or "no reason given"
+
+
+def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
+    """Return when the source last answered the slots (former ones if it is paused) of each copy."""
+    now: dict[tuple[str, int], int] = {}
+    former: dict[tuple[str, int], int] = {}
+    for report in reports:
+        for entries, found in ((report.positions, now), (report.former, former)):
+            for entry in entries:
+                place = entry.target_topic_id, entry.partition
+                found[place] = max(found.get(place, 0), report.source_heard_ms)
+    return former | now
+
+
+def _held_back(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
+    """Return the source's log end after an open transaction, by remote topic id and number."""
+    found: dict[tuple[str, int], int] = {}
+    for report in reports:
+        for topic_id, number, end in report.held_back:
+            found[topic_id, number] = max(found.get((topic_id, number), 0), end)
+    return found

@@ -1,0 +1,495 @@
+"""Findings of a move: conditions that block it or deserve a warning, and its surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.pause import read_pause
+from srm.domain.groups.group_sync import IDLE
+from srm.domain.moves.findings import Finding, Surroundings, warning
+from srm.domain.moves.gate import GroupFacts, Presence, Writers, strangers, unknown_writers
+from srm.domain.moves.plan import GroupPlan, position_problem
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import RedirectKind, Route
+from srm.domain.names.filters import SHADOW_PREFIX
+from srm.domain.text.amount import amount, some
+from srm.domain.text.reason import Reason
+from srm.engine.cluster_ports import Cluster
+from srm.engine.flows.source_look import partitions_of
+from srm.engine.flows.supervision import topic_on
+from srm.engine.groups.checkpoints import per_group
+from srm.engine.groups.group_listing import WITHOUT_OFFSETS
+from srm.engine.moves.facts import MoveFacts, Outlook
+from srm.engine.moves.reading import read_writers
+from srm.engine.moves.records import MoveContext
+from srm.engine.ports import FlowContext
+from srm.errors import message
+
+TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
+
+_SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
+    "webhook": ("webhook.url", "webhook.secret"),
+    "command": ("command",),
+}
+
+
+def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Finding]:
+    """Yield the redirectors that cannot be called because they are not configured."""
+    for kind in kinds:
+        if kind in _SETTINGS and kind not in flow.callers:
+            keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
+            reason = Reason.saying(
+                f"redirector {kind} is not configured", f"set {keys} (docs/redirect.md)"
+            )
+            yield Finding("redirector", reason)
+
+
+def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
+    """Yield a problem if the target is not settled after a disaster; for a planned move only."""
+    back = flow.config.flow.reverse
+    pause = read_pause(topic_on(flow.source, back).read_commands())
+    if pause is not None:
+        reason = Reason.saying(
+            f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
+            f"{back.target} never gets",
+            f"settle its return first: srm return status --flow '{back}'",
+        )
+        yield Finding("unsettled", reason)
+
+
+def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
+    """Yield the topics that the flow of the move does not copy."""
+    names = config.names
+    for topic in facts.topics:
+        if topic not in facts.source.topics:
+            continue
+        remote = names.remote(topic)
+        if not names.selects(topic):
+            text = (
+                f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
+                f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
+            )
+            yield Finding("topic", Reason(text))
+        elif remote not in facts.target.topics:
+            where = f"topic {remote} does not exist on {config.flow.target}"
+            yield Finding("topic", Reason(f"{where}: check that the replicator runs"))
+
+
+def routing_conflicts(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
+    """Return the routing subjects that the move cannot hold, with the reason."""
+    merged = facts.routing.merge
+    found = {one: route_problem(one, merged.get(one), request, move_id) for one in facts.subjects}
+    return {subject: why for subject, why in found.items() if why is not None}
+
+
+def route_problem(
+    subject: str, route: Route | None, request: MoveRequest, move_id: str
+) -> str | None:
+    """Return why the route of a subject keeps a move from holding it, None if it does not."""
+    if route is None:
+        return None
+    if route.state == "hold" and route.move_id != move_id:
+        return f"{subject} is held by move {route.move_id}: finish or release that one first"
+    if route.cluster != request.source and not request.reroute:
+        why = f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+        return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
+    return None
+
+
+def group_problems(facts: MoveFacts) -> Iterator[Finding]:
+    """Yield what keeps groups from continuing; after a loss warnings, see :func:`left_alone`."""
+    left = left_alone(facts) if facts.is_away else {}
+    for name, why in left.items():
+        yield warning("group-active", f"group {name} is not changed: {why}")
+    for group in facts.plans:
+        states = () if facts.is_away else _state_problems(group.group, facts)
+        for found in (*states, *_offset_problems(group, facts)):
+            yield found.as_warning() if facts.is_away else found
+
+
+def left_alone(facts: MoveFacts) -> dict[str, str]:
+    """Return the groups whose offsets on the target cannot be set now, with the reason."""
+    left: dict[str, str] = {}
+    for group in facts.groups:
+        found = facts.group(group)
+        if unreadable := facts.unreadable(group):
+            left[group] = f"its offsets cannot be read: {unreadable[0].text}"
+        elif found.target_state not in IDLE:
+            left[group] = f"it is active on {facts.request.target} ({_members_there(found)})"
+    return left
+
+
+def _members_there(found: GroupFacts) -> str:
+    return ", ".join(found.target_members) or found.target_reason or found.target_state
+
+
+def _state_problems(name: str, facts: MoveFacts) -> Iterator[Finding]:
+    found, request = facts.group(name), facts.request
+    if found.target_state not in IDLE:
+        who = f"group {name} is active on {request.target} ({_members_there(found)})"
+        yield Finding("group-active", Reason(f"{who}: stop it there"))
+    if found.source_state == "unknown":
+        why = found.source_reason or "its state is not known"
+        reason = Reason(why, facts.source.group(name).action)
+        where = f"group {name} on {request.source} may have members"
+        yield Finding("group-unknown", reason.within(where))
+    for reason in facts.unreadable(name):
+        yield Finding("unreadable", reason.within(f"offsets of group {name} cannot be read"))
+
+
+def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+    name, request = group.group, facts.request
+    if stray := ", ".join(facts.stray_topics(name)):
+        left = (
+            f"group {name} moves without its offsets on {stray}, which are not replicated: its "
+            f"auto.offset.reset decides where it starts in them on {request.target}"
+        )
+        text = (
+            f"group {name} also has offsets on {stray}, which do not move: add "
+            f"them to the topics, delete these offsets, or move without them: "
+            f"--accept-stray-offsets (in the form: accept_stray_offsets)"
+        )
+        accept = request.accept_stray_offsets
+        yield Finding("stray-offset", Reason(left if accept else text), blocks=not accept)
+    for position in group.positions:
+        problem = position_problem(name, position, request)
+        if problem is not None:
+            yield Finding("offset", Reason(problem))
+
+
+def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
+    """Yield what is not copied until an operator acts: a move would wait for it in vain.
+
+    A replicator that is ``down`` without lag is a warning. Partitions that resume by themselves,
+    for example when they have a leader, are left out.
+    """
+    replication = facts.replication()
+    accept = facts.request.accept_open_transactions
+    # The lag of a partition whose map is damaged is unknown.
+    missing = {
+        each: each.remaining - (each.held_back if accept else 0)
+        for each in replication
+        if not each.damage
+    }
+    if down is not None and any(missing.values()):
+        records = amount(sum(missing.values()), "record")
+        topics = some(sorted({each.topic for each, count in missing.items() if count}))
+        text = f"not copied: {records} of {topics}; replicator down: {down.text}"
+        yield Finding("not-copied", Reason(text, down.action))
+    elif down is not None and replication:
+        text = f"the replicator of {facts.request.flow} is down: {message(down.text, down.action)}"
+        yield warning("replicator", text)
+    for each in replication:
+        if each.halt_reason is not None:
+            yield Finding("halted", each.halt_reason)
+
+
+def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
+    """Yield a problem if the move has no topic or no group."""
+    flow, target = facts.request.flow, facts.request.target
+    text = ""
+    if facts.is_away:
+        if not facts.topics and not facts.groups:
+            text = f"flow {flow} has copied nothing, so {target} has no topic to move"
+        elif facts.topics and not facts.maps.reports:
+            text = (
+                f"flow {flow} has never copied anything to {target}: nothing is known about "
+                f"{flow.source}"
+            )
+    elif not facts.topics:
+        text = "the flow does not copy any topic: add one with 'srm-control topics --add'"
+    elif not facts.groups:
+        text = f"no group has offsets on {', '.join(facts.topics)}: name the groups to move"
+    if text:
+        yield Finding("nothing-to-move", Reason(text))
+
+
+def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Finding]:
+    """Yield what a move has to wait for on the source."""
+    request, behind = facts.request, dict[str, int]()
+    for partition in facts.replication():
+        if is_copied and partition.halt_reason is None:
+            behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+        if partition.held_back:
+            leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
+            wait = "the move will wait for its end"
+            yield warning(
+                "transaction",
+                f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
+                f"{leave if request.accept_open_transactions else wait}",
+            )
+    for topic, remaining in sorted(behind.items()):
+        if remaining:
+            yield warning(
+                "not-copied",
+                f"replication of {topic} is {amount(remaining, 'record')} behind: "
+                "the move will wait for it",
+            )
+
+
+def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
+    """Yield what groups skip or read again, and where auto.offset.reset decides."""
+    for group in facts.plans:
+        is_share = group.group in facts.share_groups
+        yield from _warnings_of(group, facts.request, is_share=is_share)
+        if is_share:
+            yield from _losses_of_share_group(group, facts)
+        if not (group.positions or facts.is_away or facts.unreadable(group.group)):
+            yield warning(
+                "no-place",
+                f"group {group.group} has committed nothing: it starts on "
+                f"{facts.request.target} as auto.offset.reset of its clients says",
+            )
+    own = [
+        group.group
+        for group in facts.plans
+        if any(p.state == "own-commit" and p.committed is not None for p in group.positions)
+    ]
+    if own:
+        yield warning(
+            "own-commit",
+            f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
+            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)",
+        )
+
+
+def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+    """Yield what a share group loses: only its start offsets move (KIP-932)."""
+    source, target = facts.request.source, facts.request.target
+    before, after = (side.resets.get(group.group) for side in (facts.source, facts.target))
+    known = facts.source.unacknowledged.get(group.group)
+    count = amount(group.re_read, "record") if known is not None else "records"
+    yield warning(
+        "share-group",
+        f"share group {group.group} continues at its start offsets: {count} that it acknowledged "
+        f"after them are delivered again on {target}, and delivery counts begin at 0",
+    )
+    if before != after and before and after:
+        yield warning(
+            "share-group",
+            f"share group {group.group} has share.auto.offset.reset = {before} on {source} and "
+            f"{after} on {target}: set it there with kafka-configs.sh --entity-type groups",
+        )
+
+
+def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> Iterator[Finding]:
+    for position in group.positions:
+        if position.skipped and request.accept_skips:
+            yield warning(
+                "skip",
+                f"group {group.group} will skip {amount(position.skipped, 'record')} of "
+                f"{position.name}: {position.reason}",
+            )
+        if position.passed_kept:
+            yield warning(
+                "kept-records",
+                f"group {group.group} skips {amount(position.passed_kept, 'offset')} of "
+                f"{position.target} that were kept on {request.target} when it returned: it has "
+                f"read later records in {position.topic}. To read them, reset its offset there "
+                "after the move",
+            )
+        if position.state == "conflict" and request.overwrite:
+            yield warning(
+                "overwrite",
+                f"group {group.group} will read {amount(position.re_read, 'record')} of "
+                f"{position.target} again",
+            )
+    reset = "auto.offset.reset of its clients"
+    if is_share:
+        reset = "share.auto.offset.reset of the group there"
+    if undecided := [position.name for position in group.positions if position.left_to_reset]:
+        yield warning(
+            "no-place",
+            f"group {group.group} has committed nothing for {some(undecided)}: it starts "
+            f"there on {request.target} as {reset} says",
+        )
+
+
+def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
+    """Yield the open points of a move whose source is lost."""
+    facts = outlook.facts
+    target, flow = facts.request.target, facts.request.flow
+    for plan in facts.plans:
+        if not outlook.known_places(plan):
+            yield warning(
+                "no-place",
+                f"group {plan.group} has no checkpoint and no commit of its own: it starts on "
+                f"{target} as auto.offset.reset of its clients says. While {flow.source} answers, "
+                f"run srm checkpoints emit --flow '{flow}'",
+            )
+    if unserved := outlook.without_leader:
+        yield warning(
+            "no-leader",
+            f"{some([str(place) for place in unserved])} on {target} "
+            f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "
+            f"last checkpoint there, unverified, when a broker leads it again",
+        )
+    if overtaken := [plan for plan in facts.plans if plan.total_skipped]:
+        count = sum(plan.total_skipped for plan in overtaken)
+        yield warning(
+            "skip",
+            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
+            f"{amount(count, 'record')} that {target} no longer holds "
+            f"and they may not have read",
+        )
+    routes = facts.routing.merge
+    held = {
+        route.move_id
+        for name in facts.subjects
+        if (route := routes.get(name)) is not None and route.state == "hold"
+    }
+    for other in sorted(held - {move_id}):
+        yield warning("hold", f"move {other} holds clients of this move, which takes them over")
+
+
+def fence_problems(cluster: Cluster, wanted: str) -> Iterator[Finding]:
+    """Yield why a cluster cannot be fenced, if a fence is wanted."""
+    if wanted == "acl" and (why := cluster.no_fence_reason()):
+        text = f"fence acl is not possible: {why}; move without it (--fence none)"
+        yield Finding("fence", Reason(text))
+
+
+_FOR_EVER = "-1"
+_MOST_GROUPS = 2_000
+"""Maximum number of groups whose offsets are read to find those that stay."""
+
+
+def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
+    """Read the facts that a plan warns about; for a lost source only target and configuration."""
+    copied = _partitions_of_originals(facts)
+    there = Surroundings(
+        opposite_enabled=context.reverse.config.enabled,
+        opposite_topics=topics_copied_back(context, facts.topics),
+        absent={name: n for name, n in copied.items() if name not in facts.target.topics},
+        alone=_alone(facts),
+    )
+    return there if facts.is_away else _around_source(context, facts, there)
+
+
+def _around_source(context: MoveContext, facts: MoveFacts, there: Surroundings) -> Surroundings:
+    groups = facts.plans
+    now_ms = context.now_ms()
+    presence = Presence.of(facts.routing.stamped_acks, now_ms)
+    members = {group.group: strangers(group.group, group.members, presence) for group in groups}
+    recent_ms = round(facts.request.slow_writer_seconds * 1000)
+    at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
+    writers = Writers(facts.writers, at_plan, now_ms, recent_ms)
+    plain = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
+    return replace(
+        there,
+        staying=_staying(context, facts),
+        retention_ms=_retention(context, facts.topics),
+        skew_ms=_skew(facts),
+        plain_members={group: found for group, found in members.items() if found},
+        plain_writers={topic: count for topic, count in plain.items() if count},
+        shared_ids=_shared_ids(context, facts, [topic for topic, count in plain.items() if count]),
+        state={group.group: found for group in groups if (found := _changelogs(facts, group))},
+    )
+
+
+def _alone(facts: MoveFacts) -> tuple[str, ...]:
+    """Return the clusters that replicate topics, but have one replica of their transaction log."""
+    sides = (facts.target,) if facts.is_away else (facts.source, facts.target)
+    return tuple(
+        side.alias
+        for side in sides
+        if (log := side.topics.get("__transaction_state")) is not None
+        and log.replicas == 1 < max(topic.replicas for topic in side.topics.values())
+    )
+
+
+def _partitions_of_originals(facts: MoveFacts) -> dict[str, int]:
+    topics = facts.target.topics if facts.is_away else facts.source.topics
+    forward = [pair for pair in facts.pairs if pair.direction == "forward"]
+    names = {pair.original: pair.target_topic if facts.is_away else pair.topic for pair in forward}
+    return {name: topics[at].partitions for name, at in names.items() if at in topics}
+
+
+def _shared_ids(
+    context: MoveContext, facts: MoveFacts, topics: Collection[str]
+) -> dict[str, tuple[int, ...]]:
+    """Return producer ids that both clusters have assigned to writers of one partition."""
+    there: dict[str, set[int]] = {}
+    for one in read_writers(context.target, partitions_of(facts.target.topics, topics)):
+        there.setdefault(str(one.partition), set()).add(one.producer_id)
+    here: dict[str, set[int]] = {}
+    for one in facts.writers:
+        if one.partition.topic in topics:
+            here.setdefault(str(one.partition), set()).add(one.producer_id)
+    return {
+        partition: tuple(sorted(shared))
+        for partition, ids in here.items()
+        if (shared := ids & there.get(partition, set()))
+    }
+
+
+def _changelogs(facts: MoveFacts, group: GroupPlan) -> tuple[str, ...]:
+    """Return the changelog topics of a Kafka Streams application, named after its group."""
+    start = f"{group.group}-"
+    return tuple(
+        sorted(
+            topic
+            for topic in facts.source.topics
+            if topic.startswith(start) and topic.endswith("-changelog")
+        )
+    )
+
+
+def topics_copied_back(context: MoveContext, topics: Collection[str]) -> frozenset[str]:
+    """Return the topics of a move that the reverse flow copies."""
+    return frozenset(context.reverse.config.names.select(topics))
+
+
+def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:
+    """Return the groups that read moving topics but do not move, with these topics."""
+    ours = {pair.topic for pair in facts.pairs}
+    listed = context.source.groups().values()
+    others = [
+        g.name
+        for g in listed
+        if g.kind not in WITHOUT_OFFSETS
+        and g.name not in facts.groups
+        and not g.name.startswith(SHADOW_PREFIX)
+    ]
+    committed, _ = per_group(context.source.commits_of(others[:_MOST_GROUPS]))
+    read = {name: {tp.topic for tp in offsets} & ours for name, offsets in committed.items()}
+    return {name: tuple(sorted(topics)) for name, topics in read.items() if topics}
+
+
+def _retention(
+    context: MoveContext, topics: Collection[str]
+) -> dict[str, tuple[int | None, int | None]]:
+    """Return retention.ms of topics that set it on both sides; broker defaults are not queried."""
+    names = context.forward.config.names
+    remotes = {topic: names.remote(topic) for topic in topics}
+    on_source = context.source.topic_configs(list(remotes))
+    on_target = context.target.topic_configs(list(remotes.values()))
+    return {
+        topic: (_milliseconds(source), _milliseconds(target))
+        for topic, remote in remotes.items()
+        if (source := _set(on_source, topic)) and (target := _set(on_target, remote))
+    }
+
+
+def _set(configs: Mapping[str, Mapping[str, str]], topic: str) -> str | None:
+    return configs.get(topic, {}).get("retention.ms")
+
+
+def _milliseconds(value: str) -> int | None:
+    return None if value == _FOR_EVER else int(value)
+
+
+def _skew(facts: MoveFacts) -> dict[str, int]:
+    """Return the clock skew between clients and brokers, by the stamps of acknowledgements.
+
+    A delay on the way only increases it, so the smallest one of a host is the best estimate.
+    """
+    skews: dict[str, int] = {}
+    for one in facts.routing.stamped_acks:
+        where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
+        skew = one.stamped_ms - one.ack.written_ms
+        skews[where] = min(skew, skews.get(where, skew))
+    return skews

@@ -1,0 +1,568 @@
+"""Hold of the clients of a move, its renewal, and the pause of the flow from a lost source.
+
+An unplanned move first pauses the flow, so that nothing is copied when the source returns. Then it
+seals the copies, which makes the loss final. Its attempt ranks above all attempts that the source
+may have seen (:data:`~srm.domain.moves.routing.ERA`), so their routes and holds lose.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from srm.domain.flow_state.pause import Pause
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import HELD, MoveProgress
+from srm.domain.moves.routing import CLOCK_KEY, LEASE_MS, Route, next_generation
+from srm.domain.names import internal_topics
+from srm.domain.text.amount import few, some
+from srm.engine.flows.operator import operator
+from srm.engine.flows.supervision import pause_in_force
+from srm.engine.moves.effects import (
+    call_redirectors,
+    fence_if_possible,
+    lift_target,
+    lift_target_if_possible,
+    release_fence,
+    require_in_force,
+)
+from srm.engine.moves.facts import Outlook
+from srm.engine.moves.findings import route_problem
+from srm.engine.moves.gate_reading import (
+    Look,
+    by_name,
+    commits_of,
+    first_look,
+    patient_look,
+    require,
+)
+from srm.engine.moves.planning import findings
+from srm.engine.moves.reading import MoveScope, read_outlook
+from srm.engine.moves.records import (
+    ControlChange,
+    ControlTables,
+    MoveContext,
+    MoveStore,
+    config_fingerprint,
+)
+from srm.engine.moves.registers import SIDES, Attempt, InForce, Registers, record, sides_of
+from srm.engine.ports import FlowSwitch
+from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.errors import (
+    ConflictError,
+    FencedError,
+    GateClosedError,
+    SrmError,
+    UnavailableError,
+    UsageError,
+)
+
+log = logging.getLogger(__name__)
+
+_FORGET_MS = 3_600_000
+"""Acknowledgements of clients that are silent for this long are deleted."""
+
+
+def hold(context: MoveContext, move_id: str) -> MoveProgress:
+    """Hold all clients of the move: they stop, finish and leave. RTO counts from here.
+
+    Both clusters are read first, so that blocking conditions stop the move before it affects any
+    client. Repeated, it renews the hold. A decided move is not changed. An unplanned move abandons
+    its source: it reads and writes only the target.
+
+    Raises:
+        ConflictError: something blocks it, settings changed since the plan, or a redirector has not
+            confirmed the hold, which may be released or held again.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if progress.is_decided:
+        return progress
+    started = None if progress.step in HELD else _begin(context, plan)
+    with _leaving_the_pause(context, plan), Registers(context) as registers:
+
+        def body() -> MoveProgress:
+            registers.require(*sides_of(plan.request))
+            known = registers.progress(move_id)
+            if known.step in HELD:
+                renew(registers, plan, context.now_ms())
+            elif not known.is_decided:
+                if started is None or known.rank != progress.rank:
+                    raise ConflictError(
+                        f"move {move_id} was released in the meantime: hold it again"
+                    )
+                if registers.plan(move_id) != plan:
+                    raise ConflictError(
+                        f"move {move_id} was planned again in the meantime: hold it again"
+                    )
+                _start(registers, plan, started, context.now_ms())
+            return registers.progress(move_id)
+
+        held = registers.run(f"hold of move {move_id}", body)
+    if held.is_decided:
+        return held
+    if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
+        raise ConflictError(
+            f"move {move_id}: {missing[0]}; nothing has moved. Fix this and hold again, "
+            f"or 'srm failover release {move_id}'"
+        )
+    log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
+    return held
+
+
+@contextmanager
+def _leaving_the_pause(context: MoveContext, plan: MovePlan) -> Iterator[None]:
+    """Resume the flow if the hold is refused: a release may have come before the pause."""
+    try:
+        yield
+    except ConflictError:
+        if plan.request.is_unplanned:
+            resume_flow(context, plan)
+        raise
+
+
+def renew(
+    registers: Registers,
+    plan: MovePlan,
+    now_ms: int,
+    progress: MoveProgress | None = None,
+    *,
+    source_needed: bool = True,
+) -> int | None:
+    """Write a higher beat on the target, then on the source, with the progress if it is given.
+
+    Always higher than the beat of an earlier process, whose lease clients may already count. A move
+    that holds no client is not changed. Returns the time of the beat by the target's broker, None
+    if it does not stamp records.
+    """
+    known = registers.progress(plan.move_id)
+    if known.step not in HELD:
+        return None
+    attempt = Attempt(plan, known.attempt)
+    routes = registers.routes
+    holds = [routes[one] for one in plan.subjects if attempt.is_held_by(routes.get(one))]
+    beat = max((route.beat for route in holds), default=0) + 1
+    # This finishes a hold that was killed between its writes to the two clusters.
+    noted = [known.at("held", now_ms)] if known.step == "holding" else []
+    stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
+    if known.hold_stamp_ms is None and stamp is not None:
+        noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
+    change = ControlChange(attempt.hold(beat, now_ms), (*noted, *([progress] if progress else [])))
+    stamp_ms = registers.write("target", change)
+    if "source" in sides_of(plan.request):
+        (registers.write if source_needed else registers.write_if_there)("source", change)
+    return stamp_ms
+
+
+def renew_now(context: MoveContext, plan: MovePlan) -> None:
+    """Renew the hold of a move in its own transaction; an unavailable source gets it later."""
+    with Registers(context) as registers:
+        registers.run(
+            f"renewal of move {plan.move_id}",
+            lambda: renew(registers, plan, context.now_ms(), source_needed=False),
+        )
+
+
+def _renew_once(context: MoveContext, plan: MovePlan) -> None:
+    try:
+        renew_now(context, plan)
+    except SrmError as error:  # go renews the hold too, and checks that it is in force
+        log.warning("the hold of move %s was not renewed: %s", plan.move_id, error)
+
+
+def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
+    if plan.fingerprint != config_fingerprint(context):
+        raise ConflictError(
+            f"settings of {plan.request.flow} or its reverse changed since move {plan.move_id} "
+            f"was planned: plan it again"
+        )
+    if not plan.topics and not plan.group_names:
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(plan.blocking))}")
+    # The plan has chosen and shown the topics and groups; new ones do not move.
+    pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
+    chosen = MoveScope(plan.topics, plan.group_names)
+    fresh = findings(context, pinned, plan.move_id, chosen)
+    fresh.require_none(plan.move_id)
+    if fresh.outlook is not None:
+        return pause_flow(context, plan, fresh.outlook)
+    context.observations[plan.move_id] = first_look(context, fresh.facts)
+    return MoveProgress(
+        plan.move_id,
+        lag_at_hold={group.group: group.lag for group in fresh.facts.plans},
+        members_at_hold={group.group: len(group.members) for group in fresh.facts.plans},
+        log_ends_at_hold=by_name(fresh.facts.original_ends()),
+    )
+
+
+def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
+    """Write the first records of an attempt: first on the source, which shows competing holds."""
+    routes, known = registers.routes, registers.progress(plan.move_id)
+    concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
+    unplanned = plan.request.is_unplanned
+    if not unplanned:  # an unplanned move takes over from any hold
+        _require_free(concerned, plan)
+    generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)
+    hold_routes = Attempt(plan, generation).hold(1, now_ms)
+    numbered = replace(started, attempt=generation, revision=known.revision)
+    holding = numbered.at("holding", now_ms)
+    if not unplanned:
+        old = _silent(registers.tables("source"), plan, now_ms)
+        registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
+    old = _silent(registers.tables("target"), plan, now_ms)
+    registers.write("target", ControlChange(hold_routes, (holding.at("held", now_ms),), forget=old))
+
+
+def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:
+    """Repeat the route checks of the plan: another move may have started since."""
+    for subject, route in concerned.items():
+        if reason := route_problem(subject, route, plan.request, plan.move_id):
+            raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
+
+
+def _silent(tables: ControlTables, plan: MovePlan, now_ms: int) -> list[bytes]:
+    """Return the keys of old acknowledgements of this move's clients, by the broker's clock."""
+    prefixes = tuple(f"ack:{subject}:".encode() for subject in plan.subjects)
+    return [
+        key
+        for key, said_ms in tables.acks.items()
+        if key.startswith(prefixes) and now_ms - said_ms > _FORGET_MS
+    ]
+
+
+def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MoveProgress:
+    """Pause the flow from the source, seal its copies, and forecast the now final loss.
+
+    Safe to repeat. After a crash the flow stays paused: hold again, or release.
+    """
+    # RTO counts from here, by the clock that stamps clients' acknowledgements.
+    begun_ms = context.now_ms()
+    stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    flow, switch = plan.request.flow, _switch(context)
+    reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
+    wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
+    switch.pause(wanted)
+    _leave_if_late(context, plan, wanted)
+    unsealed = switch.seal(sorted({*before.copies.values()} - {*before.without_leader}))
+    unsealed |= dict.fromkeys(before.without_leader, "it has no leader now")
+    notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
+    for note in notes:
+        log.warning("move %s: %s", plan.move_id, note)
+    chosen = MoveScope(plan.topics, plan.group_names)
+    final = read_outlook(context, plan.request, chosen=chosen)
+    # The seals are now the newest records of the copies, so rates come from the earlier look.
+    final = replace(final, recent=before.recent, newest=before.newest)
+    forecast = replace(final.forecast(context.now_ms()), notes=notes)
+    return MoveProgress(
+        plan.move_id,
+        times_ms={"holding": begun_ms},
+        hold_stamp_ms=stamp,
+        lag_at_hold={group.group: group.lag for group in before.plans},
+        members_at_hold={group: final.followers(group) for group in plan.group_names},
+        forecast=forecast,
+    )
+
+
+def _leave_if_late(context: MoveContext, plan: MovePlan, ours: Pause) -> None:
+    """End a new pause of a decided move: another process has finished it, and it is settled."""
+    if pause_in_force(context.forward) != ours:
+        return  # it was there before, or others rely on it
+    if MoveStore(context).progress(plan.move_id).is_decided:
+        _switch(context).resume(request=ours.request)
+        raise ConflictError(
+            f"move {plan.move_id} was decided and settled in the meantime: see "
+            f"'srm failover report {plan.move_id}'"
+        )
+
+
+def renew_pause(context: MoveContext, plan: MovePlan) -> None:
+    """Renew the pause before go, so that no settlement that has looked at it can still end it.
+
+    A FencedError means that it has changed since it was read.
+    """
+    pause = pause_in_force(context.forward)
+    if pause is None or plan.move_id not in pause.moves:
+        raise ConflictError(
+            f"flow {plan.request.flow} is no longer paused for move {plan.move_id}, it was "
+            f"settled or released: release the move and hold again, or plan it again"
+        )
+    try:
+        _switch(context).pause(replace(pause, request=secrets.token_hex(8)), pause.request)
+    except ConflictError as error:
+        raise FencedError(str(error)) from error
+
+
+def resume_flow(context: MoveContext, plan: MovePlan) -> None:
+    """Resume the flow that this move has paused, if no other move relies on the pause."""
+    pause = pause_in_force(context.forward)
+    if pause is not None and plan.move_id in pause.moves:
+        _switch(context).leave(plan.move_id)
+
+
+def _switch(context: MoveContext) -> FlowSwitch:
+    switch = context.forward.switch
+    if switch is None:
+        raise UsageError(f"flow {context.forward.config.flow} cannot be paused from here")
+    return switch
+
+
+def go(context: MoveContext, move_id: str) -> MoveProgress:
+    """Send all clients to the target if the gate is open, which is read from the clusters here.
+
+    Order: the hold is renewed to outlast the rest, the gate is checked, the intent is written on
+    the source, and last the decision, with the routes, on the target. Other redirectors are called
+    after that. :func:`verify` and a repeated go call a failed one again. After the decision a
+    repeated call only finishes the rest.
+
+    Raises:
+        GateClosedError: a group is not synchronised, or the hold would not last; clients stay
+            where they are.
+        ConflictError: it was decided, and its clients follow a later move.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    gone = _look_again(context, plan, _decide(context, plan, progress))
+    lift_target_if_possible(context, plan)  # a late process may have set a fence since
+    try:
+        missing = call_redirectors(context, plan)
+    except SrmError as error:
+        missing = (f"redirectors could not be called: {error}",)
+    for line in missing:
+        log.warning("move %s: %s; it is called again", move_id, line)
+    if plan.request.is_unplanned:
+        fence_if_possible(context, plan)
+    return gone
+
+
+def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> MoveProgress:
+    """Record which clients follow a later move: an unplanned one may be decided during go."""
+    try:
+        now = InForce.read(context, plan)
+    except UnavailableError as error:
+        log.warning("later moves of clients of move %s are unknown: %s", plan.move_id, error)
+        return gone
+    if not now.later:
+        return gone
+    gone = MoveStore(context).progress(plan.move_id).noting(superseded=now.later)
+    record(context, ControlChange(progress=(gone,)))
+    if now.later.keys() >= {*plan.subjects}:
+        require_in_force(context, plan, gone)
+    log.warning("move %s: superseded for %s", plan.move_id, some(sorted(now.later)))
+    return gone
+
+
+def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
+    move_id = plan.move_id
+    with Registers(context) as registers:
+
+        def prepare() -> tuple[float, int | None]:
+            known = registers.progress(move_id)
+            if known.step in HELD and known.attempt == progress.attempt:
+                sent = context.monotonic()
+                # A client whose hold lapses first reads the source to its end, where it finds this
+                # renewal.
+                return sent, renew(registers, plan, context.now_ms())
+            return float("-inf"), None
+
+        renewed = registers.run(f"go of move {move_id}", prepare)
+        # Opening has updated the source, if it was unavailable when clients were redirected.
+        progress = registers.progress(move_id)
+        if progress.is_decided:
+            require_in_force(context, plan, progress)
+            return progress
+        if plan.request.is_unplanned:
+            lift_target_if_possible(context, plan)
+            return registers.run(
+                f"go of move {move_id}", lambda: _go_unplanned(registers, context, plan)
+            )
+        seen = patient_look(context, plan, progress)
+        require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
+        sent, stamp_ms = renewed
+        going = _going(context, seen, stamp_ms)
+        lift_target(context, plan)
+        gone = registers.run(
+            f"go of move {move_id}", lambda: _go_planned(registers, context, plan, going, sent)
+        )
+    log.info("move %s: clients go to %s", move_id, plan.request.target)
+    return gone
+
+
+def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) -> MoveProgress:
+    """Decide on the target alone. The hold may lapse: its clients do not return to the source."""
+    known = registers.progress(plan.move_id)
+    if known.is_decided:
+        return known
+    registers.require("target")
+    if known.step not in {"applied", "going"}:
+        raise GateClosedError(f"move {plan.move_id} is {known.step}: apply first")
+    attempt = Attempt(plan, known.attempt)
+    for subject, route in _not_held(registers.tables("target"), attempt).items():
+        # Records of this move would have the lower rank, so clients would ignore them.
+        raise ConflictError(
+            f"move {plan.move_id} no longer holds {subject}, "
+            f"{f'move {route.move_id} does' if route else 'no move does'}: continue with that one "
+            f"('srm failover status'), or release this one and hold again"
+        )
+    renew_pause(context, plan)
+    now_ms = context.now_ms()
+    stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    gone = known.at("gone", now_ms)
+    registers.write("target", ControlChange(attempt.go(now_ms, stamp or now_ms), (gone,)))
+    log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
+    return gone
+
+
+def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None]:
+    """Return the subjects that an attempt does not hold on a cluster, with the route in force."""
+    routes = {subject: tables.routes.get(subject) for subject in attempt.plan.subjects}
+    return {one: route for one, route in routes.items() if not attempt.is_held_by(route)}
+
+
+def _go_planned(
+    registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, renewed: float
+) -> MoveProgress:
+    """Write intent and decision of the attempt that was looked at, or return another's decision."""
+    attempt, now_ms = Attempt(plan, going.attempt), context.now_ms()
+    known = registers.progress(plan.move_id)
+    if known.is_decided:
+        return known
+    for side in SIDES:
+        registers.require(side)
+        _require_held(registers.tables(side), attempt, getattr(plan.request, side))
+    # After this a release that reaches only the source is refused.
+    registers.write("source", ControlChange(progress=(going,)))
+    gone = going.at("gone", now_ms)
+    change = ControlChange(attempt.go(now_ms), (gone,))
+
+    def require_lease() -> None:
+        """Refuse to commit if a pause of this process could outlast the lease.
+
+        The transaction is already open: brokers abort it after its timeout.
+        """
+        left = renewed + LEASE_MS / 1000 - context.monotonic()
+        if left <= CONTROL_TRANSACTION_S + CONTROL_ABORT_S:
+            raise GateClosedError(
+                f"move {plan.move_id}: only {max(0.0, left):.0f} s of the hold's "
+                f"{LEASE_MS / 1000:.0f} s are left after the check, so clients could resume "
+                f"before the decision: call go again"
+            )
+
+    registers.write("target", change, before_commit=require_lease)
+    registers.write_if_there("source", change)
+    return gone
+
+
+def _require_held(tables: ControlTables, attempt: Attempt, alias: str) -> None:
+    lost, known = list(_not_held(tables, attempt)), tables.progress.get(attempt.plan.move_id)
+    if lost or known is None or known.step not in HELD:
+        which = ", ".join(lost[:3]) or "the move"
+        raise GateClosedError(
+            f"move {attempt.plan.move_id}: the hold of {which} on {alias} is over: hold again"
+        )
+
+
+def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
+    """End the hold and let clients continue on the source: the abort before go, safe to repeat.
+
+    One cluster is enough; the other is written when it is back. Offsets already applied on the
+    target stay. The ledger marks them as srm's own, so the next move or group offset sync replaces
+    them. The flow that an unplanned move has paused resumes.
+
+    Raises:
+        ConflictError: clients are already redirected to the target, or the target is unavailable
+            and may have decided so.
+        UnavailableError: it is released, but a redirector has not confirmed that, or a fence is
+            left.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    # Clients that return must be able to write.
+    standing = () if progress.is_decided else release_fence(context, plan, is_over=False)
+    why = why or _last_wait(context, move_id)
+    try:
+        with Registers(context) as registers:
+            released = registers.run(
+                f"release of move {move_id}",
+                lambda: _release(registers, plan, context.now_ms(), why),
+            )
+    except ConflictError:
+        fence_if_possible(context, plan)
+        raise
+    # A concurrent wait has seen the hold until now and may have set the fence again. A later
+    # attempt may have done so too, and needs it.
+    standing = standing or release_fence(context, plan, is_over=True)
+    if plan.request.is_unplanned:
+        resume_flow(context, plan)
+    if missing := (*standing, *call_redirectors(context, plan)):
+        raise UnavailableError(
+            f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "
+            f"{move_id}', or redirect its clients to {plan.request.source} manually"
+        )
+    return released
+
+
+def _last_wait(context: MoveContext, move_id: str) -> str:
+    """Return what a move was waiting for at its last look; a failure is only logged."""
+    try:
+        note = MoveStore(context).note(move_id)
+    except SrmError as error:
+        log.warning("what move %s waited for is not known: %s", move_id, error)
+        return ""
+    return f"released while it waited: {'; '.join(note.waits)}" if note and note.waits else ""
+
+
+def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> MoveProgress:
+    request, progress = plan.request, registers.progress(plan.move_id)
+    if progress.is_decided:
+        raise ConflictError(
+            f"move {plan.move_id} has already sent clients to {request.target}: move them back "
+            f"with a move from {request.target} to {request.source}"
+        )
+    if progress.step in {"planned", "released"}:
+        # Opening has written what an earlier release could not.
+        if (
+            not request.is_unplanned
+            and progress.step == "planned"
+            and not registers.there("source")
+        ):
+            raise UnavailableError(
+                f"move {plan.move_id} holds no client on {request.target}, and {request.source} "
+                f"does not answer: clients held there resume by themselves when the hold is "
+                f"{LEASE_MS / 1000:.0f} s old"
+            )
+        if request.is_unplanned:
+            # Its hold may be in progress: it has paused the flow, which resumes now.
+            progress = progress.at("released", now_ms, reason=why)
+            registers.write("target", ControlChange(progress=(progress,)))
+        return progress
+    if not registers.there("target") and progress.step == "going":
+        raise ConflictError(
+            f"move {plan.move_id} was about to send clients to {request.target}, which does not "
+            f"answer and may have decided so: release it when {request.target} is back. Clients "
+            f"resume on {request.source} by themselves when the hold is "
+            f"{LEASE_MS / 1000:.0f} s old, unless they were redirected"
+        )
+    released = progress.at("released", now_ms, reason=why)
+    routes = Attempt(plan, progress.attempt).release(now_ms)
+    first, *rest = [side for side in SIDES if registers.there(side)]
+    registers.write(first, ControlChange(routes, (released,)))
+    for side in rest:
+        registers.write_if_there(side, ControlChange(routes, (released,)))
+    log.info("move %s: released, clients continue on %s", plan.move_id, request.source)
+    return released
+
+
+def _going(context: MoveContext, seen: Look, renewed_stamp_ms: int | None) -> MoveProgress:
+    groups = seen.facts.groups
+    return seen.progress.at(
+        "going",
+        context.now_ms(),
+        log_ends_at_go=by_name(seen.clusters.original_ends()),
+        rpo_records=seen.status.rpo_records,
+        missing=seen.status.missing,
+        renewed_stamp_ms=renewed_stamp_ms,
+        commits_at_go={group.group: commits_of(seen.clusters, group.group) for group in groups},
+        intended={
+            group.group: {str(p.target): p.resume for p in group.positions if p.resume is not None}
+            for group in groups
+        },
+    )

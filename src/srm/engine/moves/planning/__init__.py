@@ -1,1 +1,0 @@
-"""Facts and plan of a move."""

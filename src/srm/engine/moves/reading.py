@@ -1,0 +1,563 @@
+"""Choice of what moves, and reading of the facts about it: one look at both clusters."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from heapq import nlargest
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain.groups.ledger import GroupLedger
+from srm.domain.groups.translation import UNKNOWN_LOG, Direction
+from srm.domain.moves.disaster import RATE_MS
+from srm.domain.moves.gate import Presence
+from srm.domain.moves.plan import LastPlace
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import group_subject
+from srm.domain.names import internal_topics
+from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.names.transactions import ActiveProducer, OpenTransaction
+from srm.domain.offset_map.map_loader import Wanted
+from srm.engine.cluster_ports import Cluster, GroupDescription, TopicDescription
+from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
+from srm.engine.groups.checkpoints import per_group, read_checkpoints, read_ledger
+from srm.engine.groups.group_listing import WITHOUT_OFFSETS, groups_with_offsets
+from srm.engine.groups.partition_facts import Starts, WantedMaps, logs_of, past_markers, starts_of
+from srm.engine.groups.proving import read_proof
+from srm.engine.moves.facts import (
+    Away,
+    MoveFacts,
+    Outlook,
+    Present,
+    TopicPair,
+    last_heard,
+    topic_pairs,
+)
+from srm.engine.moves.records import MoveContext
+from srm.engine.moves.registers import RoutingTables
+from srm.engine.ports import FlowContext, FlowMaps
+from srm.errors import AuthorizationError, NotFoundError, UsageError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveScope:
+    """The topics and groups that move; ``notices`` name the groups that stay, with the reason."""
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+
+_CLOCKS_MS: Final = 60_000
+"""Maximum difference between clocks of producers and slots."""
+
+
+def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
+    """Return the topics of a flow's source that it copies and that are not copies themselves."""
+    return set(filter(config.names.is_original, topics))
+
+
+def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the original topics and, of both sides, the groups that a move may name, in order."""
+    config = context.config
+    wanted = config.group_names
+    groups = {*groups_with_offsets(context.source), *groups_with_offsets(context.target)}
+    return (
+        tuple(sorted(originals(context.source.topics(), config))),
+        tuple(sorted(filter(wanted.matches, groups))),
+    )
+
+
+def require_original(topic: str, names: FlowTopics) -> None:
+    """Refuse the name of a copy, as UsageError."""
+    original = names.original(topic) or names.origin(topic) or topic
+    if original != topic:
+        raise UsageError(
+            f"topic {topic!r} is a copy: name the original, {original!r}; its copies move with it"
+        )
+
+
+def topics_to_move(
+    context: MoveContext, request: MoveRequest, on_target: Collection[str]
+) -> tuple[str, ...]:
+    """Return the topics that a request names, or all copied; without the source, with a copy."""
+    forward, reverse = context.forward.config, context.reverse.config
+    names, flow = forward.names, forward.flow
+    if request.is_unplanned:
+        copied = {
+            original
+            for topic in on_target
+            if (original := names.original(topic)) and not names.is_internal(topic)
+            if not names.is_heartbeats(topic)
+        }
+        there = {*copied, *on_target}
+        missing = f"is not on {flow.target}, nor is its copy"
+    else:
+        on_source = context.source.topics()
+        copied = originals(on_source, forward)
+        there = {*on_source, *on_target}
+        missing = f"exists neither on {flow.source} nor on {flow.target}"
+    if not request.topics:
+        return tuple(sorted(copied | originals(on_target, reverse)))
+    for topic in request.topics:
+        require_original(topic, names)
+        if topic not in there:
+            raise NotFoundError(f"topic {topic!r} {missing}")
+    return tuple(sorted(request.topics))
+
+
+def groups_on_source(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...]
+) -> MoveScope:
+    """Return the groups that a request names, or all with offsets on the moving topics.
+
+    A group with members but no commits moves if its clients follow routes. A move of everything
+    also includes groups without offsets that a route sends to the source.
+    """
+    source = context.source
+    if request.groups:
+        described = source.groups(request.groups)
+        if no_home := _without_home(context, described):
+            raise UsageError(f"group {no_home[0]!r} cannot be moved: {_no_home(request)}")
+        for group in request.groups:
+            if described[group].state == "dead" and not source.committed_offsets(group):
+                raise NotFoundError(
+                    f"consumer group {group!r} does not exist on {request.source}: "
+                    f"name a group that has offsets there"
+                )
+            if described[group].kind in WITHOUT_OFFSETS:
+                raise UsageError(
+                    f"group {group!r} on {request.source} cannot be moved "
+                    f"({described[group].kind}): name groups that commit offsets"
+                )
+        return MoveScope(topics, tuple(sorted(request.groups)))
+    config, names = context.forward.config, context.forward.config.names
+    ours = {*topics, *map(names.replica, topics)}
+    selection = config.group_names
+    listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
+    homeless = _without_home(context, listed)
+    listed = {name: group for name, group in listed.items() if name not in homeless}
+    committed, errors = per_group(
+        source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
+    )
+    unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
+    unread += [f"share group {name} is not moved: {_no_home(request)}" for name in homeless]
+    found = {name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours}
+    fresh = {name for name, offsets in committed.items() if not offsets and listed[name].members}
+    routing = RoutingTables.read(context) if fresh or not request.topics else None
+    known, following, routed = set[str](), set[str](), set[str]()
+    if routing is not None:
+        known, following = _followers(routing, ours)
+        with_offsets = {name for name, offsets in committed.items() if offsets}
+        unmovable = {n for n, group in listed.items() if group.kind in WITHOUT_OFFSETS}
+        routed = set(filter(selection.matches, _routed_to_source(request, routing)))
+        routed -= with_offsets | unmovable | errors.keys() | set(homeless)
+    silent = [
+        f"group {name} has members and has committed nothing, so its topics are unknown. It is "
+        f"not moved; name it with --group to move it"
+        for name in fresh - known - routed
+    ]
+    groups = tuple(sorted(found | fresh & following | routed))
+    return MoveScope(topics, groups, tuple(sorted((*unread, *silent))))
+
+
+def _without_home(context: MoveContext, listed: Mapping[str, GroupDescription]) -> tuple[str, ...]:
+    """Return the share groups, in order, if the target cannot have any."""
+    share = tuple(sorted(name for name, group in listed.items() if group.kind == "share"))
+    return () if share and context.target.has_share_groups() else share
+
+
+def _no_home(request: MoveRequest) -> str:
+    return (
+        f"{request.target} has no share groups, which need Kafka 4.2 or later with "
+        "share.version = 1"
+    )
+
+
+def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str], set[str]]:
+    """Return the groups with a client that follows routes, and those that may read some topics.
+
+    A program that only restarts at another address does not report its topics, so any count.
+    """
+    prefix, known, reading = group_subject(""), set[str](), set[str]()
+    for ack in routing.acks:
+        if ack.subject.startswith(prefix):
+            group = ack.subject.removeprefix(prefix)
+            known.add(group)
+            topics = {place.rpartition("-")[0] for place in ack.positions}
+            if not topics or topics & {*ours}:
+                reading.add(group)
+    return known, reading
+
+
+def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
+    """Return the groups routed to the source, of unknown topics; none for a move of some topics."""
+    prefix = group_subject("")
+    return {
+        subject.removeprefix(prefix)
+        for subject, route in routing.merge.items()
+        if not request.topics and subject.startswith(prefix) and route.cluster == request.source
+    }
+
+
+def groups_after_loss(
+    context: MoveContext,
+    request: MoveRequest,
+    topics: tuple[str, ...],
+    away: Away,
+    routing: RoutingTables,
+) -> MoveScope:
+    """Return the groups that a request names, or all with a last known position or a follower.
+
+    A move of everything adds those routed to the source: no place may have reached the target.
+    """
+    if request.groups:
+        return MoveScope(topics, tuple(sorted(request.groups)))
+    config, prefix = context.forward.config, group_subject("")
+    selection = config.group_names
+    subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
+    found = {*away.places, *(subject.removeprefix(prefix) for subject in subjects)}
+    found |= _routed_to_source(request, routing)
+    return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))
+
+
+def _read_last_places(
+    context: MoveContext,
+    on_target: Mapping[str, TopicDescription],
+    ledger: GroupLedger,
+    wanted: Collection[str],
+) -> Away:
+    """Read the newer of checkpoint and settled own write in the wanted topics of the target."""
+    target, config = context.target, context.forward.config
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    found = dict[str, dict[TopicPartition, LastPlace]]()
+    for one in read_checkpoints(target, topic, on_target):
+        checkpoint, place = one.checkpoint, one.checkpoint.topic_partition
+        if place.topic in wanted:
+            found.setdefault(checkpoint.group, {})[place] = LastPlace(
+                checkpoint.downstream_offset,
+                checkpoint.upstream_offset,
+                time_ms=one.time_ms,
+                is_share=checkpoint.is_share,
+            )
+    for entry in ledger.entries():
+        place = entry.topic_partition
+        if place.topic not in wanted or not entry.settled:
+            continue
+        places = found.setdefault(entry.group, {})
+        known = places.get(place)
+        if known is not None and known.offset == entry.intended:
+            places[place] = replace(known, time_ms=max(known.time_ms, entry.time_ms))
+        elif known is None or entry.time_ms > known.time_ms:
+            written = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
+            is_share = known is not None and known.is_share
+            places[place] = replace(written, is_share=is_share)
+    return Away(config.flow.source, found, read_proof(target, config.flow))
+
+
+def read_facts(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
+) -> MoveFacts:
+    """Take one look at both clusters; at the target alone for an unplanned move.
+
+    Order matters. Members before commits: a group seen without members no longer commits. Maps
+    before logs: records written in between count as not copied, never the reverse. A group that
+    srm is not authorized to read gets its own error; the others are still read.
+    """
+    if request.is_unplanned:
+        return read_target(context, request, MoveScope(topics, tuple(sorted(groups))))
+    return _read_both(context, request, topics, groups)
+
+
+def read_target(
+    context: MoveContext,
+    request: MoveRequest,
+    chosen: MoveScope | None,
+    *,
+    also: Collection[str] = (),
+    with_groups: bool = True,
+) -> MoveFacts:
+    """Take one look at the target alone, for a lost source.
+
+    ``chosen``: topics and groups that move, if an earlier look chose them.
+    ``also``: topics whose positions are wanted too, though they do not move.
+    ``with_groups``: also describe the groups on the target, one request each. Otherwise only groups
+    without a last known position have their commits read there.
+    """
+    target = context.target
+    on_target = target.topics()
+    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
+    pairs = topic_pairs(context, topics)
+    ledger = read_ledger(target, on_target)
+    away = _read_last_places(context, on_target, ledger, {pair.target_topic for pair in pairs})
+    routing = RoutingTables.of_target(context)
+    groups = (chosen or groups_after_loss(context, request, topics, away, routing)).groups
+    queried = sorted(group for group in groups if with_groups or not away.places.get(group))
+    described = target.groups(queried) if with_groups and queried else {}
+    committed, errors = per_group(target.commits_of(queried))
+    places = partitions_of(on_target, [pair.target_topic for pair in pairs])
+    served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
+    positioned = {*topics, *also}
+    maps_ms = context.now_ms()
+    wanted = _wanted_after_loss(pairs, away, committed)
+    maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})
+    # A partition without a leader does not keep groups from moving.
+    logs = {
+        **dict.fromkeys(places, UNKNOWN_LOG),
+        **logs_of(target, served, starts_of(target, served)),
+    }
+    return MoveFacts(
+        request=request,
+        topics=topics,
+        groups=groups,
+        pairs=pairs,
+        source=away,
+        target=Present(target.alias, on_target, described, committed, errors, logs),
+        ledger=ledger,
+        maps=maps,
+        maps_ms=maps_ms,
+        routing=routing,
+    )
+
+
+def _wanted_after_loss(
+    pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Mapping[TopicPartition, int]]
+) -> Mapping[TopicPartition, Wanted]:
+    """Return the map parts around last known positions that a group's own commit has passed."""
+    wanted = dict[TopicPartition, Wanted]()
+    originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
+    for group, places in away.places.items():
+        for place, last in places.items():
+            theirs = committed.get(group, {}).get(place)
+            if place.topic in originals and theirs is not None and theirs > last.offset:
+                original = TopicPartition(originals[place.topic], place.partition)
+                around = Wanted.of((), (last.offset, theirs))
+                wanted[original] = wanted.get(original, Wanted()) | around
+    return wanted
+
+
+def _read_both(
+    context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
+) -> MoveFacts:
+    source, target = context.source, context.target
+    pairs = topic_pairs(context, topics)
+    source_groups, target_groups = source.groups(groups), target.groups(groups)
+    source_topics, target_topics = source.topics(), target.topics()
+    upstream = partitions_of(source_topics, [pair.topic for pair in pairs])
+    downstream = partitions_of(target_topics, [pair.target_topic for pair in pairs])
+    # Pending before committed: a commit decided in between is in the committed offsets.
+    pending, unseen = per_group(source.pending_commits(groups, upstream))
+    committed, unread = per_group(source.commits_of(groups))
+    target_committed, target_unread = per_group(target.commits_of(groups))
+    share = [name for name, group in source_groups.items() if group.kind == "share"]
+    unacknowledged, _ = source.share_lags(share) if share else ({}, {})
+    # Acks before logs: a client that has acknowledged the hold has written all its records.
+    routing = RoutingTables.read(context)
+    starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
+    maps_ms = context.now_ms()
+    maps, reverse_maps = _maps(context, pairs, starts, target_starts, committed, target_committed)
+    logs = logs_of(source, upstream, starts)
+    reverse_maps = past_markers(reverse_maps, source, _read_copies(pairs, committed), logs)
+    originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
+    held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
+    transactions, hidden = _open_transactions(source, held_back)
+    return MoveFacts(
+        request=request,
+        topics=topics,
+        groups=tuple(sorted(groups)),
+        pairs=pairs,
+        source=Present(
+            source.alias,
+            source_topics,
+            source_groups,
+            committed,
+            {**unseen, **unread},
+            logs,
+            pending,
+            unacknowledged,
+            _resets(source, share),
+        ),
+        target=Present(
+            target.alias,
+            target_topics,
+            target_groups,
+            target_committed,
+            target_unread,
+            logs_of(target, downstream, target_starts),
+            resets=_resets(target, share),
+        ),
+        transactions=transactions,
+        hidden=hidden,
+        ledger=read_ledger(context.target, target_topics),
+        maps=maps,
+        maps_ms=maps_ms,
+        reverse_maps=reverse_maps,
+        routing=routing,
+        writers=read_writers(source, originals),
+    )
+
+
+def _resets(cluster: Cluster, share: Collection[str]) -> Mapping[str, str]:
+    """Return where share groups start in partitions without a start offset, if srm may read it."""
+    try:
+        return cluster.share_resets(share) if share else {}
+    except AuthorizationError as error:
+        log.warning("share.auto.offset.reset is not compared: %s", error)
+        return {}
+
+
+def _maps(
+    context: MoveContext,
+    pairs: Collection[TopicPair],
+    starts: Starts,
+    target_starts: Starts,
+    committed: Mapping[str, Mapping[TopicPartition, int]],
+    target_committed: Mapping[str, Mapping[TopicPartition, int]],
+) -> tuple[FlowMaps, FlowMaps]:
+    wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
+    for pair in pairs:
+        places = {tp for tp in starts if tp.topic == pair.topic}
+        places |= {
+            TopicPartition(pair.topic, tp.partition)
+            for tp in target_starts
+            if tp.topic == pair.target_topic
+        }
+        for place in places:
+            counterpart = TopicPartition(pair.target_topic, place.partition)
+            directions: tuple[Direction, ...] = (pair.direction,)
+            for direction in ("forward", "reverse") if pair.is_shared else directions:
+                wanted[direction].add(
+                    direction,
+                    (place, starts),
+                    (counterpart, target_starts),
+                    [offsets.get(place) for offsets in committed.values()],
+                    [offsets.get(counterpart) for offsets in target_committed.values()],
+                )
+    return (
+        wanted["forward"].load(context.forward.maps),
+        wanted["reverse"].load(context.forward.reverse_maps),
+    )
+
+
+def _read_copies(
+    pairs: Collection[TopicPair], committed: Mapping[str, Mapping[TopicPartition, int]]
+) -> dict[TopicPartition, tuple[TopicPartition, int]]:
+    """Return the copies that groups read on the source by original, with the furthest commit."""
+    originals = {pair.topic: pair.original for pair in pairs if pair.direction == "reverse"}
+    found = dict[TopicPartition, tuple[TopicPartition, int]]()
+    for offsets in committed.values():
+        for copy, offset in offsets.items():
+            if copy.topic in originals:
+                original = TopicPartition(originals[copy.topic], copy.partition)
+                found[original] = copy, max(offset, found.get(original, (copy, 0))[1])
+    return found
+
+
+def read_writers(
+    cluster: Cluster, places: Collection[TopicPartition]
+) -> tuple[ActiveProducer, ...]:
+    """Return the producers that brokers know for partitions, none if srm is not authorized."""
+    try:
+        found = cluster.active_producers(places) if places else {}
+    except AuthorizationError as error:
+        log.warning("producers that follow no route are not visible: %s", error)
+        return ()
+    return tuple(one for producers in found.values() for one in producers)
+
+
+def _open_transactions(
+    cluster: Cluster, places: Collection[TopicPartition]
+) -> tuple[Mapping[TopicPartition, tuple[OpenTransaction, ...]], str]:
+    """Return the open transactions, or why srm is not authorized to list them."""
+    try:
+        return (cluster.open_transactions(places) if places else {}), ""
+    except AuthorizationError as error:
+        return {}, str(error)
+
+
+def read_outlook(
+    context: MoveContext,
+    request: MoveRequest,
+    *,
+    with_groups: bool = True,
+    also: Collection[str] = (),
+    chosen: MoveScope | None = None,
+) -> Outlook:
+    """Take one look at the target; the settings are those of :func:`.read_target`."""
+    facts = read_target(context, request, chosen, also=also, with_groups=with_groups)
+    target, logs = context.target, facts.target.logs
+    original = {pair.target_topic: pair.original for pair in facts.pairs}
+    forward = {pair.target_topic for pair in facts.pairs if pair.direction == "forward"}
+    copies = {
+        TopicPartition(original[place.topic], place.partition): place
+        for place in logs
+        if place.topic in forward
+    }
+    own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
+    newest = target.newest_times(own) if own else {}
+    return Outlook(
+        facts=facts,
+        presence=Presence.of(facts.routing.on_target, context.now_ms()),
+        recent=_recent(context, newest, facts),
+        newest={**newest, **_last_copied(context, facts.maps, copies, own)},
+        copies=copies,
+        transactions=_transactions(context, facts),
+    )
+
+
+def _recent(
+    context: MoveContext, newest: Mapping[TopicPartition, int], facts: MoveFacts
+) -> dict[TopicPartition, int]:
+    """Count the records of each copy in the last seconds of its topic, by their timestamps.
+
+    Records from more than a minute before the source's last answer do not count. A producer's clock
+    that is further off hides traffic here; slots also report the growth of the source by offsets.
+    """
+    heard: defaultdict[str, int] = defaultdict(int)
+    for (topic_id, _), heard_ms in last_heard(facts.maps.reports).items():
+        heard[topic_id] = max(heard[topic_id], heard_ms)
+    last = {name: heard[about.topic_id] - _CLOCKS_MS for name, about in facts.target.topics.items()}
+    for place, time_ms in newest.items():
+        last[place.topic] = max(last.get(place.topic, 0), time_ms)
+    since = {place: last[place.topic] - RATE_MS for place in newest}
+    starts = context.target.offsets_at(since) if since else {}
+    return {place: facts.target.logs[place].end - at for place, at in starts.items()}
+
+
+def _last_copied(
+    context: MoveContext,
+    maps: FlowMaps,
+    copies: Mapping[TopicPartition, TopicPartition],
+    served: Collection[TopicPartition],
+) -> dict[TopicPartition, int | None]:
+    """Read the time of the last copied record of partitions with lag, largest lag first.
+
+    The newest timestamp of a log may be that of a marker.
+    """
+    late = list[tuple[int, TopicPartition, int]]()
+    for original, copy in copies.items():
+        at = maps.get(original).position
+        if at is not None and at.source_end > at.source_next and at.target_next and copy in served:
+            late.append((at.source_end - at.source_next, copy, at.target_next - 1))
+    return record_times(context.target, [one[1:] for one in nlargest(MOST_READ, late)])
+
+
+def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
+    held_back = [place for place, at in facts.target.logs.items() if at.stable_end < at.end]
+    try:
+        found = context.target.open_transactions(held_back) if held_back else {}
+    except AuthorizationError as error:
+        log.warning("open transactions on %s are not visible: %s", context.target.alias, error)
+        return tuple(f"{place} has an open transaction: {error}" for place in held_back)
+    return tuple(
+        f"{place} from offset {one.first_offset} on: {one.owner}; the broker aborts it after its "
+        f"transaction.timeout.ms, or end it now: {one.command}"
+        for place, some in sorted(found.items())
+        for one in some
+    )

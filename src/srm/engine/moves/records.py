@@ -1,0 +1,452 @@
+"""State of moves on both clusters, and the changes that a step writes to each.
+
+It survives a crash of the process that runs a move. Differences between the clusters, after a crash
+or while one was unavailable, are resolved by rank (srm.domain.moves.progress,
+srm.domain.moves.routing). srm.engine.moves.registers writes the state.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from srm.clock import now_s
+from srm.domain.moves.gate import StampedAck
+from srm.domain.moves.plan import MovePlan, fingerprint
+from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
+from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_key
+from srm.domain.moves.routing import (
+    Route,
+    RouteState,
+    acks_of,
+    decode_route,
+    fold_routes,
+    is_ack,
+    is_subject,
+    merge_tables,
+)
+from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import Cluster
+from srm.engine.control.control_topics import create_control_topics, repair_control_topics
+from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.ports import FlowContext
+from srm.engine.table_ports import Stamped
+from srm.errors import IntegrityError, NotFoundError, UnavailableError, UsageError
+
+log = logging.getLogger(__name__)
+
+_PROGRESS = "progress:"
+_KEPT = ("plan:", "report:", "approval:", "outcome:")
+_T = TypeVar("_T")
+_Ranked = TypeVar("_Ranked", Route, MoveProgress)
+Records = dict[bytes, bytes | None]
+
+
+@dataclass(frozen=True)
+class ControlChange:
+    """Records to write on one cluster in one transaction; ``forget`` are keys of acks."""
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    progress: Sequence[MoveProgress] = ()
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    forget: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True)
+class ControlTables:
+    """Control records of one cluster, the highest-ranked one of each subject and move.
+
+    ``documents``: plans, approvals, outcomes and reports by key.
+    ``acks``: broker's time of a client's acknowledgement by its key, epoch milliseconds.
+    ``holds``: broker's time of the first hold still in the log, by move and attempt.
+    ``notes``: notes of waiting processes, by move.
+    """
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    progress: Mapping[str, MoveProgress] = field(default_factory=dict)
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    acks: Mapping[bytes, int] = field(default_factory=dict)
+    holds: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    notes: Mapping[str, WaitNote] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, cluster: Cluster) -> ControlTables:
+        """Read the tables of a cluster; damaged records are skipped and logged."""
+        moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
+        routing = cluster.compacted_topic(internal_topics.ROUTING).read_history()
+        return cls(
+            read_routes(cluster, routing),
+            _progress(cluster, moves),
+            _documents(moves),
+            {key: rows[-1].timestamp_ms for key, rows in routing.items() if is_ack(key)},
+            first_stamps(routing, "hold"),
+        )
+
+    @classmethod
+    def read_moves(cls, cluster: Cluster) -> ControlTables:
+        """Read moves alone, without routes."""
+        moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
+        notes = {
+            note.move_id: note
+            for key, rows in moves.items()
+            if key.startswith(WAIT_PREFIX.encode())
+            and (note := decode_or_none(rows[-1].value, WaitNote.decode)) is not None
+        }
+        return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
+
+    def over(self, change: ControlChange) -> dict[str, Records]:
+        """Encode the new part of a change, by topic: a lower rank never follows a higher one."""
+        moves: Records = {
+            f"{_PROGRESS}{new.move_id}".encode(): new.value()
+            for new in change.progress
+            if _outranks(new, self.progress.get(new.move_id))
+        }
+        moves |= {
+            key.encode(): value
+            for key, value in change.documents.items()
+            if self.documents.get(key) != value
+        }
+        routing: Records = {
+            subject.encode(): route.value()
+            for subject, route in change.routes.items()
+            if _outranks(route, self.routes.get(subject))
+        }
+        routing |= dict.fromkeys(change.forget)
+        return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
+
+    def after(self, change: ControlChange) -> ControlTables:
+        """Return the tables as they are after a change was written."""
+        progress = dict(self.progress)
+        for new in change.progress:
+            if _outranks(new, progress.get(new.move_id)):
+                progress[new.move_id] = new
+        return replace(
+            self,
+            routes=merge_tables([self.routes, change.routes]),
+            progress=progress,
+            documents={**self.documents, **change.documents},
+        )
+
+    def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
+        """Return what the other cluster has and this one lacks, but holds, which may be expired."""
+        moves = {
+            plan.move_id
+            for key, value in other.documents.items()
+            if key.startswith("plan:") and (plan := _plan(value)) is not None
+            if {plan.request.source, plan.request.target} == aliases
+        }
+        return ControlChange(
+            {
+                subject: route
+                for subject, route in other.routes.items()
+                if route.state == "go"
+                and route.move_id in moves
+                and _outranks(route, self.routes.get(subject))
+            },
+            tuple(
+                progress
+                for move_id, progress in other.progress.items()
+                if move_id in moves
+                and (progress.is_decided or progress.step == "released")
+                and _outranks(progress, self.progress.get(move_id))
+            ),
+            {
+                key: value
+                for key, value in other.documents.items()
+                if key.split(":")[1] in moves and _is_newer(key, value, self.documents.get(key))
+            },
+        )
+
+
+def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, Route]:
+    """Fold the routes of a cluster's routing topic; damaged records are skipped."""
+    values = {key: [row.value for row in rows] for key, rows in history.items()}
+    return fold_routes(values, lambda error: _say(cluster, error))
+
+
+def first_stamps(
+    history: Mapping[bytes, Sequence[Stamped]], state: RouteState
+) -> dict[tuple[str, int], int]:
+    """Return when the first route of a state was written, by move and generation.
+
+    Epoch milliseconds by the broker's clock. Records that the broker did not stamp and damaged ones
+    are left out; :func:`read_routes` logs the latter.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for key, rows in history.items():
+        for row in rows if is_subject(key) else ():
+            if row.by_broker and (route := _route(key, row)) and route.state == state:
+                attempt = (route.move_id, route.generation)
+                found[attempt] = min(found.get(attempt, row.timestamp_ms), row.timestamp_ms)
+    return found
+
+
+def _route(key: bytes, row: Stamped) -> Route | None:
+    try:
+        return decode_route(key, row.value)
+    except IntegrityError:
+        return None
+
+
+def read_acks(
+    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
+) -> tuple[StampedAck, ...]:
+    """Decode the acknowledgements in a cluster's routing topic; damaged ones are skipped."""
+    found = []
+    for key, rows in history.items():
+        for ack in acks_of({key: rows[-1].value}, lambda error: _say(cluster, error)):
+            if ack.key() == key:
+                found.append(StampedAck(ack, rows[-1].timestamp_ms))
+            else:
+                _say(cluster, IntegrityError(f"routing record {key!r} names another client"))
+    return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
+
+
+def _outranks(new: _Ranked, known: _Ranked | None) -> bool:
+    return known is None or new.rank > known.rank
+
+
+def _progress(
+    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
+) -> dict[str, MoveProgress]:
+    found: dict[str, MoveProgress] = {}
+    for key, rows in history.items():
+        if not key.startswith(_PROGRESS.encode()):
+            continue
+        for row in rows:
+            one = decode_or_none(row.value, MoveProgress.decode, f"on cluster {cluster.alias}: ")
+            if one is not None and _outranks(one, found.get(one.move_id)):
+                found[one.move_id] = one
+    return found
+
+
+def _documents(history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, bytes]:
+    return {
+        key.decode(errors="replace"): rows[-1].value
+        for key, rows in history.items()
+        if key.startswith(tuple(prefix.encode() for prefix in _KEPT))
+    }
+
+
+def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
+    """Return True if a document is missing on the cluster, or is a later revision of a report."""
+    if known is None or not key.startswith(report_key("")):
+        return known is None
+    kept = read_report(known)
+    return kept is None or newest((kept, read_report(value) or kept)) is not kept
+
+
+def read_report(value: bytes | None) -> KeptReport | None:
+    """Decode a report; None if it is missing or damaged, the latter is logged."""
+    return decode_or_none(value, KeptReport.decode)
+
+
+def decode_or_none(
+    value: bytes | None, decode: Callable[[bytes], _T], where: str = ""
+) -> _T | None:
+    """Decode a document; None if it is missing or damaged, the latter is logged."""
+    try:
+        return None if value is None else decode(value)
+    except IntegrityError as error:
+        log.error("%s%s; the record is skipped", where, error)  # noqa: TRY400 -- one line
+        return None
+
+
+def _plan(value: bytes) -> MovePlan | None:
+    try:
+        return MovePlan.decode(value)
+    except IntegrityError:
+        return None
+
+
+def _say(cluster: Cluster, error: IntegrityError) -> None:
+    log.error("on cluster %s: %s; the record is skipped", cluster.alias, error)
+
+
+@dataclass(frozen=True)
+class Notary:
+    """Versions and configuration of the move's programs; ``read_key`` returns the key or None."""
+
+    read_key: Callable[[], SigningKey | None] = lambda: None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    config_sha256: str = ""
+
+    def key(self) -> SigningKey | None:
+        """Return the key; None if it cannot be read: the next call with it signs the report."""
+        try:
+            return self.read_key()
+        except UsageError as error:
+            log.error("the report is not signed: %s", error)  # noqa: TRY400 -- one line
+            return None
+
+
+_MOVES: Final = internal_topics.MOVES
+
+
+@dataclass(frozen=True)
+class MoveContext:
+    """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
+
+    ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
+    ``observations``: observations of the source by this process, by move.
+    """
+
+    forward: FlowContext
+    reverse: FlowContext
+    monotonic: Callable[[], float] = now_s
+    host: str = field(default_factory=socket.gethostname)
+    condemned: Cluster | None = None
+    notary: Notary = field(default_factory=Notary)
+    pause: Callable[[float], None] = time.sleep
+    observations: dict[str, Observation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.forward.config.flow.reverse != self.reverse.config.flow:
+            raise UsageError(
+                f"a move needs a flow and its reverse, not {self.forward.config.flow} and "
+                f"{self.reverse.config.flow}"
+            )
+
+    @property
+    def source(self) -> Cluster:
+        """The cluster that clients leave."""
+        return self.forward.source
+
+    @property
+    def target(self) -> Cluster:
+        """The cluster that clients go to."""
+        return self.forward.target
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The clock, epoch milliseconds."""
+        return self.forward.now_ms
+
+
+def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
+    """Create the missing control topics on both clusters; on the target only if ``unplanned``.
+
+    Call it before any read: a client that has looked up a missing topic may not see it for a while
+    after its creation.
+    """
+    sides = ((context.target, context.forward.config), (context.source, context.reverse.config))
+    for cluster, config in sides[:1] if unplanned else sides:
+        create_control_topics(cluster, config.internal_replication_factor)
+        repair_control_topics(cluster)
+
+
+class MoveStore:
+    """Plans and progress of moves, by move id; each call reads both clusters."""
+
+    def __init__(self, context: MoveContext) -> None:
+        self._context = context
+
+    def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
+        """Return the plan and the progress of a move."""
+        tables = self._tables()
+        plan = newest_plan(tables, move_id)
+        if plan is None:
+            raise NotFoundError(
+                f"move {move_id!r} is not known on {self._context.target.alias} or "
+                f"{self._context.source.alias}; see 'srm failover status', or plan it"
+            )
+        return plan, furthest(tables, move_id)
+
+    def plan(self, move_id: str) -> MovePlan:
+        """Return a plan."""
+        return self.load(move_id)[0]
+
+    def find_plan(self, move_id: str) -> MovePlan | None:
+        """Return a plan, None if no cluster has one of that id."""
+        return newest_plan(self._tables(), move_id)
+
+    def progress(self, move_id: str) -> MoveProgress:
+        """Return the progress of a move; one that was only planned is at its first step."""
+        return furthest(self._tables(), move_id)
+
+    def note(self, move_id: str) -> WaitNote | None:
+        """Return the note of a waiting process on the target, None without one."""
+        rows = self._context.target.compacted_topic(_MOVES).read()
+        return decode_or_none(rows.get(f"{WAIT_PREFIX}{move_id}".encode()), WaitNote.decode)
+
+    def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
+        """Return all known moves with their progress, the oldest plan first; reads once."""
+        tables = self._tables()
+        plans: dict[str, MovePlan] = {}
+        for table in tables:
+            for key, value in table.documents.items():
+                if not key.startswith("plan:"):
+                    continue
+                plan = decode_or_none(value, MovePlan.decode, f"{key}: ")
+                if plan is not None:
+                    known = plans.get(plan.move_id, plan)
+                    plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
+        in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
+        return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
+
+    def save_note(self, note: WaitNote) -> None:
+        """Write a note on the target; not fenced, since losing it only delays."""
+        key = f"{WAIT_PREFIX}{note.move_id}".encode()
+        self._context.target.compacted_topic(_MOVES).write({key: note.value()})
+
+    def _tables(self) -> list[ControlTables]:
+        return read_both(self._context, ControlTables.read_moves)
+
+
+def config_fingerprint(context: MoveContext) -> str:
+    """Identify the settings of both flows."""
+    return fingerprint(context.forward.config, context.reverse.config)
+
+
+def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
+    """Return the progress of the highest rank that any of the tables has."""
+    known = [table.progress[move_id] for table in tables if move_id in table.progress]
+    return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
+
+
+def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
+    """Return the newest plan of a move, None if no table has one."""
+    key = f"plan:{move_id}"
+    plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
+    return max(plans, key=lambda plan: plan.created_ms, default=None)
+
+
+def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
+    """Read target and source concurrently; one of them may be unavailable."""
+    found: list[_T] = []
+    missing: list[UnavailableError] = []
+    with ThreadPoolExecutor(2, thread_name_prefix="srm-moves") as pool:
+        for future in [pool.submit(read, one) for one in (context.target, context.source)]:
+            try:
+                found.append(future.result())
+            except UnavailableError as error:
+                missing.append(error)
+    if not found:
+        raise missing[0]
+    return found
+
+
+def without_source(context: FlowContext) -> MoveContext:
+    """Return the flow and its opposite for an unplanned move, with an abandoned source."""
+    return as_move(replace(context, source=away_cluster(context.config.flow.source)))
+
+
+def as_move(context: FlowContext) -> MoveContext:
+    """Return a flow and its opposite for a move along it."""
+    opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
+    back = replace(
+        context,
+        config=opposite,
+        source=context.target,
+        target=context.source,
+        maps=context.reverse_maps,
+        reverse_maps=context.maps,
+        switch=None,
+        opposite=context.config,
+    )
+    return MoveContext(context, back)

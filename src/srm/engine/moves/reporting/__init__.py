@@ -1,1 +1,0 @@
-"""Evidence of a report: counts, acknowledgements and approvals."""

@@ -1,0 +1,454 @@
+"""Steps of a move between its hold and its go, a read-only status, and the run of all steps.
+
+Each takes a move id, reads the clusters again and can be repeated after a crash at any point.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+from srm.domain.groups.group_sync import SyncDecision
+from srm.domain.moves.gate import SyncStatus, decide_without_look
+from srm.domain.moves.plan import MovePlan, PartitionMove
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, WaitNote
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.routing import LEASE_MS, group_subject
+from srm.domain.names.topics import TopicPartition
+from srm.domain.text.amount import few
+from srm.engine.groups.group_sync import apply_exact
+from srm.engine.moves.effects import keep_fence, topics_without_fence
+from srm.engine.moves.findings import left_alone
+from srm.engine.moves.gate_reading import Look, look, patient_look, require
+from srm.engine.moves.holding import go, hold, release, renew, renew_now
+from srm.engine.moves.reading import read_facts
+from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.registers import InForce, Registers, bring_about
+from srm.engine.moves.verification import VerifyStatus, report, verify
+from srm.errors import (
+    AuthorizationError,
+    ConflictError,
+    GateClosedError,
+    SrmError,
+    UnavailableError,
+)
+
+_GRACE_MS = 5_000
+"""Time to commit for members that do not acknowledge the hold."""
+log = logging.getLogger(__name__)
+_RENEWED_AFTER = 1 / 3  # of a lease
+
+
+def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> None:
+    """Remove static members from held groups, each once, after they had time to commit."""
+    removed = set(look.seen.removed)
+    waiting: dict[str, list[str]] = {}
+    for group in plan.group_names:
+        described = look.clusters.source.group(group)
+        instances = [one for one in described.instance_ids if f"{group}/{one}" not in removed]
+        if instances and _had_time(look, group, len(described.members)):
+            waiting[group] = instances
+    if not waiting:
+        return
+
+    done: set[str] = set()
+
+    def make(now: InForce) -> None:
+        held = {group for group in waiting if now.leads(group_subject(group))}
+        for group in sorted(held - done):
+            _remove(context, group, waiting[group])
+        for group in sorted(done - held):
+            log.warning("group %s was no longer held: its static members join again", group)
+        done.update(held)
+
+    bring_about(context, plan, make)
+    removed |= {f"{group}/{one}" for group in done for one in waiting[group]}
+    if removed != look.seen.removed:
+        context.observations[plan.move_id] = replace(look.seen, removed=frozenset(removed))
+
+
+def _remove(context: MoveContext, group: str, instances: list[str]) -> None:
+    try:
+        context.source.remove_static_members(group, instances)
+    except AuthorizationError as error:
+        log.warning("static members of group %s have to time out: %s", group, error)
+    else:
+        log.info("group %s: static members %s removed", group, ", ".join(instances))
+
+
+def _had_time(look: Look, group: str, members: int) -> bool:
+    held = [
+        ack
+        for ack in look.clusters.routing.acks
+        if ack.subject == group_subject(group)
+        and ack.generation == look.progress.attempt
+        and ack.state == "held"
+    ]
+    since = look.facts.held_ms
+    waited = since is not None and look.facts.now_ms - since >= _GRACE_MS
+    return waited or len(held) >= members
+
+
+def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
+    """Check once if the move is synchronised, and renew the hold when due.
+
+    Repeat until ``ready``, when :func:`apply` may be called, or ``timed_out``.
+    """
+    store = MoveStore(context)
+    plan, progress = store.load(move_id)
+    if progress.step == "released":
+        raise ConflictError(
+            f"move {move_id} was released, clients stay on {plan.request.source}: "
+            "hold it again, or plan another one"
+        )
+    if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
+        return known
+    seen = look(context, plan, progress)
+    if progress.step in HELD:
+        reasons, now_ms = seen.status.blocking, context.now_ms()
+        store.save_note(WaitNote.of(progress, seen.seen, now_ms, reasons, rested=seen.rested))
+        remove_static_members(context, plan, seen)
+        # All clients that follow the hold have finished writing.
+        if not seen.facts.unheld and topics_without_fence(context, plan):
+            keep_fence(context, plan)
+    if progress.step in HELD and _is_due(plan, seen, context.now_ms()):
+        renew_now(context, plan)
+    return seen.status
+
+
+def status(context: MoveContext, move_id: str) -> SyncStatus:
+    """Return the status of a move; nothing is written, the hold is not renewed."""
+    plan, progress = MoveStore(context).load(move_id)
+    known = decide_without_look(plan, progress, context.now_ms())
+    return look(context, plan, progress).status if known is None else known
+
+
+def apply(context: MoveContext, move_id: str) -> SyncStatus:
+    """Write the translated offsets on the target, read them back, and return the gate's answer.
+
+    A decided move is not changed. A GateClosedError means that nothing was written.
+    """
+    plan, progress = MoveStore(context).load(move_id)
+    if plan.request.is_unplanned and not progress.is_decided:
+        progress = _apply_unplanned(context, plan, progress)
+    if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
+        return known
+    seen = patient_look(context, plan, progress)
+    require(seen.status.blocking, plan, "offsets may not be applied")
+    with Registers(context) as registers:
+        forecast = _noting_forecast(seen, context.now_ms())
+        registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, forecast, context))
+        _apply_offsets(context, plan, seen)
+        after = look(context, plan, forecast)
+        if after.status.unapplied:
+            differing = "; ".join(after.status.unapplied)
+            raise ConflictError(f"offsets of move {move_id} did not stay as written: {differing}")
+        applied = forecast.at("applied", context.now_ms())
+        registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, applied, context))
+    return after.status
+
+
+def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
+    """Set each group to its last known position; record those that cannot be set and continue."""
+    if progress.step not in HELD:
+        raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
+    facts = read_facts(context, plan.request, plan.topics, plan.group_names)
+    left = left_alone(facts)
+    moving = {group.group: group for group in facts.plans if group.group not in left}
+    rows = {name: group.positions for name, group in moving.items()}
+    decisions = apply_positions(context, plan, progress.attempt, rows, facts.share_groups)
+    left |= {
+        one.group: f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
+        for one in decisions
+        if not one.in_place
+    }
+    set_now = {name: group for name, group in moving.items() if name not in left}
+    log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
+    applied = progress.at(
+        "applied",
+        context.now_ms(),
+        intended={
+            name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
+            for name, group in set_now.items()
+        },
+        skipped={name: group.total_skipped for name, group in set_now.items()},
+        left_alone=left,
+    )
+    with Registers(context) as registers:
+        registers.run(
+            f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
+        )
+    return applied
+
+
+def _keep(
+    registers: Registers, plan: MovePlan, progress: MoveProgress, context: MoveContext
+) -> None:
+    """Write progress of the attempt that was looked at, and renew its hold."""
+    known = registers.progress(plan.move_id)
+    if known.attempt != progress.attempt or known.step not in HELD:
+        raise ConflictError(
+            f"move {plan.move_id} is now {known.step} and its hold is over: see "
+            f"'srm failover status {plan.move_id}'"
+        )
+    # Keep confirmations of redirectors since the look at the clusters.
+    renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
+
+
+def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
+    groups = {group.group: group.positions for group in seen.facts.groups}
+    share = seen.clusters.share_groups
+    decisions = apply_positions(context, plan, seen.progress.attempt, groups, share)
+    refused = [
+        f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
+        for one in decisions
+        if not one.in_place
+    ]
+    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(groups))
+    require(tuple(refused), plan, "offsets could not be applied")
+
+
+def apply_positions(
+    context: MoveContext,
+    plan: MovePlan,
+    attempt: int,
+    positions: Mapping[str, Iterable[PartitionMove]],
+    share: Collection[str] = (),
+) -> tuple[SyncDecision, ...]:
+    """Write the offsets where groups of an attempt continue; return the result for each partition.
+
+    Offsets already in place are included: a killed run may have left its ledger unsettled. If
+    another process decides the move concurrently, its offsets count. A group that follows a later
+    move is skipped. The ledger marks late writes as srm's own, so the next sync replaces them.
+    """
+    rows = {
+        group: [(p.target, p.resume, p.target_committed) for p in some if p.resume is not None]
+        for group, some in positions.items()
+    }
+    ours = {group: {tp: resume for tp, resume, _ in some} for group, some in rows.items() if some}
+    seen = {group: {tp: known for tp, _, known in some} for group, some in rows.items()}
+    decisions: dict[tuple[str, TopicPartition], SyncDecision] = {}
+
+    def make(now: InForce) -> None:
+        decided = {
+            group: {TopicPartition.parse(name): offset for name, offset in offsets.items()}
+            for group, offsets in MoveStore(context).progress(plan.move_id).intended.items()
+        }
+        wanted = {
+            group: decided.get(group, offsets)
+            for group, offsets in ours.items()
+            if now.attempt == attempt and now.leads(group_subject(group))
+        }
+        for one in apply_exact(
+            context.forward, wanted, seen=seen, operation=f"move {plan.move_id}", share=share
+        ):
+            decisions[one.group, one.partition] = one
+            if one.applied:
+                seen[one.group][one.partition] = one.offset
+
+    bring_about(context, plan, make)
+    return tuple(decisions.values())
+
+
+def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
+    """Return True if a third of the lease has passed on any cluster, by the writers' clocks."""
+    times = [
+        route.time_ms
+        for table in (seen.clusters.routing.target, seen.clusters.routing.source or {})
+        for subject in plan.subjects
+        if (route := table.get(subject)) is not None and route.state == "hold"
+    ]
+    return any(abs(now_ms - time_ms) >= LEASE_MS * _RENEWED_AFTER for time_ms in times)
+
+
+def _noting_forecast(seen: Look, now_ms: int) -> MoveProgress:
+    """Record the wait's end and the records to read again or skip, which applying hides."""
+    before, groups = seen.progress, seen.facts.groups
+    return before.noting(
+        times_ms={"ready": now_ms, **before.times_ms},
+        re_read={
+            g.group: max(before.re_read.get(g.group, 0), sum(p.re_read for p in g.positions))
+            for g in groups
+        },
+        skipped={
+            g.group: max(before.skipped.get(g.group, 0), sum(p.skipped for p in g.positions))
+            for g in groups
+        },
+    )
+
+
+Around = Callable[[RunStep], AbstractContextManager[object]]
+"""Returns a context manager to run a step in, for example a span of a trace."""
+
+_POLL_S = 0.5
+_LOOKS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Progress for display: the running step and its latest status."""
+
+    step: RunStep
+    sync: SyncStatus | None = None
+    verify: VerifyStatus | None = None
+
+
+def carry_out(
+    context: MoveContext,
+    move_id: str,
+    show: Callable[[RunEvent], None] = lambda _event: None,
+    poll_seconds: float = _POLL_S,
+    around: Around = nullcontext,
+) -> MoveReport:
+    """Run a planned move from hold to report; an interrupted move continues.
+
+    An error, the time limit or Ctrl-C before clients are redirected releases the hold. Groups that
+    do not resume in time are named in the report; they are not an error. Each step runs in the
+    caller's context manager ``around``.
+
+    Raises:
+        GateClosedError: it was not synchronised within its time limit; clients were released.
+    """
+    plan = MoveStore(context).plan(move_id)
+    deadline = time.monotonic() + plan.request.wait_seconds
+    run = _Run(context, plan, deadline, show, poll_seconds)
+    for step in RUN_STEPS:
+        try:
+            with around(step.name):
+                run.step(step.name)
+        except BaseException as error:
+            if step.releases:
+                _release_after(context, move_id, _reason_of(error))
+            raise
+    return run.report
+
+
+def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:
+    """Apply the offsets of a move that is ready and send its clients to the target.
+
+    A record that a slow writer adds now closes the gate again. The call waits for it to reopen for
+    at most twice the longest quiet time, plus a few looks.
+
+    Raises:
+        GateClosedError: the gate does not open; clients stay where they are.
+    """
+    plan = MoveStore(context).plan(move_id)
+    quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)
+    patience = min(2 * quiet + _LOOKS_S, plan.request.wait_seconds)
+    run = _Run(context, plan, time.monotonic() + patience)
+    sending: tuple[RunStep, ...] = ("apply", "go")
+    for step in sending:
+        with around(step):
+            run.step(step)
+    return MoveStore(context).progress(move_id)
+
+
+@dataclass
+class _Run:
+    context: MoveContext
+    plan: MovePlan
+    deadline: float
+    show: Callable[[RunEvent], None] = lambda _event: None
+    poll_seconds: float = _POLL_S
+    sync: SyncStatus | None = None
+    verified: VerifyStatus | None = None
+    report: MoveReport = field(init=False)
+    _timer: threading.Event = field(default_factory=threading.Event)
+
+    def step(self, name: RunStep) -> None:
+        """Run one step."""
+        match name:
+            case "hold":
+                self.show(RunEvent("hold"))
+                hold(self.context, self.plan.move_id)
+            case "wait":
+                self._wait()
+            case "apply":
+                self.show(RunEvent("apply", self.sync))
+                self._until_open(self._apply, self._wait)
+            case "go":
+                self.show(RunEvent("go", self.sync))
+                self._until_open(lambda: go(self.context, self.plan.move_id), self._apply_again)
+            case "verify":
+                self._verify()
+            case _:
+                self.show(RunEvent("report", verify=self.verified))
+                self.report = report(self.context, self.plan.move_id)
+
+    def _wait(self) -> None:
+        """Look until the move is ready; a cluster that is briefly unavailable only delays it."""
+        plan = self.plan
+        if plan.request.is_unplanned:
+            return
+        while True:
+            try:
+                self.sync = status = wait_status(self.context, plan.move_id)
+            except UnavailableError as error:
+                if time.monotonic() > self.deadline:
+                    raise
+                log.warning("move %s waits: %s", plan.move_id, error)
+            else:
+                if status.ready:
+                    return
+                self.show(RunEvent("wait", status))
+                if status.timed_out or time.monotonic() > self.deadline:
+                    raise GateClosedError(
+                        f"move {plan.move_id} was not synchronised within "
+                        f"{plan.request.wait_seconds:g} s; clients stay on "
+                        f"{plan.request.source}: {'; '.join(few(status.blocking))}"
+                    )
+            self._timer.wait(self.poll_seconds)
+
+    def _apply(self) -> None:
+        self.sync = apply(self.context, self.plan.move_id)
+
+    def _apply_again(self) -> None:
+        self._wait()
+        self.step("apply")
+
+    def _until_open(self, call: Callable[[], object], wait: Callable[[], None]) -> None:
+        """Wait and call again while the gate refuses, until the hold or the time limit ends."""
+        while True:
+            try:
+                call()
+            except GateClosedError as closed:
+                held = MoveStore(self.context).progress(self.plan.move_id).step in HELD
+                if not held or time.monotonic() > self.deadline:
+                    raise
+                log.info("move %s waits again: %s", self.plan.move_id, closed)
+            else:
+                return
+            wait()
+
+    def _verify(self) -> None:
+        while True:
+            seen = self.verified = verify(self.context, self.plan.move_id)
+            if seen.done or seen.timed_out:
+                return
+            self.show(RunEvent("verify", verify=seen))
+            self._timer.wait(self.poll_seconds)
+
+
+def _reason_of(error: BaseException) -> str:
+    """Return the error that ended a move; empty if interrupted, then its last wait says more."""
+    if isinstance(error, SrmError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
+
+
+def _release_after(context: MoveContext, move_id: str, why: str) -> None:
+    try:
+        release(context, move_id, why)
+    except ConflictError as gone:
+        log.info("nothing to release: %s", gone)
+    except SrmError as error:
+        log.error(  # noqa: TRY400 -- the error that brought us here is the one to show
+            "the release of move %s is not complete, repeat 'srm failover release %s': %s",
+            move_id,
+            move_id,
+            error,
+        )

@@ -1,1 +1,0 @@
-"""Steps of a move, from hold to verify."""

@@ -1,0 +1,621 @@
+"""Inspection of a source that answers again, and the settlement of its return."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Literal, Protocol
+
+from srm.domain.flow_state.anomalies import PartitionNotes, in_force
+from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome
+from srm.domain.moves.routing import topic_subject
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_loader import Wanted as WantedOffsets
+from srm.domain.offset_map.offset_ranges import OffsetRange
+from srm.domain.recovery.source_return import (
+    CopyEnd,
+    Counting,
+    PartitionReturn,
+    ResidueRecord,
+    Settlement,
+    Shape,
+    SourceReturn,
+    TopicReturn,
+    Wanted,
+    decisions,
+    describe,
+    outcome_of,
+    plan_settlement,
+    topic_return,
+    topic_shape,
+    worst,
+)
+from srm.domain.text.amount import some
+from srm.engine.cluster_ports import TopicDescription
+from srm.engine.control.compacted import ensure_compacted
+from srm.engine.flows.supervision import pause_in_force
+from srm.engine.groups.checkpoints import read_ledger
+from srm.engine.groups.group_listing import groups_with_offsets
+from srm.engine.moves.records import MoveStore, as_move
+from srm.engine.moves.registers import RoutingTables, level
+from srm.engine.ports import FlowContext, FlowSwitch
+from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, UnavailableError
+from srm.replication.ports import DecodedRecord
+from srm.replication.restore.flow_state import RestoreState, open_restores
+
+Show = Callable[[str], None]
+_AT_ONCE: Final = 16
+
+
+class ReturnedLogs(Protocol):
+    """Both logs of the partitions of one flow. Calls block, and may take long."""
+
+    def copy_ends(
+        self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
+    ) -> dict[AssignedPartition, CopyEnd | SrmError]:
+        """Walk the logs and return where each copy ends, or the error that prevents it.
+
+        Nothing is written. The result is final as long as no producer writes to the copies.
+
+        ``partitions``: source partitions, without a target topic id where there is no copy.
+        ``show``: called with the number of partitions done.
+        """
+        ...
+
+    def read(
+        self,
+        wanted: Sequence[Wanted],
+        visit: Callable[[int, Sequence[DecodedRecord]], bool],
+        at_once: int,
+    ) -> None:
+        """Pass the records of ranges that the flow would copy to ``visit``, without markers.
+
+        ``visit``: called with the index of a range and some records; False ends that range.
+        ``at_once``: number of ranges read concurrently; each is read in order.
+        """
+        ...
+
+
+def look_at_source(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    show: Show = lambda _: None,
+    only: Collection[str] = (),
+    *,
+    groups: bool = True,
+) -> SourceReturn:
+    """Return the kind of return, and what the source holds and the target does not; only read.
+
+    While the flow is not paused, that is still to be copied.
+    ``only``: source topics; empty for all.
+    ``groups``: also find what groups had read.
+    """
+    show("topics of both clusters")
+    known = RestoreState.read(context.target, context.config.flow)
+    there, now = context.target.topics(), context.source.topics()
+    shapes = _shapes(context, known, now, only)
+    assigned = {
+        topic: _assignments_of(context, there, now[topic]) for topic in shapes if topic in now
+    }
+    everything = [entry for entries in assigned.values() for entry in entries]
+    ends = logs.copy_ends(
+        everything, lambda done: show(f"ends of the copies: {done:,} of {len(everything):,}")
+    )
+    found = {entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything}
+    commits, unread = _commits(context, found, show) if groups else ({}, ())
+    found, read = _count_records(logs, found, ends, commits, show)
+    found = _with_only_copied(context, found)
+    routed_by, names = _routed_by(context, shapes), context.config.names
+    topics = tuple(
+        replace(
+            topic_return(
+                name,
+                now[name].topic_id if name in now else "",
+                told,
+                [found[entry] for entry in assigned.get(name, ())],
+            ),
+            is_heartbeats=names.is_heartbeats(name),
+            routed_by=routed_by.get(name, ""),
+        )
+        for name, told in shapes.items()
+    )
+    return _put_together(context, known, topics, read, unread)
+
+
+def count(
+    logs: ReturnedLogs,
+    wanted: Sequence[Wanted],
+    counts: Sequence[Counting],
+    show: Show,
+    left_out: Mapping[AssignedPartition, Sequence[tuple[int, int]]] = MappingProxyType({}),
+) -> Sequence[Counting]:
+    """Count the records of ranges, without the offsets of ``left_out``; return the counts."""
+    done, all_of_it = 0, sum(one.size for _, one in wanted)
+    lasts = [one.start for _, one in wanted]
+
+    def visit(index: int, records: Sequence[DecodedRecord]) -> bool:
+        nonlocal done
+        without = left_out.get(wanted[index][0], ())
+        kept = [r for r in records if not any(a <= r.offset < b for a, b in without)]
+        counts[index].take([r.offset for r in kept], [r.timestamp for r in kept])
+        end = records[-1].offset + 1
+        done += end - lasts[index]
+        lasts[index] = end
+        show(f"residue: {done:,} of {all_of_it:,} offsets")
+        return True
+
+    logs.read(wanted, visit, _AT_ONCE)
+    return counts
+
+
+def _shapes(
+    context: FlowContext,
+    known: RestoreState,
+    now: Mapping[str, TopicDescription],
+    only: Collection[str],
+) -> dict[str, tuple[Shape, str]]:
+    config = context.config
+    chosen = config.names.listed
+    # Topics copied until the pause: one that was deleted before it has no status.
+    lately = {status.topic for status in known.state.statuses}
+    copied_ids = {copy_id[0] for copy_id in known.positions}
+    missing = {
+        entry.topic
+        for entry in known.state.copied
+        if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in lately
+    }
+    names = {*config.names.select(now), *missing}
+    unknown = set(only) - names
+    if unknown:
+        raise NotFoundError(f"flow {config.flow} does not copy {', '.join(sorted(unknown))}")
+    return {
+        name: topic_shape(
+            name, now[name].topic_id if name in now else None, known.state.copied, copied_ids
+        )
+        for name in sorted(names)
+        if not only or name in only
+    }
+
+
+def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
+    routes, source = RoutingTables.read(as_move(context)).merge, context.config.flow.source
+    return {
+        topic: route.move_id
+        for topic in topics
+        if (route := routes.get(topic_subject(topic))) is not None
+        and route.cluster == source
+        and not route.gives_up(source)
+    }
+
+
+def _assignments_of(
+    context: FlowContext, topics: Mapping[str, TopicDescription], topic: TopicDescription
+) -> list[AssignedPartition]:
+    """Return the partitions of a topic; those without a copy have no target topic id."""
+    config = context.config
+    remote = config.names.remote(topic.name)
+    there = topics.get(remote)
+    return [
+        AssignedPartition(
+            topic.name,
+            number,
+            topic.topic_id,
+            remote,
+            there.topic_id if there is not None and number < there.partitions else "",
+        )
+        for number in range(topic.partitions)
+    ]
+
+
+def _partition(
+    assigned: AssignedPartition, shape: Shape, end: CopyEnd | SrmError
+) -> PartitionReturn:
+    found = PartitionReturn(assigned.topic, assigned.partition, shape)
+    if isinstance(end, SrmError):
+        return replace(found, error=str(end))
+    return replace(
+        found,
+        shape="shorter" if end.cut_from is not None else shape,
+        copied_to=end.source_next,
+        target_next=end.target_next,
+        log_start=end.log_start,
+        log_end=end.log_end,
+        high_watermark=end.high_watermark,
+        cut_from=end.cut_from,
+        cut_to=None if end.cut_from is None else end.known_next,
+        gone_from=None if end.gone_to is None or shape != "same" else end.source_next,
+        notes=end.notes,
+        epoch=end.epoch,
+    )
+
+
+_Found = dict[AssignedPartition, PartitionReturn]
+_Commits = Mapping[str, Mapping[TopicPartition, int]]
+
+
+def _count_records(
+    logs: ReturnedLogs,
+    found: _Found,
+    ends: Mapping[AssignedPartition, CopyEnd | SrmError],
+    commits: _Commits,
+    show: Show,
+) -> tuple[_Found, dict[str, GroupOutcome]]:
+    wanted = [
+        (assigned, OffsetRange(*entry.place, *entry.tail))
+        for assigned, entry in found.items()
+        if entry.tail
+    ]
+    marks = defaultdict[TopicPartition, set[int]](set)
+    for offsets in commits.values():
+        for place, offset in offsets.items():
+            marks[place].add(offset)
+    counts = count(
+        logs,
+        wanted,
+        [Counting(marks[found[assigned].place]) for assigned, _ in wanted],
+        show,
+        {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)},
+    )
+    below: dict[TopicPartition, Mapping[int, int]] = {}
+    counted = dict(found)
+    for (assigned, _), total in zip(wanted, counts, strict=True):
+        counted[assigned] = replace(
+            found[assigned], records=total.records, first_ms=total.first_ms, last_ms=total.last_ms
+        )
+        below[found[assigned].place] = total.below
+    return counted, _group_reads(commits, below)
+
+
+def _group_reads(
+    commits: _Commits, below: Mapping[TopicPartition, Mapping[int, int]]
+) -> dict[str, GroupOutcome]:
+    reads = {}
+    for group, offsets in sorted(commits.items()):
+        read = {
+            str(place): count
+            for place, offset in sorted(offsets.items())
+            if (count := below.get(place, {}).get(offset, 0))
+        }
+        if read:
+            at = {str(place): offset for place, offset in offsets.items() if str(place) in read}
+            reads[group] = GroupOutcome(read, at)
+    return reads
+
+
+def _commits(
+    context: FlowContext, found: _Found, show: Show
+) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
+    """Return commits on the source after the ends of copies, and groups not read, with reasons."""
+    ends = {entry.place: entry.tail[0] for entry in found.values() if entry.tail}
+    if not ends:
+        return {}, ()
+    ours = read_ledger(context.source, context.source.topics())
+    commits: dict[str, dict[TopicPartition, int]] = {}
+    show("commits of groups")
+    read, errors = context.source.commits_of(groups_with_offsets(context.source))
+    for group, committed in read.items():
+        theirs = {
+            place: offset
+            for place, offset in committed.items()
+            if offset > ends.get(place, offset)
+            and not ((mine := ours.entry(group, place)) and mine.owns(offset))
+        }
+        if theirs:
+            commits[group] = theirs
+    return commits, tuple(f"{group}: {error}" for group, error in errors.items())
+
+
+def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
+    cut = {
+        entry.place: (entry.cut_from or 0, entry.cut_to or 0)
+        for entry in found.values()
+        if entry.cut_from is not None
+    }
+    if not cut:
+        return found
+    maps = context.maps.load(
+        {place.topic for place in cut}, {p: WantedOffsets.of(ends) for p, ends in cut.items()}
+    )
+    counted = {
+        place: maps.get(place).source_records_between(*ends)
+        for place, ends in cut.items()
+        if place not in maps.errors and place not in maps.gaps
+    }
+    return {
+        assigned: replace(entry, only_copied=counted.get(entry.place))
+        for assigned, entry in found.items()
+    }
+
+
+def _put_together(
+    context: FlowContext,
+    known: RestoreState,
+    topics: tuple[TopicReturn, ...],
+    read: Mapping[str, GroupOutcome],
+    unread: tuple[str, ...],
+) -> SourceReturn:
+    names = {topic.topic for topic in topics}
+    was = sorted({entry.source_cluster for entry in known.state.copied if entry.topic in names})
+    cluster_id = context.source.cluster_id()
+    before = cluster_id if cluster_id in was else " or ".join(was)
+    shape = worst(topic.shape for topic in topics)
+    flow = context.config.flow
+    return SourceReturn(
+        str(flow),
+        shape,
+        describe(shape, flow.source, before, cluster_id),
+        cluster_id,
+        before,
+        topics,
+        read,
+        unread,
+        known.pause,
+    )
+
+
+ResidueState = Literal["undecided", "kept", "discarded"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResidueRange:
+    """Records that only the source has: offsets [from, to), epoch ms; ``note``: who decided."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    state: ResidueState
+    offset_from: int
+    offset_to: int
+    records: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    note: str = ""
+
+    @property
+    def request(self) -> Wanted:
+        """The range as :meth:`.ReturnedLogs.read` takes it."""
+        return (
+            AssignedPartition(self.topic, self.partition, self.topic_id, "", ""),
+            OffsetRange(self.topic, self.partition, self.offset_from, self.offset_to),
+        )
+
+
+def residue_ranges(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    topics: Collection[str] = (),
+    partition: int | None = None,
+    show: Show = lambda _: None,
+) -> tuple[ResidueRange, ...]:
+    """Return the ranges of the residue that hold records; undecided ones only during a pause."""
+    undecided: list[ResidueRange] = []
+    if pause_in_force(context) is not None:
+        found = look_at_source(context, logs, show, topics, groups=False)
+        undecided = [
+            ResidueRange(
+                *(entry.topic, entry.partition, topic.topic_id, "undecided"),
+                *entry.residue,
+                records=entry.records,
+                first_ms=entry.first_ms,
+                last_ms=entry.last_ms,
+            )
+            for topic in found.topics
+            for entry in topic.partitions
+            if entry.residue is not None
+        ]
+    left = _decided_ranges(context, topics)
+    show(f"counting {len(left):,} ranges that were left")
+    counts = count(logs, [one.request for one in left], [Counting() for _ in left], show)
+    counted = (
+        replace(one, records=found.records, first_ms=found.first_ms, last_ms=found.last_ms)
+        for one, found in zip(left, counts, strict=True)
+        if found.records
+    )
+    ranges = [*undecided, *counted]
+    return tuple(
+        sorted(
+            (one for one in ranges if partition is None or one.partition == partition),
+            key=lambda one: (one.topic, one.partition, one.offset_from),
+        )
+    )
+
+
+def read_residue(
+    logs: ReturnedLogs,
+    ranges: Sequence[ResidueRange],
+    visit: Callable[[ResidueRange, Sequence[ResidueRecord]], bool],
+) -> None:
+    """Pass the records of ranges to ``visit`` in order, until it returns False."""
+    reads_on = True
+
+    def take(index: int, records: Sequence[DecodedRecord]) -> bool:
+        nonlocal reads_on
+        one = ranges[index]
+        reads_on = reads_on and visit(one, [_whole(one, record) for record in records])
+        return reads_on
+
+    logs.read([one.request for one in ranges], take, at_once=1)
+
+
+def _whole(of: ResidueRange, record: DecodedRecord) -> ResidueRecord:
+    return ResidueRecord(
+        *(of.topic, of.partition, record.offset, record.timestamp),
+        None if record.key is None else bytes(record.key),
+        None if record.value is None else bytes(record.value),
+        list(record.headers),
+    )
+
+
+def _decided_ranges(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
+    """Return ranges of existing topics that earlier decisions left on the source."""
+    state = RestoreState.read(context.target, context.config.flow).state
+    ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
+    return [
+        ResidueRange(
+            *(note.topic, note.partition, note.topic_id),
+            "kept" if note.decision == "keep" else "discarded",
+            *note.left_out,
+            note=note.loss,
+        )
+        for place, notes in state.notes_of(ids).items()
+        if not topics or place.topic in topics
+        for note in in_force(notes)
+        if note.left_out is not None
+    ]
+
+
+log = logging.getLogger(__name__)
+
+_MERGE: Final = "run it again when a broker leads the partition, or merge its topic"
+
+
+@dataclass(frozen=True, slots=True)
+class SettledReturn:
+    """Findings, plan and result; ``outcome`` is added to the report of the disaster."""
+
+    found: SourceReturn
+    settlement: Settlement
+    outcome: Outcome
+    applied: bool
+
+
+def plan_return(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    named: Mapping[str, Choice],
+    default: Choice | None,
+    by: str,
+    show: Show = lambda _: None,
+) -> SettledReturn:
+    """Return what is to be decided, and the effect of the choices; nothing is written."""
+    found = look_at_source(context, logs, show)
+    settlement = plan_settlement(found, named, default)
+    undecided = _open_moves(context, found, settlement)
+    blocked = (*settlement.blocked, *open_restores(context), *undecided)
+    settlement = replace(settlement, blocked=blocked)
+    move_id = found.pause.move_id if found.pause else ""
+    outcome = outcome_of(found, settlement, move_id, by, context.now_ms())
+    return SettledReturn(found, settlement, outcome, applied=False)
+
+
+def settle_return(
+    context: FlowContext,
+    logs: ReturnedLogs,
+    named: Mapping[str, Choice],
+    default: Choice | None,
+    by: str,
+    show: Show = lambda _: None,
+    approve: Callable[[SettledReturn], bool] = lambda _: True,
+) -> SettledReturn:
+    """Carry out the choices and end the pause; safe to repeat.
+
+    The copies to decide on are sealed and looked at again. After that no record in flight from a
+    slot of before the disaster can arrive. Merged copies need no final end.
+
+    ``default``: the choice for all other topics, but not for rebuilt or missing ones.
+    ``approve``: called before a decision is written; False: nothing is decided. Raises a
+    GateClosedError if something is undecided, or cannot be settled.
+    """
+    switch = _switch(context)
+    before = pause_in_force(context)
+    if before is None:
+        raise ConflictError(f"flow {context.config.flow} is not paused: there is nothing to settle")
+    request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
+    while True:
+        planned = plan_return(context, logs, named, default, by, show)
+        if planned.settlement.blocked:
+            raise GateClosedError(f"not settled: {'; '.join(planned.settlement.blocked)}")
+        notes = decisions(planned.found, planned.settlement, request, by, context.now_ms())
+        unsealed = _copies(context, notes) - sealed
+        if not unsealed:
+            break
+        _seal(context, unsealed, show)
+        sealed |= unsealed
+    if not approve(planned):
+        return planned
+    now = pause_in_force(context)
+    if now is None or now.request != before.request:
+        raise _overtaken(context, "paused again" if now else "settled")
+    show("routes and moves of both clusters")
+    level(as_move(context))
+    if before.moves:
+        show("the outcome of the disaster")
+    for move_id in before.moves:
+        store_outcome(context, replace(planned.outcome, move_id=move_id))
+    show("the decision")
+    if not switch.resume({note.key(): note.value() for note in notes}, before.request):
+        raise _overtaken(context, "settled")
+    return SettledReturn(planned.found, planned.settlement, planned.outcome, applied=True)
+
+
+def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
+    """Yield the undecided moves of the pause, if something would be kept or discarded.
+
+    Until a move is decided its clients may stay on the source, and their records are not residue.
+    """
+    left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
+    if not left_out or found.pause is None:
+        return
+    store = MoveStore(as_move(context))
+    for move_id in found.pause.moves:
+        if store.find_plan(move_id) is None or (at := store.progress(move_id)).is_decided:
+            continue
+        yield (
+            f"move {move_id} has paused {context.config.flow} and is {at.step}, not decided: "
+            f"{some(left_out)} can only be merged; finish it (repeat its 'srm failover run' with "
+            f"--move-id {move_id}) or end it ('srm failover release {move_id}')"
+        )
+
+
+def _overtaken(context: FlowContext, how: str) -> ConflictError:
+    return ConflictError(
+        f"flow {context.config.flow} was {how} by another process; check 'srm return status'"
+    )
+
+
+def _switch(context: FlowContext) -> FlowSwitch:
+    if context.switch is None:
+        raise UnavailableError(f"flow {context.config.flow} cannot be paused or resumed from here")
+    return context.switch
+
+
+def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
+    names, topics = context.config.names, context.target.topics()
+    found = set()
+    for note in notes:
+        remote = names.remote(note.topic)
+        if remote in topics and note.partition < topics[remote].partitions:
+            found.add(TopicPartition(remote, note.partition))
+    return found
+
+
+def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) -> None:
+    """Fence slots that may still write to copies."""
+    target = context.config.flow.target
+    show(f"sealing {len(copies):,} partitions of {target}")
+    failed = _switch(context).seal(copies)
+    if failed:
+        [(copy, why), *others] = sorted(failed.items())
+        more = f", and {len(others)} more" if others else ""
+        raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)
+
+
+def store_outcome(context: FlowContext, outcome: Outcome) -> None:
+    """Write the outcome to the moves topics of both clusters; a failure is logged."""
+    replicas = context.config.internal_replication_factor
+    for cluster in (context.target, context.source):
+        try:
+            if cluster is context.target:
+                ensure_compacted(cluster, internal_topics.MOVES, 1, replicas)
+            if internal_topics.MOVES in cluster.topics():
+                cluster.compacted_topic(internal_topics.MOVES).write(outcome.to_records())
+        except SrmError as error:
+            log.warning(
+                "the outcome of move %s is not on %s: %s", outcome.move_id, cluster.alias, error
+            )
