@@ -30,8 +30,7 @@ class PartitionKnown:
     """One partition of the source, as known on the target.
 
     ``heard_ms``: last answer of the source, epoch milliseconds by the slot's clock; 0 if not known.
-    ``recent``: records in the last :data:`RATE_MS` of the topic's copy; 0 if the source last
-        answered long after them.
+    ``recent``: records in the last :data:`RATE_MS` of the topic's copy.
     ``stopped``: reason why it is not copied, or not completely.
     ``since_ms``: earliest time of the uncopied records, epoch milliseconds; None if not known.
     """
@@ -69,9 +68,9 @@ class TopicForecast:
     """Forecast loss of one topic; counts are offsets, including transaction markers.
 
     ``not_copied``: offsets on the source at its last answer that the target lacks.
-    ``at_most``: the same, plus records taken since then at the copy's rate; None if not known.
-    ``seconds``: age of the oldest uncopied record at that answer; None if not known.
-    ``age_ms``: time since that answer; None if not known.
+    ``at_most``: the same, plus records taken since then at the copy's rate.
+    ``seconds``: age of the oldest uncopied record at that answer; ``age_ms``: time since that
+    answer.
     ``unknown``: partitions that lack a number, with the reason.
     """
 
@@ -91,8 +90,7 @@ class GroupForecast:
     ``partitions``: number with a checkpoint or an own commit on the target; it continues there.
     ``re_read``: upper bound of records read again: all records on the target after those offsets.
     ``skipped``: records that the target does not hold any more.
-    ``age_ms``: age of the newest checkpoint, or of the last emission that found the group's place
-    unchanged; None if there is neither.
+    ``age_ms``: age of the newest checkpoint, or of the last emission that found it unchanged.
     ``stood_still``: that emission found the place unchanged; the group may have read since then.
     """
 
@@ -111,9 +109,7 @@ class Forecast:
     ``unseen``: groups known by name only; their clients decide where they start.
     ``transactions``: open transactions on the target in topics that move. Until an operator ends
     them, groups with isolation.level=read_committed read nothing after them.
-    ``notes``: remarks for operators.
-    ``rate``: highest rate of all topics together at the source's last answer, in
-        records or offsets per second.
+    ``rate``: highest rate of all topics together at the source's last answer, records per second.
     """
 
     made_ms: int
@@ -132,9 +128,8 @@ class Forecast:
     @property
     def at_most(self) -> int | None:
         """The same, plus the records that the source may have taken since; None if not known."""
-        bounds = [topic.at_most for topic in self.topics]
-        known = [bound for bound in bounds if bound is not None]
-        if len(known) < len(bounds):
+        known = [topic.at_most for topic in self.topics if topic.at_most is not None]
+        if len(known) < len(self.topics):
             return None
         # Any topic may have had all of the growth, but not all topics at the same time.
         together = self.not_copied + math.ceil(self.rate * (self.age_ms or 0) / 1000)
@@ -148,9 +143,8 @@ class Forecast:
     @property
     def age_ms(self) -> int | None:
         """Time since the source's last answer, the longest of all topics."""
-        ages = [topic.age_ms for topic in self.topics]
-        known = [age for age in ages if age is not None]
-        return max(known, default=None) if len(known) == len(ages) else None
+        known = [topic.age_ms for topic in self.topics if topic.age_ms is not None]
+        return max(known, default=None) if len(known) == len(self.topics) else None
 
     @property
     def re_read(self) -> int:
@@ -165,14 +159,13 @@ class Forecast:
 
     def numbers(self) -> dict[str, int | float | None]:
         """Return the numbers to approve by name, in records or seconds."""
+        age_ms = self.age_ms
         return {
             "records_not_copied": self.not_copied,
             "records_lost_at_most": self.at_most,
             "seconds_lost": self.seconds,
             "records_read_again_at_most": self.re_read,
-            "seconds_since_the_source_answered": None
-            if self.age_ms is None
-            else self.age_ms / 1000,
+            "seconds_since_the_source_answered": None if age_ms is None else age_ms / 1000,
             "groups": len(self.groups),
         }
 
@@ -381,6 +374,7 @@ class DrillGroup:
 class Drill(Document):
     """One drill; ``flow`` as ``A->B``, times in epoch milliseconds.
 
+    Its record ``drill:<id>`` in ``__srm-moves`` is written first, to find leftover shadow groups.
     ``shadowed`` are groups that may have shadows on the target.
     ``steps`` are seconds by step; ``forecast`` is that of an unplanned failover at its beginning.
     ``beat`` counts up while it runs; ``place`` is where ``pid`` is valid.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from srm.domain.groups.translation import Direction
 from srm.domain.moves.plan import GroupPlan, PositionState
@@ -71,8 +72,8 @@ class PartitionReport:
     ``state``, ``committed``: planned translation, and the commit on the source.
     ``lag``, ``re_read``, ``skipped``: planned numbers of records.
     ``planned``, ``applied``: offset on the target in the plan, and at go.
-    ``started``: first offset reported by its members.
-    ``last_commit``: latest commit seen on the target.
+    ``started``, ``last_commit``: first offset reported by its members, and latest commit seen
+    there.
     """
 
     topic: str
@@ -119,6 +120,20 @@ class Follower:
     left_seconds: float | None = None
     resumed_seconds: float | None = None
     processed_seconds: float | None = None
+
+    @classmethod
+    def of(cls, one: Said, redirector: str, hold_stamp_ms: int | None) -> Follower:
+        """Return the client of a message, with its times since the hold."""
+        ack, states = one[0], get_args(AckState)
+        at = (state_ms(one, state) for state in states if hold_stamp_ms is not None)
+        times = (None if ms is None else max(0, ms - (hold_stamp_ms or 0)) / 1000 for ms in at)
+        return cls(ack.subject, ack.client, ack.host, ack.kind, redirector, ack.state, *times)
+
+    def since(self, known: Follower) -> Follower:
+        """Return the same client with the first of its times."""
+        names = ("left_seconds", "resumed_seconds", "processed_seconds")
+        first = {name: at for name in names if (at := getattr(known, name)) is not None}
+        return replace(self, **first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,19 +220,11 @@ def followers_of(
     found: dict[tuple[str, str], Follower] = {}
     for ack, _ in source:
         if ack.state == "held":
-            found[ack.subject, ack.client] = _follower(ack, redirector)
+            found[ack.subject, ack.client] = Follower.of((ack, None), redirector, None)
     for one in target:
-        ack, _ = one
-        known = found.get((ack.subject, ack.client)) or _follower(ack, redirector)
-        found[ack.subject, ack.client] = replace(
-            known,
-            state=ack.state,
-            left_seconds=_first(known.left_seconds, _since(one, "held", hold_stamp_ms)),
-            resumed_seconds=_first(known.resumed_seconds, _since(one, "resumed", hold_stamp_ms)),
-            processed_seconds=_first(
-                known.processed_seconds, _since(one, "processed", hold_stamp_ms)
-            ),
-        )
+        now = Follower.of(one, redirector, hold_stamp_ms)
+        known = found.get((now.subject, now.client), now)
+        found[now.subject, now.client] = now.since(known)
     return tuple(found[key] for key in sorted(found))
 
 
@@ -242,23 +249,5 @@ def join_followers(before: Iterable[Follower], now: Iterable[Follower]) -> tuple
         if known is None or known.state == "member":
             found[one.subject, one.client] = one
         elif one.state != "member":
-            found[one.subject, one.client] = replace(
-                one,
-                left_seconds=_first(known.left_seconds, one.left_seconds),
-                resumed_seconds=_first(known.resumed_seconds, one.resumed_seconds),
-                processed_seconds=_first(known.processed_seconds, one.processed_seconds),
-            )
+            found[one.subject, one.client] = one.since(known)
     return tuple(found[key] for key in sorted(found))
-
-
-def _follower(ack: Ack, redirector: str) -> Follower:
-    return Follower(ack.subject, ack.client, ack.host, ack.kind, redirector, ack.state)
-
-
-def _first(known: float | None, seen: float | None) -> float | None:
-    return seen if known is None else known
-
-
-def _since(one: Said, state: AckState, start_ms: int | None) -> float | None:
-    at_ms = state_ms(one, state)
-    return None if start_ms is None or at_ms is None else max(0, at_ms - start_ms) / 1000

@@ -1,4 +1,12 @@
-"""Gate of a move: presence of its clients, and the decision whether they may go to the target."""
+"""Gate of a move: presence of its clients, and the decision whether they may go to the target.
+
+*Ready*: all clients have left the source, replication has nothing left to copy, and every group's
+last commit is decided and translated. Offsets may be applied on the target.
+*Open*: the offsets on the target are also the intended ones. Clients may go there.
+
+Writes count up to the high watermark: an open transaction stops the last stable offset for all.
+Times of clients are the broker's: records of the routing topic carry its clock (LogAppendTime).
+"""
 
 from __future__ import annotations
 
@@ -94,11 +102,13 @@ class Writers:
 
     def recent(self, topic: str) -> frozenset[int]:
         """Return the producer ids that wrote to a topic shortly before the hold, or since."""
-        return self.wrote_since_hold(topic) | {
+        since_ms = self.held_ms - self.recent_ms
+        return frozenset(
             w.producer_id
             for w in self.now
-            if w.partition.topic == topic and w.last_timestamp_ms >= self.held_ms - self.recent_ms
-        }
+            if w.partition.topic == topic
+            and (w.last_timestamp_ms >= since_ms or self.at_hold.get(w.name) != w.last_sequence)
+        )
 
 
 def strangers(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
@@ -236,8 +246,7 @@ class GateFacts:
     ``report_age_ms``: age of the replicator's newest heartbeat, None if there is none.
     ``samples``: (epoch ms, remaining) of earlier looks.
     ``doubted``: topics that a producer without a route has recently written to, or may have.
-    ``unheld``, ``unconfirmed``: reasons by producers that have not stopped, and by redirectors or a
-    fence.
+    ``unheld``, ``unconfirmed``: reasons by producers, and by redirectors or a fence.
     """
 
     move_id: str
@@ -274,8 +283,8 @@ class SyncStatus:
 
     ``blocking``, ``unapplied``: reasons against applying offsets, and against go after that.
     ``eta_seconds``: None if a forecast is not possible.
-    ``rpo_records``: records that the target would lack now; None if the source is not read.
-    ``missing``: these records by partition.
+    ``rpo_records``: records that the target would lack now, ``missing`` by partition; None if the
+    source is not read.
     ``asks``: manual tasks for clients that nothing redirects.
     """
 
@@ -387,14 +396,12 @@ def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: in
     return round(remaining * passed / copied / 1000, 1)
 
 
-def _routing_reasons(facts: GateFacts) -> tuple[str, ...]:
-    reasons = []
+def _routing_reasons(facts: GateFacts) -> Iterator[str]:
     for subject in subjects_of(facts.topics, (group.group for group in facts.groups)):
         route = facts.routes.get(subject)
         if route is None or route.state != "hold" or route.move_id != facts.move_id:
             owner = "" if route is None or not route.move_id else f" (last set by {route.move_id})"
-            reasons.append(f"{subject} is not held by this move{owner}: hold first")
-    return tuple(reasons)
+            yield f"{subject} is not held by this move{owner}: hold first"
 
 
 def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
@@ -421,13 +428,11 @@ def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
     for each in facts.replication:
         yield from each.missing(target)
     uncopied: dict[str, int] = {}
-    for group in facts.groups:
-        for p in group.positions:
-            uncopied[p.name] = max(p.uncopied, uncopied.get(p.name, 0))
+    for p in (p for group in facts.groups for p in group.positions if p.uncopied):
+        uncopied[p.name] = max(p.uncopied, uncopied.get(p.name, 0))
     for name, count in uncopied.items():
-        if count:
-            before = f"{amount(count, 'offset')} from before the first record copied to {target}"
-            yield f"{name}: {before}", count
+        before = f"{amount(count, 'offset')} from before the first record copied to {target}"
+        yield f"{name}: {before}", count
 
 
 def _replication_reasons(facts: GateFacts) -> Iterator[str]:
@@ -502,23 +507,18 @@ def asks_at_hold(
 ) -> Iterator[str]:
     """Yield a task for each client that must still be stopped on the source.
 
-    ``members``: ``client id@host`` by group, beyond the hold; ``writers``: number of producers by
-    topic.
+    ``members``: ``client id@host`` by group, beyond the hold; ``writers``: producers by topic.
     """
     later = f"prepare {_settings(request, address)}, do not start there yet"
-    for group, some in sorted(members.items()):
-        for member in some:
-            client, _, host = member.rpartition("@")
-            yield (
-                f"stop client {client or member} of group {group} on host {host or '?'}, which "
-                f"reads {request.source}; {later}"
-            )
-    for topic, count in sorted(writers.items()):
+    for group, member in ((group, one) for group, some in sorted(members.items()) for one in some):
+        client, _, host = member.rpartition("@")
         yield (
-            f"stop {amount(count, 'producer')} of topic {topic} on {request.source}; {later}"
-            if count
-            else f"stop all producers of topic {topic} on {request.source}; {later}"
+            f"stop client {client or member} of group {group} on host {host or '?'}, which "
+            f"reads {request.source}; {later}"
         )
+    for topic, count in sorted(writers.items()):
+        producers = amount(count, "producer") if count else "all producers"
+        yield f"stop {producers} of topic {topic} on {request.source}; {later}"
 
 
 def asks_at_go(

@@ -1,4 +1,14 @@
-"""Plan of a move: where each group continues, computed once and shown before anything is done."""
+"""Plan of a move: where each group continues, computed once and shown before anything is done.
+
+For the topic ``Payments`` and a move from the source P to the target B::
+
+    on the source                 on the target
+    Payments    --- forward --->  P.Payments    through the map of P->B
+    B.Payments  --- reverse --->  Payments      through the map of B->P, read backwards
+
+:mod:`srm.domain.groups.translation` translates a commit. If the source is unavailable, the group's
+last known place replaces its commit. Its commits on the target count too.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +68,6 @@ class GroupPosition:
     """Facts about one group in one partition, on both clusters.
 
     ``target_is_ours``: srm wrote the offset committed on the target (ledger), not a consumer.
-    ``accept_open_transactions``: do not wait for records that an open transaction holds back.
     ``overwrite``: the group's place on the source replaces its own, later commit on the target.
     ``last``: replaces ``committed`` if the source is lost (its log is :data:`.UNKNOWN_LOG`).
     ``unacknowledged``: offsets from the start offset of a share group on that it has not
@@ -86,8 +95,8 @@ class PartitionMove:
 
     ``resume``: offset to write on the target, None if nothing is to be written.
     ``remaining``: source offsets to copy before ``resume`` is known.
-    ``passed_kept``: offsets that the target kept at its return and that the group skips, because
-    it has read later records in the copy.
+    ``passed_kept``: offsets kept on the target at its return, which the group skips because it has
+    read later records in the copy.
     """
 
     topic: str
@@ -244,20 +253,14 @@ def _beside_consumers(
     row: PartitionMove, group: GroupPosition, theirs: int, again: int
 ) -> PartitionMove:
     """Compare the place with a commit of a consumer on the target, ``again`` records further."""
-    if group.is_away:
-        # A commit of the group is newer than srm's own write, or the only one.
-        is_newer = again > 0 or group.last is None or group.last.by_srm
-        if is_newer and not group.overwrite:
-            return _with_own_commit(row, group, theirs)
-    elif group.facts.never_copied:
+    if not group.is_away and group.facts.never_copied:
         return replace(row, state="no-commit", resume=None)  # the consumer's commit counts
+    # After a loss a commit of the group is newer than srm's own write, or the only one.
+    is_newer = again > 0 or group.last is None or group.last.by_srm
+    if group.is_away and is_newer and not group.overwrite:
+        lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
+        return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")
     return replace(row, state="conflict", re_read=again) if again else row
-
-
-def _with_own_commit(row: PartitionMove, group: GroupPosition, theirs: int) -> PartitionMove:
-    """Keep the group's own commit on the target: the lost source does not replace it."""
-    lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
-    return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,24 +330,24 @@ class MovePlan(Document):
         """Return the numbers to approve by name, in records or seconds."""
         if self.forecast is not None:
             return self.forecast.numbers()
+        groups = self.groups
         return {
-            "groups": len(self.groups),
-            "members": sum(len(group.members) for group in self.groups),
-            "lag": sum(group.lag for group in self.groups),
-            "records_read_again": sum(group.re_read for group in self.groups),
-            "records_skipped": sum(group.total_skipped for group in self.groups),
+            "groups": len(groups),
+            "members": sum(len(group.members) for group in groups),
+            "lag": sum(group.lag for group in groups),
+            "records_read_again": sum(group.re_read for group in groups),
+            "records_skipped": sum(group.total_skipped for group in groups),
         }
 
     def summary(self) -> str:
         """Summarise in one line the plan to approve."""
         if self.forecast is not None:
             return self.forecast.line(self.request.source)
-        lag = sum(group.lag for group in self.groups)
-        again = sum(group.re_read for group in self.groups)
-        skipped = sum(group.total_skipped for group in self.groups)
+        found = self.numbers()
         return (
             f"{self.request.operation} {self.request.flow} of {amount(len(self.groups), 'group')}: "
-            f"{amount(lag, 'record')} still to read, {again} read again, {skipped} skipped"
+            f"{amount(sum(group.lag for group in self.groups), 'record')} still to read, "
+            f"{found['records_read_again']} read again, {found['records_skipped']} skipped"
         )
 
     @classmethod
@@ -354,7 +357,7 @@ class MovePlan(Document):
         return decode(cls, cls.KIND, value)
 
 
-_REMEDIES: Mapping[PositionState, str] = {
+_REMEDIES: Mapping[str, str] = {
     "no-map": "is the replication running? see srm status --flow '{flow}'",
     "damaged-map": "restart the replicator of the topic, it finds the records again in both logs",
     "no-target": "create it with srm topics sync, and let the replicator copy the topic",
@@ -370,8 +373,7 @@ def fingerprint(*settings: Any) -> str:
 
 def state_remedy(state: str, flow: Flow) -> str:
     """Return the remedy for a state of a position that waiting cannot end, else empty."""
-    found = {str(name): text for name, text in _REMEDIES.items()}.get(state, "")
-    return found.format(flow=flow)
+    return _REMEDIES.get(state, "").format(flow=flow)
 
 
 def position_problem(group: str, position: PartitionMove, request: MoveRequest) -> str | None:

@@ -70,11 +70,10 @@ class GroupResume:
 
     Times are by the target's brokers if these stamped the hold
     (:attr:`MoveProgress.hold_stamp_ms`), else by the process that looked.
-    ``resumed_ms``: None until it has members there.
+    ``resumed_ms``, ``processed_ms``: None until it has members there, and one reports a record.
     ``first_commit_ms``: None until a commit other than the move's own is seen.
     ``started``, ``committed``: start offsets reported by its members, and its latest commits.
     ``uncommitted``: records by client and partition, processed on the source without a commit.
-    ``processed_ms``: None until a member reports a processed record.
     ``idle``: it had nothing to read when it was first seen with members.
     """
 
@@ -216,9 +215,8 @@ class MoveProgress(Document):
     ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
     ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.
     ``skipped``, ``re_read``: observed cost of applying the offsets, in records by group.
-    ``hold_stamp_ms``, ``gone_stamp_ms``: timestamps of the first hold and of go by the target's
-    broker; None if it did not stamp them.
-    ``renewed_stamp_ms``: the same for the last renewal before go.
+    ``hold_stamp_ms``, ``gone_stamp_ms``, ``renewed_stamp_ms``: timestamps of the first hold, of go
+    and of the last renewal before it by the target's broker; None if it did not stamp them.
     ``late_ms``: time from the end of that lease until the decision was first seen; 0 or less if
     clients cannot have lapsed.
     ``residue_seen_ms``: last noted check for residue; ``residue_over``: the checks have ended.

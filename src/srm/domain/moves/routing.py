@@ -1,4 +1,14 @@
-"""Routes of the clients of topics and groups, and orders to redirectors."""
+"""Routes of the clients of topics and groups, and orders to redirectors.
+
+A client reads ``__srm-routing`` on all reachable clusters. It follows the record of the **highest
+rank** of a subject that it has ever seen, on any cluster and in any order. Each attempt of a move
+has its own generation; in it *released* or *gone* follows *hold*. Thus a cluster that was
+unavailable at a move cannot send clients back with its old record. Without a record the route of
+the home cluster applies; without that, the home cluster, go.
+
+The other redirectors are *called* when the step is durable: at least once, each with an
+idempotency key. ``manual`` only shows tasks to operators; the brokers show when these are done.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +38,12 @@ _rank = attrgetter("rank")
 
 
 def group_subject(group: str) -> str:
-    """Return the subject of the route that consumers of the group follow."""
+    """Return the subject of a group's consumers, the key of their route."""
     return f"group:{group}"
 
 
 def topic_subject(topic: str) -> str:
-    """Return the subject of the route that producers to the topic follow."""
+    """Return the subject of a topic's producers."""
     return f"topic:{topic}"
 
 
@@ -51,16 +61,15 @@ def subjects_of(topics: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]
 class Route:
     """Route of the clients of one subject.
 
-    ``generation``: number (64 bits) of the attempt that wrote it, 1 or more, not always
-    consecutive; 0 if there is no record. A multiple of :data:`ERA`, other than 0, is by an
-    unplanned move: the cluster that clients leave is abandoned, see :meth:`gives_up`.
+    ``generation``: number (64 bits) of the attempt that wrote it, 0 if there is no record. A
+    multiple of :data:`ERA`, other than 0, is by an unplanned move, see :meth:`gives_up`.
     ``cluster``: alias to use on ``go``, and to leave on ``hold``.
     ``time_ms``: epoch milliseconds of the writer, for operators and for renewals.
     ``decided``: a ``go`` that follows the decision of a move; otherwise it ends a hold.
     ``lease_ms``: duration of a hold after a client first saw its newest ``beat``, by the client's
     monotonic clock; then the client works on ``cluster`` again. 0 is unlimited.
-    ``decided_ms``: broker's time of an unplanned decision, 0 in all other routes. Only unplanned
-    moves to different clusters can share a generation, and the later decision wins.
+    ``decided_ms``: broker's time of an unplanned decision, else 0. Only unplanned moves to
+    different clusters can share a generation, and the later decision wins.
     """
 
     generation: int
@@ -76,9 +85,7 @@ class Route:
     @property
     def phase(self) -> int:
         """Order of the records of one attempt: 0 hold, 1 released, 2 gone."""
-        if self.state == "hold":
-            return 0
-        return 2 if self.decided else 1
+        return 0 if self.state == "hold" else 1 + self.decided
 
     @property
     def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool]:
@@ -103,8 +110,7 @@ class Route:
     def gives_up(self, cluster: str) -> bool:
         """Return whether it follows an unplanned move that abandoned this cluster.
 
-        Clients leave it at once, without waiting for its answers. A route that ends such a hold
-        abandons nothing.
+        Clients leave it at once, without waiting for its answers.
         """
         if self.generation == 0 or self.generation % ERA:
             return False
@@ -129,9 +135,8 @@ class Route:
 class Ack:
     """Acknowledgement of a route's generation by one client, and its heartbeat.
 
-    A client writes it at its start, even without a route (generation 0), after each step below, and
-    every half minute; it writes a tombstone when closed. The records thus list the clients that
-    follow a subject's routes. A client whose record is older than a few intervals has died.
+    A client writes it at its start, even without a route (generation 0), after each step, and every
+    half minute; a tombstone when closed. A client with an older record has died.
 
     ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
     *resumed*: it works on ``cluster``. *processed*: a consumer has processed its first record of
@@ -193,8 +198,8 @@ def home_route(cluster: str) -> Route:
 def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: bool = False) -> int:
     """Return a generation above those of the given routes and attempts.
 
-    For an ``unplanned`` move it is the next multiple of :data:`ERA`. That is above all generations
-    on a cluster that was not queried, because planned moves count one by one.
+    For an ``unplanned`` move it is the next multiple of :data:`ERA`, above all generations on a
+    cluster that was not queried: planned moves count one by one.
     """
     highest = max([0, *(route.generation for route in routes if route is not None), *attempts])
     return (highest // ERA + 1) * ERA if unplanned else highest + 1
@@ -228,9 +233,8 @@ def fold_routes(
 ) -> dict[str, Route]:
     """Return the route of the highest rank of each subject in the whole log.
 
-    The last record is not always the highest: an older version of srm, or another tool, may have
-    written without a fence. An unreadable record is passed to ``damaged`` and skipped: it must not
-    stop other moves.
+    The last record is not always the highest: another tool may have written without a fence. An
+    unreadable record is passed to ``damaged`` and skipped: it must not stop other moves.
     """
     routes: dict[str, Route] = {}
     for key, values in history.items():
@@ -252,13 +256,14 @@ def acks_of(
     """Decode the acknowledgements among the records of one cluster's routing topic."""
     acks = []
     for key, value in records.items():
-        if is_ack(key):
-            try:
-                acks.append(_decode(Ack, key, value))
-            except IntegrityError as error:
-                if damaged is None:
-                    raise
-                damaged(error)
+        if not is_ack(key):
+            continue
+        try:
+            acks.append(_decode(Ack, key, value))
+        except IntegrityError as error:
+            if damaged is None:
+                raise
+            damaged(error)
     return tuple(sorted(acks, key=lambda ack: (ack.subject, ack.client)))
 
 
@@ -388,14 +393,9 @@ def to_call(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
 ) -> tuple[RedirectKind, ...]:
     """Return the redirectors that have not confirmed a step, in their order."""
+    known = {kind: calls.get(call_key(attempt, step, kind)) for kind in kinds if kind != "routing"}
     return tuple(
-        kind
-        for kind in kinds
-        if kind != "routing"
-        and (
-            (known := calls.get(call_key(attempt, step, kind))) is None
-            or known.state in {"calling", "failed"}
-        )
+        kind for kind, call in known.items() if call is None or call.state in {"calling", "failed"}
     )
 
 
