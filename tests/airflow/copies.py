@@ -33,7 +33,7 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_part
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.moves.records import read_routes
+from srm.engine.moves.records import RoutingHistory
 from srm.wiring import open_cluster
 from srm_lab.stack.kafka import KafkaBroker
 
@@ -126,10 +126,7 @@ class Site:
 
     def routes(self) -> set[tuple[str, str] | None]:
         """Return where clients of group and topic are sent, as either cluster says."""
-        tables = [
-            read_routes(cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history())
-            for cluster in (self.x, self.y)
-        ]
+        tables = [RoutingHistory.read(cluster).routes for cluster in (self.x, self.y)]
         found = [
             table.get(subject)
             for table in tables

@@ -10,13 +10,13 @@ from types import MappingProxyType
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from tests.acknowledgements import acks_of
 from tests.integration.moving import Site, route_clients
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing.routing import RoutingWatcher
-from srm.domain.moves.routing import acks_of
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves.records import ensure_topics

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.serialization import StringDeserializer, StringSerializer
+from tests.acknowledgements import acks_of
 from tests.integration.moving import Site
 from tests.integration.test_clients import (
     committed,
@@ -28,7 +29,7 @@ from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
-from srm.domain.moves.routing import Ack, acks_of
+from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.acknowledgements import acks_of
 from tests.integration.moving import Site
 from tests.integration.test_clients import committed, is_empty, tell
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.moves.routing import Ack, Route, acks_of
+from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.engine.moves.records import ControlChange, ensure_topics
 from srm.engine.moves.registers import SIDES, Registers

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from tests.acknowledgements import acks_of
 from tests.integration.moving import Application, Site, begin, pass_gate
 from tests.waiting import eventually
 from typer.testing import CliRunner
@@ -16,7 +17,7 @@ from srm.cli.main import app
 from srm.client.routing import client_heartbeat
 from srm.client.routing.following import Moment
 from srm.client.routing.routing import RoutingWatcher
-from srm.domain.moves.routing import Ack, acks_of
+from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from tests.acknowledgements import acks_of
 from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
 from tests.waiting import eventually
 
-from srm.domain.moves.routing import Ack, Route, acks_of
+from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.engine.moves.records import ensure_topics
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
+from tests.acknowledgements import acks_of
 from tests.unit.follow.following import GROUP, config_in
 
 from srm.cli.main import app
 from srm.domain.moves.gate import ANNOUNCED_MS
-from srm.domain.moves.routing import CLOCK_KEY, Ack, Route, acks_of, decode_route
+from srm.domain.moves.routing import CLOCK_KEY, Ack, Route, decode_route
 from srm.follow import supervisor
 from srm.follow.rendering import Template
 from srm.follow.values import SECRETIVE, Values

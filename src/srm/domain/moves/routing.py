@@ -12,10 +12,10 @@ idempotency key. ``manual`` only shows tasks to operators; the brokers show when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator
 
@@ -33,7 +33,6 @@ ERA: Final = 1 << 32
 """Generations between two unplanned moves; JSON keeps integers up to 2^53, enough for 2^21."""
 
 _ACK = "ack:"
-_R = TypeVar("_R")
 _rank = attrgetter("rank")
 
 
@@ -221,50 +220,15 @@ def decode_route(key: bytes, value: bytes) -> Route:
         key.decode()
     except UnicodeDecodeError as error:
         raise IntegrityError(f"routing record {key!r} has no readable key") from error
-    return _decode(Route, key, value)
+    return decode(Route, f"routing record {key.decode()}", value)
 
 
-def _decode(of: type[_R], key: bytes, value: bytes) -> _R:
-    return decode(of, f"routing record {key.decode(errors='replace')}", value)
-
-
-def fold_routes(
-    history: Mapping[bytes, Sequence[bytes]], damaged: Callable[[IntegrityError], None]
-) -> dict[str, Route]:
-    """Return the route of the highest rank of each subject in the whole log.
-
-    The last record is not always the highest: another tool may have written without a fence. An
-    unreadable record is passed to ``damaged`` and skipped: it must not stop other moves.
-    """
-    routes: dict[str, Route] = {}
-    for key, values in history.items():
-        if not is_subject(key):
-            continue
-        for value in values:
-            try:
-                route = decode_route(key, value)
-            except IntegrityError as error:
-                damaged(error)
-                continue
-            routes[key.decode()] = max(routes.get(key.decode(), route), route, key=_rank)
-    return routes
-
-
-def acks_of(
-    records: Mapping[bytes, bytes], damaged: Callable[[IntegrityError], None] | None = None
-) -> tuple[Ack, ...]:
-    """Decode the acknowledgements among the records of one cluster's routing topic."""
-    acks = []
-    for key, value in records.items():
-        if not is_ack(key):
-            continue
-        try:
-            acks.append(_decode(Ack, key, value))
-        except IntegrityError as error:
-            if damaged is None:
-                raise
-            damaged(error)
-    return tuple(sorted(acks, key=lambda ack: (ack.subject, ack.client)))
+def decode_ack(key: bytes, value: bytes) -> Ack:
+    """Decode an acknowledgement."""
+    ack = decode(Ack, f"routing record {key.decode(errors='replace')}", value)
+    if ack.key() != key:
+        raise IntegrityError(f"routing record {key!r} names another client")
+    return ack
 
 
 RedirectKind = Literal["routing", "webhook", "command", "manual"]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from functools import cached_property, partial
+from typing import Final, Self, TypeVar
 
 from srm.clock import now_s
 from srm.domain.moves.gate import StampedAck
@@ -21,11 +22,11 @@ from srm.domain.moves.plan import MovePlan, fingerprint
 from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_key
 from srm.domain.moves.routing import (
+    Ack,
     Route,
     RouteState,
-    acks_of,
+    decode_ack,
     decode_route,
-    fold_routes,
     is_ack,
     is_subject,
     merge_tables,
@@ -78,13 +79,13 @@ class ControlTables:
     def read(cls, cluster: Cluster) -> ControlTables:
         """Read the tables of a cluster; damaged records are skipped and logged."""
         moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
-        routing = cluster.compacted_topic(internal_topics.ROUTING).read_history()
+        routing = RoutingHistory.read(cluster)
         return cls(
-            read_routes(cluster, routing),
+            routing.routes,
             _progress(cluster, moves),
             _documents(moves),
-            {key: rows[-1].timestamp_ms for key, rows in routing.items() if is_ack(key)},
-            first_stamps(routing, "hold"),
+            {key: rows[-1].timestamp_ms for key, rows in routing.records.items() if is_ack(key)},
+            routing.first_stamps("hold"),
         )
 
     @classmethod
@@ -163,48 +164,66 @@ class ControlTables:
         )
 
 
-def read_routes(cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]) -> dict[str, Route]:
-    """Fold the routes of a cluster's routing topic; damaged records are skipped."""
-    values = {key: [row.value for row in rows] for key, rows in history.items()}
-    return fold_routes(values, lambda error: _say(cluster, error))
+@dataclass(frozen=True)
+class RoutingHistory:
+    """The routing topic of one cluster; a damaged record is logged, and stops no move."""
 
+    alias: str
+    records: Mapping[bytes, Sequence[Stamped]] = field(default_factory=dict)
 
-def first_stamps(
-    history: Mapping[bytes, Sequence[Stamped]], state: RouteState
-) -> dict[tuple[str, int], int]:
-    """Return when the first route of a state was written, by move and generation.
+    @classmethod
+    def read(cls, cluster: Cluster) -> Self:
+        """Read all values that the log still holds."""
+        return cls(cluster.alias, cluster.compacted_topic(internal_topics.ROUTING).read_history())
 
-    Epoch milliseconds by the broker's clock. Records that the broker did not stamp and damaged ones
-    are left out; :func:`read_routes` logs the latter.
-    """
-    found: dict[tuple[str, int], int] = {}
-    for key, rows in history.items():
-        for row in rows if is_subject(key) else ():
-            if row.by_broker and (route := _route(key, row)) and route.state == state:
+    @cached_property
+    def _routes(self) -> tuple[tuple[str, Route, Stamped], ...]:
+        return tuple(
+            (key.decode(), route, row)
+            for key, rows in self.records.items()
+            for row in (rows if is_subject(key) else ())
+            if (route := self._decode(decode_route, key, row)) is not None
+        )
+
+    @property
+    def routes(self) -> dict[str, Route]:
+        """The route of the highest rank of each subject.
+
+        The last record is not always the highest: another tool may have written without a fence.
+        """
+        return merge_tables({subject: route} for subject, route, _ in self._routes)
+
+    def first_stamps(self, state: RouteState) -> dict[tuple[str, int], int]:
+        """Return when brokers stamped the first route of a state, by move and generation."""
+        found: dict[tuple[str, int], int] = {}
+        for _, route, row in self._routes:
+            if row.by_broker and route.state == state:
                 attempt = (route.move_id, route.generation)
                 found[attempt] = min(found.get(attempt, row.timestamp_ms), row.timestamp_ms)
-    return found
+        return found
 
+    def messages(self) -> Iterator[tuple[Ack, Stamped]]:
+        """Yield all acknowledgements, oldest first for each client."""
+        for key, rows in self.records.items():
+            for row in rows if is_ack(key) else ():
+                if (ack := self._decode(decode_ack, key, row)) is not None:
+                    yield ack, row
 
-def _route(key: bytes, row: Stamped) -> Route | None:
-    try:
-        return decode_route(key, row.value)
-    except IntegrityError:
-        return None
+    @property
+    def acks(self) -> tuple[StampedAck, ...]:
+        """The last acknowledgement of each client."""
+        last = replace(self, records={key: rows[-1:] for key, rows in self.records.items()})
+        found = (StampedAck(ack, row.timestamp_ms) for ack, row in last.messages())
+        return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
 
+    @property
+    def newest_ms(self) -> int:
+        """The newest stamp of the broker, a lower bound of its clock."""
+        last = (rows[-1] for rows in self.records.values())
+        return max((row.timestamp_ms for row in last if row.by_broker), default=0)
 
-def read_acks(
-    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
-) -> tuple[StampedAck, ...]:
-    """Decode the acknowledgements in a cluster's routing topic; damaged ones are skipped."""
-    found = []
-    for key, rows in history.items():
-        for ack in acks_of({key: rows[-1].value}, lambda error: _say(cluster, error)):
-            if ack.key() == key:
-                found.append(StampedAck(ack, rows[-1].timestamp_ms))
-            else:
-                _say(cluster, IntegrityError(f"routing record {key!r} names another client"))
-    return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
+    def _decode(self, decode: Callable[[bytes, bytes], _T], key: bytes, row: Stamped) -> _T | None:
+        return decode_or_none(row.value, partial(decode, key), f"on cluster {self.alias}: ")
 
 
 def _outranks(new: _Ranked, known: _Ranked | None) -> bool:
@@ -262,10 +281,6 @@ def _plan(value: bytes) -> MovePlan | None:
         return MovePlan.decode(value)
     except IntegrityError:
         return None
-
-
-def _say(cluster: Cluster, error: IntegrityError) -> None:
-    log.error("on cluster %s: %s; the record is skipped", cluster.alias, error)
 
 
 @dataclass(frozen=True)

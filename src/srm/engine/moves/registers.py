@@ -7,7 +7,7 @@ and the write after it are atomic (srm.engine.control.control_records).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -38,16 +38,15 @@ from srm.engine.moves.records import (
     ControlTables,
     MoveContext,
     MoveStore,
+    RoutingHistory,
     as_move,
     ensure_topics,
     furthest,
     newest_plan,
-    read_acks,
     read_both,
-    read_routes,
 )
 from srm.engine.ports import FlowContext
-from srm.engine.table_ports import ControlWriter, Stamped
+from srm.engine.table_ports import ControlWriter
 from srm.errors import FencedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
@@ -230,7 +229,7 @@ def try_to_level(context: FlowContext) -> None:
     """Write what a cluster of a flow lacks, opening writers only if needed; log a failure."""
     sides = context.target, context.source
     try:
-        target, source = (_routes(cluster) for cluster in sides)
+        target, source = (RoutingHistory.read(cluster).routes for cluster in sides)
         if target == source:
             return
         tables = [ControlTables.read(cluster) for cluster in sides]
@@ -239,10 +238,6 @@ def try_to_level(context: FlowContext) -> None:
             level(as_move(context))
     except SrmError as error:
         log.warning("%s: the routes of both clusters: %s", context.config.flow, error)
-
-
-def _routes(cluster: Cluster) -> dict[str, Route]:
-    return read_routes(cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history())
 
 
 @dataclass(frozen=True)
@@ -294,41 +289,31 @@ class RoutingTables:
     @classmethod
     def read(cls, context: MoveContext) -> RoutingTables:
         """Read both clusters; an unavailable source is skipped."""
-        known, history = cls.of_target(context), source_routing(context)
-        if history is None:
+        known, source = cls.of_target(context), source_routing(context)
+        if source is None:
             return known
         return replace(
             known,
-            source=read_routes(context.source, history),
+            source=source.routes,
             on_target=_at_home(known.on_target, context.target.alias),
-            on_source=_at_home(read_acks(context.source, history), context.source.alias),
-            source_ms=_newest(history),
+            on_source=_at_home(source.acks, source.alias),
+            source_ms=source.newest_ms,
         )
 
     @classmethod
     def of_target(cls, context: MoveContext) -> RoutingTables:
         """Read the target alone."""
-        history = context.target.compacted_topic(internal_topics.ROUTING).read_history()
-        return cls(
-            read_routes(context.target, history),
-            None,
-            read_acks(context.target, history),
-            target_ms=_newest(history),
-        )
+        target = RoutingHistory.read(context.target)
+        return cls(target.routes, None, target.acks, target_ms=target.newest_ms)
 
 
-def source_routing(context: MoveContext) -> Mapping[bytes, Sequence[Stamped]] | None:
+def source_routing(context: MoveContext) -> RoutingHistory | None:
     """Read the routing topic of the source; None if it is unavailable, which is logged."""
     try:
-        return context.source.compacted_topic(internal_topics.ROUTING).read_history()
+        return RoutingHistory.read(context.source)
     except UnavailableError as error:
         log.log(loudness(error), "routes of %s cannot be read: %s", context.source.alias, error)
         return None
-
-
-def _newest(history: Mapping[bytes, Sequence[Stamped]]) -> int:
-    stamps = (rows[-1].timestamp_ms for rows in history.values() if rows[-1].by_broker)
-    return max(stamps, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,11 +337,7 @@ class InForce:
     def read(cls, context: MoveContext, plan: MovePlan) -> Self:
         """Read the current state; one cluster is enough."""
         progress = MoveStore(context).progress(plan.move_id)
-        history = read_both(
-            context,
-            lambda c: read_routes(c, c.compacted_topic(internal_topics.ROUTING).read_history()),
-        )
-        routes = merge_tables(history)
+        routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)])
         later = {
             subject: route.move_id
             for subject in plan.subjects

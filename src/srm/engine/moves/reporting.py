@@ -36,9 +36,7 @@ from srm.domain.moves.routing import (
     CLOCK_KEY,
     AckState,
     Route,
-    acks_of,
     group_subject,
-    is_ack,
     merge_tables,
     topic_subject,
 )
@@ -51,17 +49,15 @@ from srm.engine.moves.records import (
     ControlChange,
     ControlTables,
     MoveContext,
+    RoutingHistory,
     decode_or_none,
-    first_stamps,
     newest_plan,
     read_both,
     read_report,
-    read_routes,
 )
 from srm.engine.moves.registers import SIDES, Registers, source_routing
 from srm.engine.ports import FlowMaps, MapReader
-from srm.engine.table_ports import Stamped
-from srm.errors import IntegrityError, NotFoundError, NotLoadedError, SrmError, UnavailableError
+from srm.errors import NotFoundError, NotLoadedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +236,6 @@ def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approva
 
 
 _ROUTING = "routing"
-_History = Mapping[bytes, Sequence[Stamped]]
 
 
 @dataclass(frozen=True)
@@ -272,14 +267,16 @@ class Arrivals:
         stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and ask_clock else None
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
-        target, source = table.read_history(), source_routing(context) or {}
-        self._routes: Mapping[str, Route] = merge_tables(
-            [read_routes(context.target, target), read_routes(context.source, source)]
-        )
-        stamps = first_stamps(target, "go") if self._clocked else {}
+        target = RoutingHistory.read(context.target)
+        source = source_routing(context) or RoutingHistory(context.source.alias)
+        self._routes: Mapping[str, Route] = merge_tables([target.routes, source.routes])
+        stamps = target.first_stamps("go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, self._attempt))
         """Time of go by that clock; None if unknown."""
-        self._on_target, self._on_source = list(_messages(target)), list(_messages(source))
+        self._on_target, self._on_source = (
+            [(ack, row.timestamp_ms if row.by_broker else None) for ack, row in side.messages()]
+            for side in (target, source)
+        )
 
     @property
     def producers_are_ours(self) -> bool:
@@ -337,18 +334,6 @@ class Arrivals:
     def _is_ours(self, subject: str) -> bool:
         route = self._routes.get(subject)
         return route is not None and route.decided and route.move_id == self._plan.move_id
-
-
-def _messages(history: _History) -> Iterator[Said]:
-    """Yield all acknowledgements, oldest first for each key; damaged records are skipped."""
-    for key, rows in history.items():
-        for row in rows if is_ack(key) else ():
-            for ack in acks_of({key: row.value}, _log_damage):
-                yield ack, row.timestamp_ms if row.by_broker else None
-
-
-def _log_damage(error: IntegrityError) -> None:
-    log.error("%s; the record is skipped", error)
 
 
 def _lowest(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:

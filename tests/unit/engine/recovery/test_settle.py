@@ -34,7 +34,7 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves import MoveContext, kept_outcome
-from srm.engine.moves.records import read_routes
+from srm.engine.moves.records import RoutingHistory
 from srm.engine.ports import FlowContext
 from srm.engine.recovery import (
     look_at_source,
@@ -491,8 +491,8 @@ def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
 
     returned.settle(Payments="merge")
 
-    history = context.source.compacted_topic(internal_topics.ROUTING).read_history()
-    assert read_routes(context.source, history)[topic_subject("Payments")].move_id == "m1"
+    routes = RoutingHistory.read(context.source).routes
+    assert routes[topic_subject("Payments")].move_id == "m1"
 
 
 @pytest.mark.parametrize("choice", ["keep", "discard"])

@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from srm.domain.moves.routing import Route, group_subject, home_route, merge, topic_subject
-from srm.domain.names import internal_topics
-from srm.engine.moves.records import read_routes
+from srm.engine.moves.records import RoutingHistory
 from srm.errors import AuthorizationError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset
 from srm_lab.testing.simulation.moves.sites import TOPIC, Sites
@@ -28,9 +27,7 @@ class KnownRoutes:
         now = self._sites.clock()
         for cluster in self._sites.clusters.values():
             try:
-                found = read_routes(
-                    cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history()
-                )
+                found = RoutingHistory.read(cluster).routes
             except SrmError:
                 continue
             for subject, route in found.items():

@@ -6,19 +6,20 @@ from functools import reduce
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.acknowledgements import acks_of
 
 from srm.domain.moves.routing import (
     ERA,
     Ack,
     Route,
-    acks_of,
     decode_route,
-    fold_routes,
     home_route,
     merge,
     merge_tables,
     next_generation,
 )
+from srm.engine.moves.records import RoutingHistory
+from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError
 
 routes = st.builds(
@@ -33,6 +34,15 @@ routes = st.builds(
     st.integers(0, 2),
 )
 maybe = st.none() | routes
+
+
+def history(values, others=None):
+    """Return a routing topic with routes of one group, and the last values of other keys."""
+    last = {key: [value] for key, value in (others or {b"ack:group:g:c": b"{}"}).items()}
+    records = {b"group:g": values, **last}
+    return RoutingHistory(
+        "P", {key: [Stamped(value, 0) for value in some] for key, some in records.items()}
+    )
 
 
 @given(maybe, maybe, maybe)
@@ -76,20 +86,17 @@ def test_a_new_attempt_overrides_everything_before_it(known, attempt, new):
 @given(st.permutations([(1, "hold", 1), (1, "hold", 2), (1, "go", 0), (2, "hold", 1)]))
 def test_the_highest_rank_in_the_log_counts_not_the_last_record(log):
     """A process that stalls between reading and writing writes late what it computed long ago."""
-    history = [Route(g, "P", state, "m1", beat=beat).value() for g, state, beat in log]
+    values = [Route(g, "P", state, "m1", beat=beat).value() for g, state, beat in log]
 
-    folded = fold_routes({b"group:g": history, b"ack:group:g:c": [b"{}"]}, pytest.fail)
-    assert folded == {"group:g": Route(2, "P", "hold", "m1", beat=1)}
+    assert history(values).routes == {"group:g": Route(2, "P", "hold", "m1", beat=1)}
 
 
-def test_a_damaged_record_is_reported_and_stops_nobody():
-    damaged = []
-    history = {b"group:g": [Route(1, "P", "hold").value(), b"?"], b"group:h": [b"?"]}
+def test_a_damaged_record_is_reported_and_stops_nobody(caplog):
+    found = history([Route(1, "P", "hold").value(), b"?"], {b"ack:group:g:c": b"?"})
 
-    assert fold_routes(history, damaged.append) == {"group:g": Route(1, "P", "hold")}
-    assert [str(error).split()[2] for error in damaged] == ["group:g", "group:h"]
-    assert acks_of({b"ack:group:g:c": b"?"}, damaged.append) == ()
-    assert len(damaged) == 3
+    assert found.routes == {"group:g": Route(1, "P", "hold")}
+    assert found.acks == ()
+    assert [line.split()[5] for line in caplog.messages] == ["group:g", "ack:group:g:c"]
 
 
 def test_a_hold_that_has_lapsed_counts_as_go_where_the_clients_were():
@@ -120,9 +127,7 @@ def test_a_cluster_that_was_away_cannot_send_clients_back(table):
 
 @given(routes)
 def test_a_route_survives_its_encoding(route):
-    history = {b"group:g": [route.value()], b"ack:group:g:c": [b"{}"]}
-
-    assert fold_routes(history, pytest.fail) == {"group:g": route}
+    assert history([route.value()]).routes == {"group:g": route}
 
 
 def test_an_acknowledgement_survives_its_encoding():

@@ -12,12 +12,11 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import SlotReport
 from srm.domain.moves.routing import Route
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import read_routes
+from srm.engine.moves.records import RoutingHistory
 from srm.engine.ports import FlowContext
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
@@ -180,8 +179,7 @@ class World:
         self.clock.advance(milliseconds)
 
     def routes(self, alias: str) -> dict[str, Route]:
-        cluster = self.clusters[alias]
-        return read_routes(cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history())
+        return RoutingHistory.read(self.clusters[alias]).routes
 
     def start(self, group: str, alias: str, committed: Mapping[str, int]) -> None:
         """Let a group work on a cluster and commit; offsets by topic, partition 0."""
