@@ -1,4 +1,12 @@
-"""Records and shadow groups of drills on a target, and their removal, also after a kill."""
+"""Drills: all steps of a failover except its routes, and removal of what a killed one has left.
+
+Both moves are planned, with the source and without it; whatever would refuse either is a problem.
+Shadow groups get the positions of the move without the source, the ones that count if it is lost.
+
+The real groups are only read. All writes on the target are for shadow groups of this drill alone,
+which are removed at the end. The drill records them before it creates them, so that a later run
+can remove them after a kill.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +16,6 @@ import secrets
 import socket
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -145,7 +152,8 @@ _READ_S: Final = 25.0  # time limit of each, including the join
 _WAITS: Final = frozenset({"not-copied", "halted"})
 """Findings that do not count as problems of a drill."""
 
-Offsets = Mapping[TopicPartition, int]
+_Records = Mapping[TopicPartition, ComparedRecord | None]
+_At = Mapping[tuple[TopicPartition, int], ComparedRecord | None]
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,17 @@ class _Row:
     verdict: Verdict | None
     has_place: bool
 
+    @property
+    def is_proven(self) -> bool:
+        return self.verdict is not None and self.verdict.state == "proven"
+
+    @property
+    def proof_problem(self) -> str:
+        found = self.translation
+        if self.verdict is None:
+            return f"{self.upstream} has no translation, {found.state}: {found.reason}"
+        return "" if self.is_proven else f"{self.upstream}: {self.verdict.reason}"
+
 
 def run_drill(
     context: MoveContext,
@@ -170,43 +189,32 @@ def run_drill(
     show: Callable[[str], None] = lambda _step: None,
 ) -> Drill:
     """Rehearse a failover of groups, by default of all that it would move; store the result."""
-    target, flow = context.target, str(context.forward.config.flow)
-    _ensure_moves(context)
-    alive = [one for one in remove_leftovers(target, context.now_ms()) if one.flow == flow]
+    target, config, now_ms = context.target, context.forward.config, context.now_ms()
+    flow = config.flow
+    if internal_topics.MOVES not in target.partition_counts():
+        replicas = config.internal_replication_factor
+        ensure_compacted(
+            target, internal_topics.MOVES, replication_factor=replicas, extra_configs=STAMPED
+        )
+    alive = [one for one in remove_leftovers(target, now_ms) if one.flow == str(flow)]
     if alive:
         raise ConflictError(
             f"drill {alive[0].drill_id} of {flow} runs on {alive[0].host} (process "
             f"{alive[0].pid}): wait for it or stop it"
         )
-    drill = _Drill(context, _new(context), show)
-    RUNNING_HERE.add(drill.state.drill_id)
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    drill_id = f"{at}-{flow.source}-{flow.target}-{secrets.token_hex(2)}"
+    host, pid, place = socket.gethostname(), os.getpid(), place_of_processes()
+    new = Drill(drill_id, str(flow), "running", now_ms, host, pid, place=place)
+    drill = _Drill(context, new, show)
+    RUNNING_HERE.add(drill_id)
     try:
         return drill.run(tuple(topics), tuple(groups))
     except (Exception, KeyboardInterrupt):
         drill.give_up()
         raise
     finally:
-        RUNNING_HERE.discard(drill.state.drill_id)
-
-
-def _new(context: MoveContext) -> Drill:
-    now_ms, flow = context.now_ms(), context.forward.config.flow
-    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-    drill_id = f"{at}-{flow.source}-{flow.target}-{secrets.token_hex(2)}"
-    place = place_of_processes()
-    return Drill(
-        drill_id, str(flow), "running", now_ms, socket.gethostname(), os.getpid(), place=place
-    )
-
-
-def _ensure_moves(context: MoveContext) -> None:
-    if internal_topics.MOVES not in context.target.partition_counts():
-        ensure_compacted(
-            context.target,
-            internal_topics.MOVES,
-            replication_factor=context.forward.config.internal_replication_factor,
-            extra_configs=STAMPED,
-        )
+        RUNNING_HERE.discard(drill_id)
 
 
 @dataclass
@@ -220,14 +228,19 @@ class _Drill:
     _renew_at: float = 0.0
 
     def run(self, topics: tuple[str, ...], groups: tuple[str, ...]) -> Drill:
-        flow = self.context.forward.config.flow
+        context, flow = self.context, self.context.forward.config.flow
         request = MoveRequest("failover", flow.source, flow.target, topics, groups)
         with self._step("forecast"):
-            standing = read_standing(self.context.forward)
+            standing = read_standing(context.forward)
         with self._step("plan"):
-            found = findings(self.context, request, self.state.drill_id)
-            lost, refusals = self._plan_without_source(request)
-            rows = _rows(self.context, found, lost)
+            found = findings(context, request, self.state.drill_id)
+            unplanned = replace(request, mode="unplanned")
+            try:
+                lost = findings(without_source(context.forward), unplanned, self.state.drill_id)
+                refusals = [each.text for each in lost.blocking]
+            except NotFoundError as error:
+                lost, refusals = None, [str(error)]
+            rows = _rows(context, found, lost)
         # From here on the next drill or emission knows the shadow groups to remove.
         self.state = replace(
             self.state,
@@ -239,25 +252,15 @@ class _Drill:
                 *(f"without {flow.source}: {text}" for text in refusals),
             ),
         )
-        write_drill(self.context.target, self.state)
+        write_drill(context.target, self.state)
         with self._step("apply"):
             refused = self._apply(rows)
         with self._step("read"):
             read = self._read(rows)
         with self._step("remove"):
-            remove_shadows(self.context.target, self.state)
+            remove_shadows(context.target, self.state)
         self.steps.pop("remove")  # a failover has nothing to remove
         return self._finish(rows, refused, read)
-
-    def _plan_without_source(self, request: MoveRequest) -> tuple[Findings | None, tuple[str, ...]]:
-        """Plan the unplanned move; return the findings, and the problems that would refuse it."""
-        context = without_source(self.context.forward)
-        unplanned = replace(request, mode="unplanned")
-        try:
-            found = findings(context, unplanned, self.state.drill_id)
-        except NotFoundError as error:
-            return None, (str(error),)
-        return found, tuple(each.text for each in found.blocking)
 
     def give_up(self) -> None:
         """Remove the shadow groups, as far as possible now."""
@@ -288,18 +291,16 @@ class _Drill:
             if not one.in_place
         }
 
-    def _read(
-        self, rows: Mapping[str, tuple[_Row, ...]]
-    ) -> dict[str, dict[TopicPartition, ComparedRecord | None] | str]:
+    def _read(self, rows: Mapping[str, tuple[_Row, ...]]) -> dict[str, _Records | str]:
         """Read as a member of each shadow group; return the records, or the error, by group."""
-        found: dict[str, dict[TopicPartition, ComparedRecord | None] | str] = {}
-        names = [group for group, some in rows.items() if _offsets(some)]
+        found: dict[str, _Records | str] = {}
+        starts = {group: offsets for group, some in rows.items() if (offsets := _offsets(some))}
+        names = list(starts)
 
-        def read(group: str) -> dict[TopicPartition, ComparedRecord | None] | str:
+        def read(group: str) -> _Records | str:
+            shadow = self.state.shadows[group]
             try:
-                return self.context.target.read_as_member(
-                    self.state.shadows[group], _offsets(rows[group]).keys(), _READ_S
-                )
+                return self.context.target.read_as_member(shadow, starts[group].keys(), _READ_S)
             except SrmError as error:
                 return str(error)
 
@@ -316,15 +317,14 @@ class _Drill:
         self,
         rows: Mapping[str, tuple[_Row, ...]],
         refused: Mapping[tuple[str, TopicPartition], str],
-        read: Mapping[str, dict[TopicPartition, ComparedRecord | None] | str],
+        read: Mapping[str, _Records | str],
     ) -> Drill:
-        compare = _Comparison.of(self.context, rows)
+        compare, target = _Comparison.of(self.context, rows), self.context.target
         groups = tuple(
             _group(group, some, refused, read.get(group, {}), compare)
             for group, some in sorted(rows.items())
         )
         done = replace(self.state, state="done", shadowed=(), groups=groups, steps=self.steps)
-        target = self.context.target
         before = [one for one in read_drills(target) if one.drill_id != done.drill_id]
         write_drill(target, done, forget=superfluous([*before, done], done.flow))
         return done
@@ -363,20 +363,14 @@ def _rows(
     for group in found.facts.groups:
         rows[group] = []
         for upstream, facts, translation in found.facts.translations(group):
-            last = places.get((group, facts.downstream))
-            resume = None if last is None else last.resume
-            row = _Row(
-                upstream,
-                facts,
-                translation,
-                found.verdicts.get((group, upstream)),
-                has_place=resume is not None,
-            )
+            where, last = (group, upstream), places.get((group, facts.downstream))
+            resume, at = None if last is None else last.resume, translation
             reached = last.committed if last is not None and last.state == "translated" else None
             if resume is not None and reached is not None:
-                claims[group, upstream] = TranslationClaim(facts, reached, resume)
-                row = replace(row, translation=Translation("translated", resume, reached))
-            rows[group].append(row)
+                claims[where] = TranslationClaim(facts, reached, resume)
+                at = Translation("translated", resume, reached)
+            verdict, has_place = found.verdicts.get(where), resume is not None
+            rows[group].append(_Row(upstream, facts, at, verdict, has_place))
     verdicts = verdicts_of(context.forward, claims)
     return {
         group: tuple(
@@ -388,19 +382,16 @@ def _rows(
 
 def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
     """Return the offsets at which a shadow group starts; at the copy's end if it is not so far."""
-    return {
-        row.facts.downstream: row.translation.offset
-        for row in rows
-        if row.translation.offset is not None
-    }
+    found = ((row.facts.downstream, row.translation.offset) for row in rows)
+    return {place: offset for place, offset in found if offset is not None}
 
 
 @dataclass(frozen=True)
 class _Comparison:
     """Expected next records of groups on both sides, to compare with those that members read."""
 
-    source: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
-    target: Mapping[tuple[TopicPartition, int], ComparedRecord | None]
+    source: _At
+    target: _At
 
     @classmethod
     def of(cls, context: MoveContext, rows: Mapping[str, tuple[_Row, ...]]) -> _Comparison:
@@ -421,36 +412,26 @@ class _Comparison:
         downstream, offset = row.facts.downstream, row.translation.offset
         expected = self.source.get((row.upstream, row.translation.reached or 0))
         there = self.target.get((downstream, offset or 0))
-        if read is not None and expected is not None:
-            forward = row.facts.direction == "forward"
-            fields = differences(*((expected, read) if forward else (read, expected)))
-            if not fields:
-                return ""
-            # Compaction or retention may have removed records before it; the proof has the pair.
-            if (
-                _is_proven(row)
-                and there is not None
-                and there.offset == read.offset
-                and not differing_fields(there, read)
-            ):
-                return ""
-            return (
-                f"{downstream}: the member read another record at {read.offset} than the group's "
-                f"next one at {expected.offset} of {row.upstream}: {', '.join(fields)} differ"
-            )
-        if _is_proven(row) and (read is None or there is None or read.offset >= (offset or 0)):
-            return ""  # one of the logs ends there
-        what = "no record" if read is None else f"a record at {read.offset}"
-        return f"{downstream}: the member read {what}, unexpectedly"
-
-
-def _is_proven(row: _Row) -> bool:
-    return row.verdict is not None and row.verdict.state == "proven"
+        if read is None or expected is None:
+            if row.is_proven and (read is None or there is None or read.offset >= (offset or 0)):
+                return ""  # one of the logs ends there
+            what = "no record" if read is None else f"a record at {read.offset}"
+            return f"{downstream}: the member read {what}, unexpectedly"
+        forward = row.facts.direction == "forward"
+        fields = differences(*((expected, read) if forward else (read, expected)))
+        # Compaction or retention may have removed records before it; the proof has the pair.
+        is_pair = row.is_proven and there is not None and there.offset == read.offset
+        if not fields or (is_pair and there is not None and not differing_fields(there, read)):
+            return ""
+        return (
+            f"{downstream}: the member read another record at {read.offset} than the group's "
+            f"next one at {expected.offset} of {row.upstream}: {', '.join(fields)} differ"
+        )
 
 
 def _first(
     cluster: Cluster, places: Collection[tuple[TopicPartition, int]], *, committed: bool
-) -> Mapping[tuple[TopicPartition, int], ComparedRecord | None]:
+) -> _At:
     try:
         return cluster.first_records(places, committed=committed) if places else {}
     except SrmError as error:
@@ -462,19 +443,17 @@ def _group(
     group: str,
     rows: Collection[_Row],
     refused: Mapping[tuple[str, TopicPartition], str],
-    read: Mapping[TopicPartition, ComparedRecord | None] | str,
+    read: _Records | str,
     compare: _Comparison,
 ) -> DrillGroup:
     problems: list[str] = []
-    counts = defaultdict[str, int](int)
+    proven = matching = 0
     if isinstance(read, str):
         problems.append(f"no member could join: {read}")
         read = {}
     for row in rows:
-        problem = _proof_problem(row)
-        counts["proven"] += not problem
-        place = row.facts.downstream
-        why = problem
+        why, place = row.proof_problem, row.facts.downstream
+        proven += not why
         if row.translation.offset is None:
             pass
         elif (group, place) in refused:
@@ -483,7 +462,7 @@ def _group(
             why = why or f"{place}: the member read nothing within {_READ_S:.0f} s"
         else:
             wrong = compare.problem(row, read[place])
-            counts["read"] += not wrong
+            matching += not wrong
             why = why or wrong
         if why:
             problems.append(why)
@@ -492,11 +471,4 @@ def _group(
                 f"{row.upstream} has no checkpoint on the target: without its source the group "
                 f"starts there as auto.offset.reset says"
             )
-    return DrillGroup(group, len(rows), counts["proven"], counts["read"], tuple(problems))
-
-
-def _proof_problem(row: _Row) -> str:
-    found = row.translation
-    if row.verdict is None:
-        return f"{row.upstream} has no translation, {found.state}: {found.reason}"
-    return "" if row.verdict.state == "proven" else f"{row.upstream}: {row.verdict.reason}"
+    return DrillGroup(group, len(rows), proven, matching, tuple(problems))

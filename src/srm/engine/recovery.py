@@ -1,4 +1,8 @@
-"""Inspection of a source that answers again, and the settlement of its return."""
+"""Inspection of a source that answers again, and the settlement of its return.
+
+One transaction on the target writes all decisions about the residue and ends the pause. A process
+killed before it leaves the flow paused; after it nothing is left to do.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,6 @@ from srm.domain.recovery.source_return import (
     Settlement,
     Shape,
     SourceReturn,
-    TopicReturn,
     Wanted,
     decisions,
     describe,
@@ -97,7 +100,7 @@ def look_at_source(
     ``groups``: also find what groups had read.
     """
     show("topics of both clusters")
-    known = RestoreState.read(context.target, context.config.flow)
+    known, names = RestoreState.read(context.target, context.config.flow), context.config.names
     there, now = context.target.topics(), context.source.topics()
     shapes = _shapes(context, known, now, only)
     assigned = {
@@ -110,8 +113,7 @@ def look_at_source(
     found = {entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything}
     commits, unread = _commits(context, found, show) if groups else ({}, ())
     found, read = _count_records(logs, found, ends, commits, show)
-    found = _with_only_copied(context, found)
-    routed_by, names = _routed_by(context, shapes), context.config.names
+    found, routed_by = _with_only_copied(context, found), _routed_by(context, shapes)
     topics = tuple(
         replace(
             topic_return(
@@ -125,7 +127,14 @@ def look_at_source(
         )
         for name, told in shapes.items()
     )
-    return _put_together(context, known, topics, read, unread)
+    was = sorted({entry.source_cluster for entry in known.state.copied if entry.topic in shapes})
+    cluster_id, flow = context.source.cluster_id(), context.config.flow
+    before = cluster_id if cluster_id in was else " or ".join(was)
+    shape = worst(topic.shape for topic in topics)
+    evidence = describe(shape, flow.source, before, cluster_id)
+    return SourceReturn(
+        *(str(flow), shape, evidence, cluster_id, before), topics, read, unread, known.pause
+    )
 
 
 def count(
@@ -246,46 +255,26 @@ def _count_records(
     commits: _Commits,
     show: Show,
 ) -> tuple[_Found, dict[str, GroupOutcome]]:
-    wanted = [
-        (assigned, OffsetRange(*entry.place, *entry.tail))
-        for assigned, entry in found.items()
-        if entry.tail
-    ]
+    tails = [(each, one.place, one.tail) for each, one in found.items() if one.tail]
+    wanted = [(each, OffsetRange(*place, *tail)) for each, place, tail in tails]
     marks = defaultdict[TopicPartition, set[int]](set)
     for offsets in commits.values():
         for place, offset in offsets.items():
             marks[place].add(offset)
-    counts = count(
-        logs,
-        wanted,
-        [Counting(marks[found[assigned].place]) for assigned, _ in wanted],
-        show,
-        {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)},
-    )
-    below: dict[TopicPartition, Mapping[int, int]] = {}
+    left_out = {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)}
+    counting = [Counting(marks[place]) for _, place, _ in tails]
+    counts = count(logs, wanted, counting, show, left_out)
     counted = dict(found)
-    for (assigned, _), total in zip(wanted, counts, strict=True):
-        counted[assigned] = replace(
-            found[assigned], records=total.records, first_ms=total.first_ms, last_ms=total.last_ms
-        )
-        below[found[assigned].place] = total.below
-    return counted, _group_reads(commits, below)
-
-
-def _group_reads(
-    commits: _Commits, below: Mapping[TopicPartition, Mapping[int, int]]
-) -> dict[str, GroupOutcome]:
+    for (each, _, _), total in zip(tails, counts, strict=True):
+        counted[each] = replace(found[each], **total.seen)
+    below = {place: total.below for (_, place, _), total in zip(tails, counts, strict=True)}
     reads = {}
     for group, offsets in sorted(commits.items()):
-        read = {
-            str(place): count
-            for place, offset in sorted(offsets.items())
-            if (count := below.get(place, {}).get(offset, 0))
-        }
-        if read:
+        before = {place: below.get(place, {}).get(at, 0) for place, at in sorted(offsets.items())}
+        if read := {str(place): records for place, records in before.items() if records}:
             at = {str(place): offset for place, offset in offsets.items() if str(place) in read}
             reads[group] = GroupOutcome(read, at)
-    return reads
+    return counted, reads
 
 
 def _commits(
@@ -296,18 +285,18 @@ def _commits(
     if not ends:
         return {}, ()
     ours = read_ledger(context.source, context.source.topics())
-    commits: dict[str, dict[TopicPartition, int]] = {}
     show("commits of groups")
     read, errors = context.source.commits_of(groups_with_offsets(context.source))
-    for group, committed in read.items():
-        theirs = {
+    theirs = {
+        group: {
             place: offset
             for place, offset in committed.items()
             if offset > ends.get(place, offset)
             and not ((mine := ours.entry(group, place)) and mine.owns(offset))
         }
-        if theirs:
-            commits[group] = theirs
+        for group, committed in read.items()
+    }
+    commits = {group: offsets for group, offsets in theirs.items() if offsets}
     return commits, tuple(f"{group}: {error}" for group, error in errors.items())
 
 
@@ -331,32 +320,6 @@ def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
         assigned: replace(entry, only_copied=counted.get(entry.place))
         for assigned, entry in found.items()
     }
-
-
-def _put_together(
-    context: FlowContext,
-    known: RestoreState,
-    topics: tuple[TopicReturn, ...],
-    read: Mapping[str, GroupOutcome],
-    unread: tuple[str, ...],
-) -> SourceReturn:
-    names = {topic.topic for topic in topics}
-    was = sorted({entry.source_cluster for entry in known.state.copied if entry.topic in names})
-    cluster_id = context.source.cluster_id()
-    before = cluster_id if cluster_id in was else " or ".join(was)
-    shape = worst(topic.shape for topic in topics)
-    flow = context.config.flow
-    return SourceReturn(
-        str(flow),
-        shape,
-        describe(shape, flow.source, before, cluster_id),
-        cluster_id,
-        before,
-        topics,
-        read,
-        unread,
-        known.pause,
-    )
 
 
 ResidueState = Literal["undecided", "kept", "discarded"]
@@ -394,10 +357,10 @@ def residue_ranges(
     show: Show = lambda _: None,
 ) -> tuple[ResidueRange, ...]:
     """Return the ranges of the residue that hold records; undecided ones only during a pause."""
-    undecided: list[ResidueRange] = []
+    ranges: list[ResidueRange] = []
     if pause_in_force(context) is not None:
         found = look_at_source(context, logs, show, topics, groups=False)
-        undecided = [
+        ranges = [
             ResidueRange(
                 *(entry.topic, entry.partition, topic.topic_id, "undecided"),
                 *entry.residue,
@@ -412,18 +375,10 @@ def residue_ranges(
     left = _decided_ranges(context, topics)
     show(f"counting {len(left):,} ranges that were left")
     counts = count(logs, [one.request for one in left], [Counting() for _ in left], show)
-    counted = (
-        replace(one, records=found.records, first_ms=found.first_ms, last_ms=found.last_ms)
-        for one, found in zip(left, counts, strict=True)
-        if found.records
-    )
-    ranges = [*undecided, *counted]
-    return tuple(
-        sorted(
-            (one for one in ranges if partition is None or one.partition == partition),
-            key=lambda one: (one.topic, one.partition, one.offset_from),
-        )
-    )
+    some = zip(left, counts, strict=True)
+    ranges += [replace(one, **found.seen) for one, found in some if found.records]
+    wanted = [one for one in ranges if partition is None or one.partition == partition]
+    return tuple(sorted(wanted, key=lambda one: (one.topic, one.partition, one.offset_from)))
 
 
 def read_residue(
@@ -437,19 +392,19 @@ def read_residue(
     def take(index: int, records: Sequence[DecodedRecord]) -> bool:
         nonlocal reads_on
         one = ranges[index]
-        reads_on = reads_on and visit(one, [_whole(one, record) for record in records])
+        whole = [
+            ResidueRecord(
+                *(one.topic, one.partition, record.offset, record.timestamp),
+                None if record.key is None else bytes(record.key),
+                None if record.value is None else bytes(record.value),
+                list(record.headers),
+            )
+            for record in records
+        ]
+        reads_on = reads_on and visit(one, whole)
         return reads_on
 
     logs.read([one.request for one in ranges], take, at_once=1)
-
-
-def _whole(of: ResidueRange, record: DecodedRecord) -> ResidueRecord:
-    return ResidueRecord(
-        *(of.topic, of.partition, record.offset, record.timestamp),
-        None if record.key is None else bytes(record.key),
-        None if record.value is None else bytes(record.value),
-        list(record.headers),
-    )
 
 
 def _decided_ranges(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
@@ -522,26 +477,20 @@ def settle_return(
     ``approve``: called before a decision is written; False: nothing is decided. Raises a
     GateClosedError if something is undecided, or cannot be settled.
     """
-    switch = _switch(context)
-    before = pause_in_force(context)
+    flow, switch, before = context.config.flow, context.switch, pause_in_force(context)
+    if switch is None:
+        raise UnavailableError(f"flow {flow} cannot be paused or resumed from here")
     if before is None:
-        raise ConflictError(f"flow {context.config.flow} is not paused: there is nothing to settle")
-    request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
-    while True:
-        planned = plan_return(context, logs, named, default, by, show)
-        if planned.settlement.blocked:
-            raise GateClosedError(f"not settled: {'; '.join(planned.settlement.blocked)}")
-        notes = decisions(planned.found, planned.settlement, request, by, context.now_ms())
-        unsealed = _copies(context, notes) - sealed
-        if not unsealed:
-            break
-        _seal(context, unsealed, show)
-        sealed |= unsealed
+        raise ConflictError(f"flow {flow} is not paused: there is nothing to settle")
+    overtaken = "flow {} was {} by another process; check 'srm return status'"
+    planned, notes = _plan_sealed(
+        context, switch, lambda: plan_return(context, logs, named, default, by, show), show
+    )
     if not approve(planned):
         return planned
     now = pause_in_force(context)
     if now is None or now.request != before.request:
-        raise _overtaken(context, "paused again" if now else "settled")
+        raise ConflictError(overtaken.format(flow, "paused again" if now else "settled"))
     show("routes and moves of both clusters")
     level(as_move(context))
     if before.moves:
@@ -550,8 +499,8 @@ def settle_return(
         store_outcome(context, replace(planned.outcome, move_id=move_id))
     show("the decision")
     if not switch.resume({note.key(): note.value() for note in notes}, before.request):
-        raise _overtaken(context, "settled")
-    return SettledReturn(planned.found, planned.settlement, planned.outcome, applied=True)
+        raise ConflictError(overtaken.format(flow, "settled"))
+    return replace(planned, applied=True)
 
 
 def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
@@ -573,18 +522,6 @@ def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlemen
         )
 
 
-def _overtaken(context: FlowContext, how: str) -> ConflictError:
-    return ConflictError(
-        f"flow {context.config.flow} was {how} by another process; check 'srm return status'"
-    )
-
-
-def _switch(context: FlowContext) -> FlowSwitch:
-    if context.switch is None:
-        raise UnavailableError(f"flow {context.config.flow} cannot be paused or resumed from here")
-    return context.switch
-
-
 def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
     names, topics = context.config.names, context.target.topics()
     found = set()
@@ -595,15 +532,27 @@ def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicP
     return found
 
 
-def _seal(context: FlowContext, copies: Collection[TopicPartition], show: Show) -> None:
-    """Fence slots that may still write to copies."""
+def _plan_sealed(
+    context: FlowContext, switch: FlowSwitch, plan: Callable[[], SettledReturn], show: Show
+) -> tuple[SettledReturn, tuple[PartitionNotes, ...]]:
+    """Plan until all copies to decide on were sealed, which fences slots that may still write."""
+    request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
     target = context.config.flow.target
-    show(f"sealing {len(copies):,} partitions of {target}")
-    failed = _switch(context).seal(copies)
-    if failed:
-        [(copy, why), *others] = sorted(failed.items())
-        more = f", and {len(others)} more" if others else ""
-        raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)
+    while True:
+        planned = plan()
+        found, settlement, by = planned.found, planned.settlement, planned.outcome.by
+        if settlement.blocked:
+            raise GateClosedError(f"not settled: {'; '.join(settlement.blocked)}")
+        notes = decisions(found, settlement, request, by, context.now_ms())
+        unsealed = _copies(context, notes) - sealed
+        if not unsealed:
+            return planned, notes
+        show(f"sealing {len(unsealed):,} partitions of {target}")
+        if failed := switch.seal(unsealed):
+            [(copy, why), *others] = sorted(failed.items())
+            more = f", and {len(others)} more" if others else ""
+            raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)
+        sealed |= unsealed
 
 
 def store_outcome(context: FlowContext, outcome: Outcome) -> None:

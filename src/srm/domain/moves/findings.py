@@ -75,6 +75,8 @@ def warning(name: FindingId, text: str) -> Finding:
     return Finding(name, Reason(text), blocks=False)
 
 
+Retention = tuple[int | None, int | None]
+"""Milliseconds on source and target; None is unlimited."""
 SKEW_MS = 2_000
 """Difference of clocks up to which it is ignored."""
 
@@ -84,7 +86,6 @@ class Surroundings:
     """The surroundings of a move when it is planned.
 
     ``staying``: groups outside the move, with the topics of the move they have offsets on.
-    ``retention_ms``: by replicated topic on (source, target); None is unlimited.
     ``skew_ms``: a cluster's clock minus that of a client's host, by cluster and host.
     ``plain_members``, ``plain_writers``: members by group, and recent producers by topic, that no
     hold reaches.
@@ -97,7 +98,7 @@ class Surroundings:
     opposite_enabled: bool = True
     opposite_topics: frozenset[str] = frozenset()
     staying: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    retention_ms: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    retention_ms: Mapping[str, Retention] = field(default_factory=dict)
     skew_ms: Mapping[str, int] = field(default_factory=dict)
     plain_members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plain_writers: Mapping[str, int] = field(default_factory=dict)

@@ -19,7 +19,7 @@ import base64
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from srm.domain.flow_state.anomalies import Decision, PartitionNotes
 from srm.domain.flow_state.pause import Pause
@@ -43,7 +43,6 @@ class CopyEnd:
     ``known_next`` (source) and ``target_next`` (target) are the known position, possibly older.
     ``log_end`` is the last stable offset, below ``high_watermark`` while a transaction is open.
     ``cut_from`` is where the source's log ends or diverges, if that is before the end of the copy.
-    ``gone_to`` is the log start, if retention has deleted records after the end of the copy.
     """
 
     source_next: int
@@ -68,8 +67,7 @@ class PartitionReturn:
     """One source partition; offsets are source offsets, times epoch milliseconds.
 
     ``copied_to`` is the end of the copy, ``log_end`` the last stable offset, see :class:`CopyEnd`.
-    ``records`` is the residue: records between ``copied_to`` and ``log_end``.
-    ``first_ms`` and ``last_ms`` are timestamps of the residue.
+    ``records`` is the residue between them, ``first_ms`` and ``last_ms`` its timestamps.
     ``cut_from`` to ``cut_to`` were copied and are gone from the source.
     ``only_copied`` is how many records of those the copy still has (None: not counted).
     """
@@ -256,6 +254,11 @@ class Counting:
         self.first_ms: int | None = None
         self.last_ms: int | None = None
 
+    @property
+    def seen(self) -> dict[str, Any]:
+        """Number of records and the range of their timestamps, by name."""
+        return {"records": self.records, "first_ms": self.first_ms, "last_ms": self.last_ms}
+
     def take(self, offsets: Sequence[int], times: Sequence[int]) -> None:
         """Count records by their offsets, in order, and timestamps."""
         if not offsets:
@@ -263,9 +266,8 @@ class Counting:
         self.records += len(offsets)
         for mark in self.below:
             self.below[mark] += bisect_left(offsets, mark)
-        earliest, latest = min(times), max(times)
-        self.first_ms = earliest if self.first_ms is None else min(self.first_ms, earliest)
-        self.last_ms = latest if self.last_ms is None else max(self.last_ms, latest)
+        self.first_ms = min(times) if self.first_ms is None else min(self.first_ms, *times)
+        self.last_ms = max(times) if self.last_ms is None else max(self.last_ms, *times)
 
 
 def json_row(record: ResidueRecord) -> dict[str, Any]:
@@ -325,12 +327,7 @@ def read_choices(
 ) -> dict[str, Choice]:
     """Return the choice of each named topic; UsageError if a topic has two."""
     found: dict[str, Choice] = {}
-    named: tuple[tuple[Choice, Iterable[str]], ...] = (
-        ("merge", merge),
-        ("keep", keep),
-        ("discard", discard),
-    )
-    for choice, topics in named:
+    for choice, topics in zip(get_args(Choice), (merge, keep, discard), strict=True):
         for topic in topics:
             if found.setdefault(topic, choice) != choice:
                 raise UsageError(

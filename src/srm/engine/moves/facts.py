@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
 
 from srm.domain.flow_state.replication_records import SlotReport
 from srm.domain.groups.ledger import GroupLedger
@@ -49,6 +48,8 @@ from srm.engine.moves.registers import RoutingTables
 from srm.engine.ports import FlowMaps
 from srm.errors import NotLoadedError
 
+Offsets = Mapping[TopicPartition, int]
+
 
 @dataclass(frozen=True, slots=True)
 class TopicPair:
@@ -74,15 +75,15 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
             only_back = names.is_replica(topic) and not is_shared
             direction: Direction = "reverse" if only_back else "forward"
             pairs.append(TopicPair(topic, topic, topic, direction, is_shared))
-            continue
-        pairs.append(TopicPair(topic, names.remote(topic), topic, "forward"))
-        pairs.append(TopicPair(names.replica(topic), topic, topic, "reverse"))
+        else:
+            pairs.append(TopicPair(topic, names.remote(topic), topic, "forward"))
+            pairs.append(TopicPair(names.replica(topic), topic, topic, "reverse"))
     return tuple(pairs)
 
 
 @dataclass(frozen=True)
-class Present:
-    """A cluster that answered: its topics, logs, and the move's groups with their offsets.
+class ClusterFacts:
+    """A cluster: its topics, logs, and the move's groups with their offsets.
 
     ``pending``: by group, partitions with a commit in an open transaction.
     ``unacknowledged``: lags of the share groups; ``resets``: their share.auto.offset.reset, empty
@@ -90,13 +91,13 @@ class Present:
     """
 
     alias: str
-    topics: Mapping[str, TopicDescription]
-    groups: Mapping[str, GroupDescription]
-    committed: Mapping[str, Mapping[TopicPartition, int]]
-    errors: Mapping[str, Reason]
-    logs: Logs
+    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
+    groups: Mapping[str, GroupDescription] = field(default_factory=dict)
+    committed: Mapping[str, Offsets] = field(default_factory=dict)
+    errors: Mapping[str, Reason] = field(default_factory=dict)
+    logs: Logs = field(default_factory=dict)
     pending: Mapping[str, Collection[TopicPartition]] = field(default_factory=dict)
-    unacknowledged: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    unacknowledged: Mapping[str, Offsets] = field(default_factory=dict)
     resets: Mapping[str, str] = field(default_factory=dict)
 
     def group(self, name: str) -> GroupDescription:
@@ -108,26 +109,16 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Away:
+class Away(ClusterFacts):
     """A lost source, with groups' last known places: the move neither reads nor awaits it."""
 
-    alias: str
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
     proof: FlowProof | None = None
-    topics: ClassVar[Mapping[str, TopicDescription]] = {}
-    committed: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
-    errors: ClassVar[Mapping[str, Reason]] = {}
-    logs: ClassVar[Logs] = {}
-    pending: ClassVar[Mapping[str, Collection[TopicPartition]]] = {}
-    unacknowledged: ClassVar[Mapping[str, Mapping[TopicPartition, int]]] = {}
-    resets: ClassVar[Mapping[str, str]] = {}
 
     def group(self, name: str) -> GroupDescription:
         """Describe a group as empty: a move does not wait for members on a lost cluster."""
-        places = self.places.get(name, {}).values()
-        return GroupDescription(
-            name, "empty", "share" if any(last.is_share for last in places) else "classic"
-        )
+        is_share = any(last.is_share for last in self.places.get(name, {}).values())
+        return GroupDescription(name, "empty", "share" if is_share else "classic")
 
     def known_ms(self, group: str) -> int | None:
         """Return the time of a group's positions, epoch milliseconds; None without any.
@@ -151,8 +142,8 @@ class Away:
 class MoveFacts:
     """One look at both clusters, for some topics and groups.
 
-    ``maps_ms``: when the maps and the slots' reports were requested. A look may take long, which
-    does not count as silence of the slots.
+    ``maps_ms``: when the maps and the slots' reports were requested: a long look is not their
+    silence.
     ``transactions``: open in the original topics on the source; ``hidden``: why they are not seen.
     ``writers``: their producers known to the source's brokers, empty if srm is not authorized.
     """
@@ -161,8 +152,8 @@ class MoveFacts:
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     pairs: tuple[TopicPair, ...]
-    source: Present | Away
-    target: Present
+    source: ClusterFacts
+    target: ClusterFacts
     ledger: GroupLedger
     maps: FlowMaps
     maps_ms: int
@@ -205,19 +196,14 @@ class MoveFacts:
 
     def group(self, name: str) -> GroupFacts:
         """Return state and positions of a group on both clusters."""
-        on_source, on_target = self.source.group(name), self.target.group(name)
-        unreadable = self.unreadable(name)
+        source, target = self.source.group(name), self.target.group(name)
         return GroupFacts(
             name,
-            on_source.state,
-            on_source.members,
-            on_target.state,
-            on_target.members,
+            *(source.state, source.members, target.state, target.members),
             self.positions(name),
-            on_source.reason,
-            on_target.reason,
+            *(source.reason, target.reason),
             tuple(sorted(self.source.pending.get(name, ()))),
-            "; ".join(reason.text for reason in unreadable),
+            "; ".join(reason.text for reason in self.unreadable(name)),
         )
 
     def unreadable(self, group: str) -> tuple[Reason, ...]:
@@ -227,20 +213,16 @@ class MoveFacts:
 
     def positions(self, group: str) -> tuple[PartitionMove, ...]:
         """Return where a group continues, for each partition of the topics that it reads."""
-        if group in self.source.errors or group in self.target.errors:
-            return ()
-        if group not in self._positions:
+        if group not in self._positions and not self.unreadable(group):
             moves = tuple(partition_move(facts) for facts in self._partitions(group))
             self._positions[group] = moves
-        return self._positions[group]
+        return self._positions.get(group, ())
 
     def translations(
         self, group: str
     ) -> Iterator[tuple[TopicPartition, PartitionFacts, Translation]]:
         """Translate all commits of a group, by partition on the source."""
-        if group in self.source.errors or group in self.target.errors:
-            return
-        for one in self._partitions(group):
+        for one in () if self.unreadable(group) else self._partitions(group):
             if one.committed is not None:
                 yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
 
@@ -365,10 +347,8 @@ class MoveFacts:
         return [TopicPartition(pair.topic, one) for one in sorted({*range(count), *numbers})]
 
     def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
-        if offset is None:
-            return False
         entry = self.ledger.entry(group, tp)
-        return entry is not None and entry.may_lower(offset)
+        return offset is not None and entry is not None and entry.may_lower(offset)
 
 
 def source_next(offset_map: OffsetMap) -> int | None:
@@ -397,7 +377,7 @@ class Outlook:
     newest: Mapping[TopicPartition, int | None]
     copies: Mapping[TopicPartition, TopicPartition]
     transactions: tuple[str, ...]
-    commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    commits: Mapping[str, Offsets] = field(default_factory=dict)
 
     @property
     def plans(self) -> tuple[GroupPlan, ...]:
@@ -453,26 +433,27 @@ class Outlook:
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Forecast records lost or read again; ``source``: present log ends, None if not known."""
-        partitions = tuple(self._partition_facts(source))
+        partitions = tuple(self._known_partitions(source))
         growth = sum(report.source_growth for report in self.facts.maps.reports)
+        known = [plan for plan in self.plans if self.known_places(plan)]
         return Forecast(
             made_ms=now_ms,
             topics=forecast_topics(partitions, now_ms, growth),
-            groups=tuple(
-                GroupForecast(
-                    plan.group,
-                    len(self.known_places(plan)),
-                    self.read_again(plan),
-                    plan.total_skipped,
-                    self._age_ms(plan.group, now_ms),
-                    self.away.is_still(plan.group),
-                )
-                for plan in self.plans
-                if self.known_places(plan)
-            ),
-            unseen=tuple(plan.group for plan in self.plans if not self.known_places(plan)),
+            groups=tuple(self._group_forecast(plan, now_ms) for plan in known),
+            unseen=tuple(plan.group for plan in self.plans if plan not in known),
             transactions=self.transactions,
             rate=max(rate_of(partitions), growth),
+        )
+
+    def _group_forecast(self, plan: GroupPlan, now_ms: int) -> GroupForecast:
+        stamp = self.away.known_ms(plan.group)
+        return GroupForecast(
+            plan.group,
+            len(self.known_places(plan)),
+            self.read_again(plan),
+            plan.total_skipped,
+            None if stamp is None else max(0, now_ms - stamp),
+            self.away.is_still(plan.group),
         )
 
     def read_again(self, plan: GroupPlan) -> int:
@@ -492,11 +473,7 @@ class Outlook:
             return position.lag
         return min(position.lag, max(0, committed - position.committed))
 
-    def _age_ms(self, group: str, now_ms: int) -> int | None:
-        stamp = self.away.known_ms(group)
-        return None if stamp is None else max(0, now_ms - stamp)
-
-    def _partition_facts(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
+    def _known_partitions(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
         heard, held = last_heard(self.facts.maps.reports), _held_back(self.facts.maps.reports)
         for original, copy in sorted(self.copies.items()):
             topic = self.facts.target.topics.get(copy.topic)
@@ -531,8 +508,7 @@ def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
     former: dict[tuple[str, int], int] = {}
     for report in reports:
         for entries, found in ((report.positions, now), (report.former, former)):
-            for entry in entries:
-                place = entry.target_topic_id, entry.partition
+            for place in ((entry.target_topic_id, entry.partition) for entry in entries):
                 found[place] = max(found.get(place, 0), report.source_heard_ms)
     return former | now
 

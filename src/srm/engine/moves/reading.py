@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from heapq import nlargest
-from typing import Final
+from typing import Final, TypeVar
 
 from srm.config.model import FlowConfig
 from srm.domain.groups.ledger import GroupLedger
@@ -18,9 +18,8 @@ from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
 from srm.domain.names import internal_topics
-from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer, OpenTransaction
+from srm.domain.names.transactions import ActiveProducer
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, TopicDescription
 from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
@@ -30,9 +29,10 @@ from srm.engine.groups.partition_facts import Starts, WantedMaps, logs_of, past_
 from srm.engine.groups.proving import read_proof
 from srm.engine.moves.facts import (
     Away,
+    ClusterFacts,
     MoveFacts,
+    Offsets,
     Outlook,
-    Present,
     TopicPair,
     last_heard,
     topic_pairs,
@@ -43,6 +43,9 @@ from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import AuthorizationError, NotFoundError, UsageError
 
 log = logging.getLogger(__name__)
+_K = TypeVar("_K")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +77,6 @@ def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def require_original(topic: str, names: FlowTopics) -> None:
-    """Refuse the name of a copy, as UsageError."""
-    original = names.original(topic) or names.origin(topic) or topic
-    if original != topic:
-        raise UsageError(
-            f"topic {topic!r} is a copy: name the original, {original!r}; its copies move with it"
-        )
-
-
 def topics_to_move(
     context: MoveContext, request: MoveRequest, on_target: Collection[str]
 ) -> tuple[str, ...]:
@@ -103,13 +97,16 @@ def topics_to_move(
         copied = originals(on_source, forward)
         there = {*on_source, *on_target}
         missing = f"exists neither on {flow.source} nor on {flow.target}"
-    if not request.topics:
-        return tuple(sorted(copied | originals(on_target, reverse)))
     for topic in request.topics:
-        require_original(topic, names)
+        original = names.original(topic) or names.origin(topic) or topic
+        if original != topic:
+            raise UsageError(
+                f"topic {topic!r} is a copy: name the original, {original!r}; its copies move with "
+                f"it"
+            )
         if topic not in there:
             raise NotFoundError(f"topic {topic!r} {missing}")
-    return tuple(sorted(request.topics))
+    return tuple(sorted(request.topics or copied | originals(on_target, reverse)))
 
 
 def groups_on_source(
@@ -185,15 +182,15 @@ def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str],
 
     A program that only restarts at another address does not report its topics, so any count.
     """
-    prefix, known, reading = group_subject(""), set[str](), set[str]()
-    for ack in routing.acks:
-        if ack.subject.startswith(prefix):
-            group = ack.subject.removeprefix(prefix)
-            known.add(group)
-            topics = {place.rpartition("-")[0] for place in ack.positions}
-            if not topics or topics & {*ours}:
-                reading.add(group)
-    return known, reading
+    prefix = group_subject("")
+    acks = [ack for ack in routing.acks if ack.subject.startswith(prefix)]
+    reading = (
+        ack
+        for ack in acks
+        if not ack.positions or {p.rpartition("-")[0] for p in ack.positions} & {*ours}
+    )
+    known, some = ({ack.subject.removeprefix(prefix) for ack in each} for each in (acks, reading))
+    return known, some
 
 
 def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
@@ -207,24 +204,18 @@ def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
 
 
 def groups_after_loss(
-    context: MoveContext,
-    request: MoveRequest,
-    topics: tuple[str, ...],
-    away: Away,
-    routing: RoutingTables,
-) -> MoveScope:
+    context: MoveContext, request: MoveRequest, away: Away, routing: RoutingTables
+) -> tuple[str, ...]:
     """Return the groups that a request names, or all with a last known position or a follower.
 
     A move of everything adds those routed to the source: no place may have reached the target.
     """
     if request.groups:
-        return MoveScope(topics, tuple(sorted(request.groups)))
-    config, prefix = context.forward.config, group_subject("")
-    selection = config.group_names
+        return tuple(sorted(request.groups))
+    prefix, wanted = group_subject(""), context.forward.config.group_names
     subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
     found = {*away.places, *(subject.removeprefix(prefix) for subject in subjects)}
-    found |= _routed_to_source(request, routing)
-    return MoveScope(topics, tuple(sorted(filter(selection.matches, found))))
+    return tuple(sorted(filter(wanted.matches, found | _routed_to_source(request, routing))))
 
 
 def _read_last_places(
@@ -258,7 +249,8 @@ def _read_last_places(
             written = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
             is_share = known is not None and known.is_share
             places[place] = replace(written, is_share=is_share)
-    return Away(config.flow.source, found, read_proof(target, config.flow))
+    source = config.flow.source
+    return Away(source, places=found, proof=read_proof(target, config.flow))
 
 
 def read_facts(
@@ -297,7 +289,7 @@ def read_target(
     ledger = read_ledger(target, on_target)
     away = _read_last_places(context, on_target, ledger, {pair.target_topic for pair in pairs})
     routing = RoutingTables.of_target(context)
-    groups = (chosen or groups_after_loss(context, request, topics, away, routing)).groups
+    groups = chosen.groups if chosen else groups_after_loss(context, request, away, routing)
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))
     described = target.groups(queried) if with_groups and queried else {}
     committed, errors = per_group(target.commits_of(queried))
@@ -318,7 +310,7 @@ def read_target(
         groups=groups,
         pairs=pairs,
         source=away,
-        target=Present(target.alias, on_target, described, committed, errors, logs),
+        target=ClusterFacts(target.alias, on_target, described, committed, errors, logs),
         ledger=ledger,
         maps=maps,
         maps_ms=maps_ms,
@@ -327,7 +319,7 @@ def read_target(
 
 
 def _wanted_after_loss(
-    pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Mapping[TopicPartition, int]]
+    pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Offsets]
 ) -> Mapping[TopicPartition, Wanted]:
     """Return the map parts around last known positions that a group's own commit has passed."""
     wanted = dict[TopicPartition, Wanted]()
@@ -366,13 +358,16 @@ def _read_both(
     reverse_maps = past_markers(reverse_maps, source, _read_copies(pairs, committed), logs)
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
     held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
-    transactions, hidden = _open_transactions(source, held_back)
+    transactions, hidden = _if_authorized(source.open_transactions, held_back)
+    uncompared = "share.auto.offset.reset is not compared"
+    resets, _ = _if_authorized(source.share_resets, share, uncompared)
+    target_resets, _ = _if_authorized(target.share_resets, share, uncompared)
     return MoveFacts(
         request=request,
         topics=topics,
         groups=tuple(sorted(groups)),
         pairs=pairs,
-        source=Present(
+        source=ClusterFacts(
             source.alias,
             source_topics,
             source_groups,
@@ -381,16 +376,16 @@ def _read_both(
             logs,
             pending,
             unacknowledged,
-            _resets(source, share),
+            resets,
         ),
-        target=Present(
+        target=ClusterFacts(
             target.alias,
             target_topics,
             target_groups,
             target_committed,
             target_unread,
             logs_of(target, downstream, target_starts),
-            resets=_resets(target, share),
+            resets=target_resets,
         ),
         transactions=transactions,
         hidden=hidden,
@@ -403,35 +398,23 @@ def _read_both(
     )
 
 
-def _resets(cluster: Cluster, share: Collection[str]) -> Mapping[str, str]:
-    """Return where share groups start in partitions without a start offset, if srm may read it."""
-    try:
-        return cluster.share_resets(share) if share else {}
-    except AuthorizationError as error:
-        log.warning("share.auto.offset.reset is not compared: %s", error)
-        return {}
-
-
 def _maps(
     context: MoveContext,
     pairs: Collection[TopicPair],
     starts: Starts,
     target_starts: Starts,
-    committed: Mapping[str, Mapping[TopicPartition, int]],
-    target_committed: Mapping[str, Mapping[TopicPartition, int]],
+    committed: Mapping[str, Offsets],
+    target_committed: Mapping[str, Offsets],
 ) -> tuple[FlowMaps, FlowMaps]:
     wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
     for pair in pairs:
-        places = {tp for tp in starts if tp.topic == pair.topic}
-        places |= {
-            TopicPartition(pair.topic, tp.partition)
-            for tp in target_starts
-            if tp.topic == pair.target_topic
-        }
-        for place in places:
-            counterpart = TopicPartition(pair.target_topic, place.partition)
-            directions: tuple[Direction, ...] = (pair.direction,)
-            for direction in ("forward", "reverse") if pair.is_shared else directions:
+        numbers = {tp.partition for tp in starts if tp.topic == pair.topic}
+        numbers |= {tp.partition for tp in target_starts if tp.topic == pair.target_topic}
+        both: tuple[Direction, ...] = ("forward", "reverse")
+        for number in numbers:
+            place = TopicPartition(pair.topic, number)
+            counterpart = TopicPartition(pair.target_topic, number)
+            for direction in both if pair.is_shared else (pair.direction,):
                 wanted[direction].add(
                     direction,
                     (place, starts),
@@ -446,7 +429,7 @@ def _maps(
 
 
 def _read_copies(
-    pairs: Collection[TopicPair], committed: Mapping[str, Mapping[TopicPartition, int]]
+    pairs: Collection[TopicPair], committed: Mapping[str, Offsets]
 ) -> dict[TopicPartition, tuple[TopicPartition, int]]:
     """Return the copies that groups read on the source by original, with the furthest commit."""
     originals = {pair.topic: pair.original for pair in pairs if pair.direction == "reverse"}
@@ -463,21 +446,20 @@ def read_writers(
     cluster: Cluster, places: Collection[TopicPartition]
 ) -> tuple[ActiveProducer, ...]:
     """Return the producers that brokers know for partitions, none if srm is not authorized."""
-    try:
-        found = cluster.active_producers(places) if places else {}
-    except AuthorizationError as error:
-        log.warning("producers that follow no route are not visible: %s", error)
-        return ()
+    what = "producers that follow no route are not visible"
+    found, _ = _if_authorized(cluster.active_producers, places, what)
     return tuple(one for producers in found.values() for one in producers)
 
 
-def _open_transactions(
-    cluster: Cluster, places: Collection[TopicPartition]
-) -> tuple[Mapping[TopicPartition, tuple[OpenTransaction, ...]], str]:
-    """Return the open transactions, or why srm is not authorized to list them."""
+def _if_authorized(
+    read: Callable[[Collection[_K]], Mapping[_R, _T]], wanted: Collection[_K], missing: str = ""
+) -> tuple[Mapping[_R, _T], str]:
+    """Read what is wanted, or return why srm is not authorized; the log says what is missing."""
     try:
-        return (cluster.open_transactions(places) if places else {}), ""
+        return (read(wanted) if wanted else {}), ""
     except AuthorizationError as error:
+        if missing:
+            log.warning("%s: %s", missing, error)
         return {}, str(error)
 
 
@@ -550,11 +532,10 @@ def _last_copied(
 
 def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
     held_back = [place for place, at in facts.target.logs.items() if at.stable_end < at.end]
-    try:
-        found = context.target.open_transactions(held_back) if held_back else {}
-    except AuthorizationError as error:
-        log.warning("open transactions on %s are not visible: %s", context.target.alias, error)
-        return tuple(f"{place} has an open transaction: {error}" for place in held_back)
+    missing = f"open transactions on {context.target.alias} are not visible"
+    found, hidden = _if_authorized(context.target.open_transactions, held_back, missing)
+    if hidden:
+        return tuple(f"{place} has an open transaction: {hidden}" for place in held_back)
     return tuple(
         f"{place} from offset {one.first_offset} on: {one.owner}; the broker aborts it after its "
         f"transaction.timeout.ms, or end it now: {one.command}"
