@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -369,6 +369,11 @@ def fingerprint(*settings: Any) -> str:
     """Return a digest of the settings (dataclasses) of a plan, 16 hexadecimal digits."""
     text = json.dumps([asdict(one) for one in settings], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def intended(positions: Iterable[PartitionMove]) -> dict[str, int]:
+    """Return the offsets to write on the target, by partition name."""
+    return {str(one.target): one.resume for one in positions if one.resume is not None}
 
 
 def state_remedy(state: str, flow: Flow) -> str:

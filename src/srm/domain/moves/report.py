@@ -44,15 +44,11 @@ the assignment of its members if there was nothing to process."""
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """One group in the report; counts are records.
+    """One group in the report; counts are records, docs/formats.md explains each field.
 
-    ``rto_seconds``: time from the hold until it processed or committed its first record on the
-    target, or until the assignment of its members if there was none; None if it has not resumed or
-    had no members.
-    ``assigned_seconds``: time until that assignment; None likewise.
-    ``uncommitted``: part of ``re_read`` that its members reported as processed on the source but
-    could not commit, by ``topic-partition``.
-    ``planned_re_read``, ``planned_skipped``: planned numbers for ``re_read`` and ``skipped``.
+    ``rto_seconds``, ``assigned_seconds``: from the hold until it processed or committed its first
+    record on the target, and until the assignment of its members there; None until then.
+    ``uncommitted``: part of ``re_read`` that members processed on the source but could not commit.
     """
 
     lag_at_hold: int
@@ -74,24 +70,13 @@ class GroupReport:
 class MoveReport(Document):
     """Report of one move; docs/formats.md explains each field.
 
-    ``revision``: raised when the report changes; ``previous`` lists the earlier ones.
     ``ok``: decided, nothing lost, skipped or re-read, and every group that had members resumed. A
     loss within the forecast of an unplanned move is not a problem.
-    ``notes``: explanations of numbers, not problems.
-    ``rpo_records``: records on the source that the target lacked at go; None while not known:
-    an unplanned move does not read its source.
-    ``rpo_at_least``, ``rpo_at_most``: bounds of these records, by the ``forecast`` until the source
-    has returned, then by the ``outcome``; None if not known.
-    ``rto_seconds``: time from the hold until the last group with members worked on the target, or
-    until go without such groups; None while one does not. By timestamps of the target's broker.
-    ``assigned_seconds``: until the last group was assigned partitions; None without members.
-    ``times_ms``: by the clocks of the processes that ran the steps; stamps are by the broker's.
-    ``residue``: records written to the source after go, by topic.
-    ``residue_until_ms``: end of the watch for residue.
-    ``residue_seen_ms``: last noted check for residue.
-    ``residue_over``: another move has ended the watch.
-    ``versions``, ``config_sha256``: from the writer of the first revision.
-    ``fingerprint``: digest of the settings of the plan.
+    ``rpo_records``: records on the source that the target lacked at go; None while not known.
+    ``rpo_at_least``, ``rpo_at_most``: their bounds, by the ``forecast`` until the source has
+    returned, then by the ``outcome``.
+    ``rto_seconds``: from the hold until the last group with members worked on the target, or until
+    go without such groups. By timestamps of the target's broker.
     """
 
     KIND = "stored move report"
@@ -143,15 +128,6 @@ class MoveReport(Document):
         """Encode as JSON, indented unless it is too large."""
         rows = sum(len(group.partitions) for group in self.groups.values())
         return encode(self, indent=None if rows > _READABLE else 2)
-
-
-def report_schema() -> dict[str, Any]:
-    """Return the JSON schema of a report."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": SCHEMA,
-        **adapter(MoveReport).json_schema(mode="serialization"),
-    }
 
 
 # Consecutive spans of the clients' time without service: name, from, to.
@@ -288,13 +264,17 @@ def _since_hold(progress: MoveProgress, time_ms: int | None) -> float | None:
 
 
 def _until_go(progress: MoveProgress) -> float | None:
-    gone_ms = progress.gone_stamp_ms if progress.hold_stamp_ms is not None else None
-    if gone_ms is not None:
-        return _since_hold(progress, gone_ms)
-    times = progress.times_ms  # both by the clocks of the processes that ran the steps
-    if "holding" not in times or "gone" not in times:
+    if progress.hold_stamp_ms is not None and progress.gone_stamp_ms is not None:
+        return _since_hold(progress, progress.gone_stamp_ms)
+    return _between(progress, "holding", "gone")
+
+
+def _between(progress: MoveProgress, start: str, end: str) -> float | None:
+    """Return the seconds between two steps, by the clocks of the processes that ran them."""
+    times = progress.times_ms
+    if start not in times or end not in times:
         return None
-    return max(0, times["gone"] - times["holding"]) / 1000
+    return max(0, times[end] - times[start]) / 1000
 
 
 def _until_last(
@@ -312,12 +292,8 @@ def _until_last(
 
 
 def _rto_steps(progress: MoveProgress, rto_seconds: float | None) -> dict[str, float]:
-    times = progress.times_ms
-    steps = {
-        name: max(0, times[end] - times[start]) / 1000
-        for name, start, end in _SPANS
-        if start in times and end in times
-    }
+    spans = {name: _between(progress, start, end) for name, start, end in _SPANS}
+    steps = {name: seconds for name, seconds in spans.items() if seconds is not None}
     until_go = _until_go(progress)
     if until_go is not None and rto_seconds is not None:
         steps["resume"] = round(rto_seconds - until_go, 3)
@@ -398,40 +374,36 @@ def _costs(name: str, group: GroupReport) -> Iterator[str]:
     if group.skipped:
         yield f"group {name} skipped {amount(group.skipped, 'record')}"
     if group.re_read:
-        yield f"group {name} read {amount(group.re_read, 'record')} again{_lost(group)}"
-
-
-def _lost(group: GroupReport) -> str:
-    if not group.uncommitted:
-        return ""
-    where = ", ".join(f"{count} of {name}" for name, count in sorted(group.uncommitted.items()))
-    return f", of which it had processed and could not commit {where}"
-
-
-DEFAULT_PATH: Final = Path("docs/report.schema.json")
+        places = [f"{count} of {where}" for where, count in sorted(group.uncommitted.items())]
+        lost = ", of which it had processed and could not commit " if places else ""
+        yield f"group {name} read {amount(group.re_read, 'record')} again{lost}{', '.join(places)}"
 
 
 def render() -> str:
-    """Return the content of the file."""
-    return json.dumps(_for_readers(report_schema()), indent=2, ensure_ascii=False) + "\n"
+    """Return the JSON schema of a report, as published."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA,
+        **adapter(MoveReport).json_schema(mode="serialization"),
+    }
+    return json.dumps(_for_readers(schema), indent=2, ensure_ascii=False) + "\n"
 
 
 def _for_readers(part: Any) -> Any:
-    """Remove titles, which repeat the names, and the ``Raises`` sections of descriptions."""
+    """Remove titles, which repeat the names, and markup of descriptions."""
     if isinstance(part, list):
         return [_for_readers(item) for item in part]
     if not isinstance(part, dict):
         return part
     found = {key: _for_readers(value) for key, value in part.items() if key != "title"}
     if isinstance(found.get("description"), str):
-        text, _, _ = found["description"].partition("\n\nRaises:")
-        found["description"] = text.replace("``", "`")
+        found["description"] = found["description"].replace("``", "`")
     return found
 
 
 def main(arguments: list[str]) -> None:
     """Write the schema to the given file, by default into docs/."""
-    write(lambda _: render(), DEFAULT_PATH, __doc__, arguments)
+    write(lambda _: render(), Path("docs/report.schema.json"), __doc__, arguments)
 
 
 if __name__ == "__main__":

@@ -101,13 +101,20 @@ class Signed:
     def check(self, key: PublicKey) -> None:
         """Check that the document is unchanged since it was signed with this key.
 
-        Raises:
-            NotFoundError: the document is not signed.
-            IntegrityError: document or signature were changed, or another key signed it.
+        NotFoundError: it is not signed. IntegrityError: it was changed, or another key signed it.
         """
+        found = self.signature
         if self.damage:
             raise IntegrityError(self.damage)
-        key.check(self.document, self.signature)
+        if found is None:
+            raise NotFoundError("it is not signed")
+        if (found.key_id, found.public_key) != (key.key_id, key.pem):
+            other, this = short(found.key_id), short(key.key_id)
+            raise IntegrityError(f"it was signed with another key: {other}, not {this}")
+        try:
+            key.key.verify(base64.b64decode(found.signature), self.document)
+        except exceptions.InvalidSignature as error:
+            raise IntegrityError("its content was changed after it was signed") from error
 
 
 def short(key_id: str) -> str:
@@ -122,7 +129,7 @@ class PublicKey:
     """A key that verifies signatures."""
 
     def __init__(self, key: ed25519.Ed25519PublicKey) -> None:
-        self._key = key
+        self.key = key
         encoding, form = serialization.Encoding, serialization.PublicFormat.SubjectPublicKeyInfo
         self.pem: str = key.public_bytes(encoding.PEM, form).decode()
         """The key in PEM."""
@@ -140,25 +147,6 @@ class PublicKey:
         if not isinstance(key, ed25519.Ed25519PublicKey):
             raise UsageError("the key is not one of Ed25519")
         return cls(key)
-
-    def check(self, document: bytes, signature: Signature | None) -> None:
-        """Check that a document is unchanged since it was signed with this key.
-
-        Raises:
-            NotFoundError: the document is not signed.
-            IntegrityError: the document was changed, or another key signed it.
-        """
-        if signature is None:
-            raise NotFoundError("it is not signed")
-        if (signature.key_id, signature.public_key) != (self.key_id, self.pem):
-            raise IntegrityError(
-                f"it was signed with another key: {short(signature.key_id)}, not "
-                f"{short(self.key_id)}"
-            )
-        try:
-            self._key.verify(base64.b64decode(signature.signature), document)
-        except exceptions.InvalidSignature as error:
-            raise IntegrityError("its content was changed after it was signed") from error
 
 
 class SigningKey:
@@ -226,46 +214,37 @@ def newest(reports: Iterable[KeptReport]) -> KeptReport | None:
 def next_revision(
     kept: KeptReport | None, report: MoveReport, now_ms: int, key: SigningKey | None
 ) -> KeptReport:
-    """Return the next revision, or the stored one if the report has not changed.
+    """Return the revision after ``kept``, or that one if the report has not changed.
 
     Facts of earlier revisions that may not be visible again are kept: followers, cluster ids, and
     versions of the programs. Signing an unsigned report does not create a revision. A revision that
     was changed after it was signed contributes nothing, and the next one names it as a problem.
-
-    ``kept``: the newest stored revision, None before the first one.
     """
     if kept is None:
         return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)
-    changed = _was_changed(kept, key)
-    before = kept.report
-    joined = _naming_changes(report if changed else _join_reports(report, before), before.previous)
+    changed, before, signature = _was_changed(kept, key), kept.report, kept.signed.signature
     joined = replace(
-        joined, revision=before.revision, written_ms=before.written_ms, previous=before.previous
+        _naming_changes(report if changed else _join_reports(report, before), before.previous),
+        revision=before.revision,
+        written_ms=before.written_ms,
+        previous=before.previous,
     )
     if joined == before and not changed:
-        if kept.signed.signature is not None or key is None:
+        if signature is not None or key is None:
             return kept
-        return replace(
-            kept, signed=replace(kept.signed, signature=key.sign(kept.signed.document), damage="")
-        )
-    signature = kept.signed.signature
+        signed = replace(kept.signed, signature=key.sign(kept.signed.document), damage="")
+        return replace(kept, signed=signed)
+    key_id = "" if signature is None else signature.key_id
     earlier = EarlierRevision(
-        before.revision,
-        kept.signed.sha256,
-        before.written_ms,
-        "" if signature is None else signature.key_id,
-        changed,
+        before.revision, kept.signed.sha256, before.written_ms, key_id, changed
     )
-    previous = (*before.previous, earlier)
-    return KeptReport.made(
-        replace(
-            _naming_changes(joined, (earlier,)),
-            revision=before.revision + 1,
-            written_ms=now_ms,
-            previous=previous,
-        ),
-        key,
+    made = replace(
+        _naming_changes(joined, (earlier,)),
+        revision=before.revision + 1,
+        written_ms=now_ms,
+        previous=(*before.previous, earlier),
     )
+    return KeptReport.made(made, key)
 
 
 def _was_changed(kept: KeptReport, key: SigningKey | None) -> bool:

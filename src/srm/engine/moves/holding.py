@@ -1,4 +1,9 @@
-"""Hold of the clients of a move, its renewal, and the pause of the flow from a lost source.
+"""Hold of the clients of a move, its renewal, and its two possible ends: go and release.
+
+The target's register decides. Go writes its intent on the source, then the decision on the target.
+Release writes to the target, or if that is unavailable to the source, unless it has an intent. So a
+release that reaches the target fences an undecided go. One that does not reach it is refused if a
+go may have decided. docs/move-protocol.md describes the protocol.
 
 An unplanned move first pauses the flow, so that nothing is copied when the source returns. Then it
 seals the copies, which makes the loss final. Its attempt ranks above all attempts that the source
@@ -9,12 +14,12 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from srm.domain.flow_state.pause import Pause
-from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.plan import MovePlan, intended
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.routing import CLOCK_KEY, LEASE_MS, Route, next_generation
 from srm.domain.names import internal_topics
@@ -72,10 +77,8 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     Both clusters are read first, so that blocking conditions stop the move before it affects any
     client. Repeated, it renews the hold. A decided move is not changed. An unplanned move abandons
     its source: it reads and writes only the target.
-
-    Raises:
-        ConflictError: something blocks it, settings changed since the plan, or a redirector has not
-            confirmed the hold, which may be released or held again.
+    ConflictError: something blocks it, settings changed since the plan, or a redirector has not
+    confirmed the hold, which may be released or held again.
     """
     plan, progress = MoveStore(context).load(move_id)
     if progress.is_decided:
@@ -201,8 +204,10 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned = plan.request.is_unplanned
-    if not unplanned:  # an unplanned move takes over from any hold
-        _require_free(concerned, plan)
+    for subject, route in () if unplanned else concerned.items():
+        # Another move may have started since the plan; an unplanned one takes over from any hold.
+        if reason := route_problem(subject, route, plan.request, plan.move_id):
+            raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)
     hold_routes = Attempt(plan, generation).hold(1, now_ms)
     numbered = replace(started, attempt=generation, revision=known.revision)
@@ -212,13 +217,6 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
         registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
     old = _silent(registers.tables("target"), plan, now_ms)
     registers.write("target", ControlChange(hold_routes, (holding.at("held", now_ms),), forget=old))
-
-
-def _require_free(concerned: Mapping[str, Route | None], plan: MovePlan) -> None:
-    """Repeat the route checks of the plan: another move may have started since."""
-    for subject, route in concerned.items():
-        if reason := route_problem(subject, route, plan.request, plan.move_id):
-            raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
 
 
 def _silent(tables: ControlTables, plan: MovePlan, now_ms: int) -> list[bytes]:
@@ -312,13 +310,9 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
 
     Order: the hold is renewed to outlast the rest, the gate is checked, the intent is written on
     the source, and last the decision, with the routes, on the target. Other redirectors are called
-    after that. :func:`verify` and a repeated go call a failed one again. After the decision a
-    repeated call only finishes the rest.
-
-    Raises:
-        GateClosedError: a group is not synchronised, or the hold would not last; clients stay
-            where they are.
-        ConflictError: it was decided, and its clients follow a later move.
+    after that. :func:`verify` and a repeated go call a failed one again.
+    GateClosedError: a group is not synchronised, or the hold would not last; clients stay where
+    they are. ConflictError: it was decided, and its clients follow a later move.
     """
     plan, progress = MoveStore(context).load(move_id)
     gone = _look_again(context, plan, _decide(context, plan, progress))
@@ -352,7 +346,7 @@ def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> Mov
 
 
 def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
-    move_id = plan.move_id
+    move_id, what = plan.move_id, f"go of move {plan.move_id}"
     with Registers(context) as registers:
 
         def prepare() -> tuple[float, int | None]:
@@ -364,25 +358,21 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
                 return sent, renew(registers, plan, context.now_ms())
             return float("-inf"), None
 
-        renewed = registers.run(f"go of move {move_id}", prepare)
+        sent, stamp_ms = registers.run(what, prepare)
         # Opening has updated the source, if it was unavailable when clients were redirected.
-        progress = registers.progress(move_id)
-        if progress.is_decided:
-            require_in_force(context, plan, progress)
-            return progress
+        known = registers.progress(move_id)
+        if known.is_decided:
+            require_in_force(context, plan, known)
+            return known
         if plan.request.is_unplanned:
             lift_target_if_possible(context, plan)
-            return registers.run(
-                f"go of move {move_id}", lambda: _go_unplanned(registers, context, plan)
-            )
-        seen = patient_look(context, plan, progress)
-        require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
-        sent, stamp_ms = renewed
-        going = _going(context, seen, stamp_ms)
-        lift_target(context, plan)
-        gone = registers.run(
-            f"go of move {move_id}", lambda: _go_planned(registers, context, plan, going, sent)
-        )
+            gone = registers.run(what, lambda: _go_unplanned(registers, context, plan))
+        else:
+            seen = patient_look(context, plan, known)
+            require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
+            going = _going(context, seen, stamp_ms)
+            lift_target(context, plan)
+            gone = registers.run(what, lambda: _go_planned(registers, context, plan, going, sent))
     log.info("move %s: clients go to %s", move_id, plan.request.target)
     return gone
 
@@ -408,7 +398,6 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     gone = known.at("gone", now_ms)
     registers.write("target", ControlChange(attempt.go(now_ms, stamp or now_ms), (gone,)))
-    log.info("move %s: clients go to %s", plan.move_id, plan.request.target)
     return gone
 
 
@@ -465,14 +454,10 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     """End the hold and let clients continue on the source: the abort before go, safe to repeat.
 
     One cluster is enough; the other is written when it is back. Offsets already applied on the
-    target stay. The ledger marks them as srm's own, so the next move or group offset sync replaces
-    them. The flow that an unplanned move has paused resumes.
-
-    Raises:
-        ConflictError: clients are already redirected to the target, or the target is unavailable
-            and may have decided so.
-        UnavailableError: it is released, but a redirector has not confirmed that, or a fence is
-            left.
+    target stay: the ledger marks them as srm's own. The flow that an unplanned move has paused
+    resumes.
+    ConflictError: clients are, or may already be, redirected to the target. UnavailableError: it is
+    released, but a redirector has not confirmed that, or a fence is left.
     """
     plan, progress = MoveStore(context).load(move_id)
     # Clients that return must be able to write.
@@ -561,8 +546,5 @@ def _going(context: MoveContext, seen: Look, renewed_stamp_ms: int | None) -> Mo
         missing=seen.status.missing,
         renewed_stamp_ms=renewed_stamp_ms,
         commits_at_go={group.group: commits_of(seen.clusters, group.group) for group in groups},
-        intended={
-            group.group: {str(p.target): p.resume for p in group.positions if p.resume is not None}
-            for group in groups
-        },
+        intended={group.group: intended(group.positions) for group in groups},
     )

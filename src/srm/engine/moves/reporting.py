@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from srm.domain.groups.translation import Direction, wanted_of
 from srm.domain.moves.disaster import Outcome, stored_outcome
@@ -113,21 +114,11 @@ def kept_report(context: MoveContext, move_id: str) -> KeptReport:
 
 def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
     """Return the newest revision of each stored report, the oldest move first."""
-    tables = read_both(context, ControlTables.read_moves)
-    prefix = report_key("")
-    moves = {
-        key.removeprefix(prefix)
-        for table in tables
-        for key in table.documents
-        if key.startswith(prefix)
-    }
-    found = (_find_report(tables, move_id) for move_id in moves)
-    return tuple(
-        sorted(
-            (kept for kept in found if kept is not None),
-            key=lambda kept: (kept.report.created_ms, kept.report.move_id),
-        )
-    )
+    tables, prefix = read_both(context, ControlTables.read_moves), report_key("")
+    keys = {key for table in tables for key in table.documents if key.startswith(prefix)}
+    found = (_find_report(tables, key.removeprefix(prefix)) for key in keys)
+    known = [kept for kept in found if kept is not None]
+    return tuple(sorted(known, key=lambda kept: (kept.report.created_ms, kept.report.move_id)))
 
 
 def kept_outcome(context: MoveContext, move_id: str) -> Outcome | None:
@@ -182,17 +173,14 @@ def _followers(
 ) -> tuple[Follower, ...]:
     arrivals = Arrivals(context, plan, progress, ask_clock=False)
     said = arrivals.followers()
-    groups = [
-        group for group in plan.group_names if progress.is_decided and arrivals.is_ours(group)
-    ]
+    groups = [*filter(arrivals.is_ours, plan.group_names if progress.is_decided else ())]
     described = context.target.groups(groups) if groups else {}
     others = ", ".join(kind for kind in plan.redirect if kind != "routing")
-    silent = [
-        member
+    silent = (
+        members_of(group_subject(group), found.members, said, others)
         for group, found in described.items()
-        for member in members_of(group_subject(group), found.members, said, others)
-    ]
-    return (*said, *silent)
+    )
+    return (*said, *chain.from_iterable(silent))
 
 
 def _cluster_ids(context: MoveContext) -> dict[str, str]:
@@ -233,9 +221,6 @@ def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approva
     return join_approvals(
         *(decode_or_none(table.documents.get(key), decode_approvals) or () for table in tables)
     )
-
-
-_ROUTING = "routing"
 
 
 @dataclass(frozen=True)
@@ -310,12 +295,9 @@ class Arrivals:
     def followers(self) -> tuple[Follower, ...]:
         """Return the clients that acknowledged routes of this attempt, and how far."""
         request, ours = self._plan.request, self._plan.subjects
-        return followers_of(
-            self._of_attempt(self._on_target, request.target, ours),
-            self._of_attempt(self._on_source, request.source, ours),
-            _ROUTING,
-            self._hold_stamp_ms,
-        )
+        target = self._of_attempt(self._on_target, request.target, ours)
+        source = self._of_attempt(self._on_source, request.source, ours)
+        return followers_of(target, source, "routing", self._hold_stamp_ms)
 
     def _of_attempt(
         self, said: Iterable[Said], cluster: str, subjects: Collection[str]
@@ -401,26 +383,19 @@ class TargetRecords:
         self, intended: Mapping[str, int], started: Mapping[str, int], committed: Mapping[str, int]
     ) -> int:
         """Count records that a group reads again, from where it was seen to its intended offset."""
-        total = 0
-        for name, offset in intended.items():
-            seen = min(started.get(name, offset), committed.get(name, offset))
-            total += self._count(name, seen, offset)
-        return total
+        return sum(
+            self._count(name, min(started.get(name, at), committed.get(name, at)), at)
+            for name, at in intended.items()
+        )
 
     def count_after(self, intended: Mapping[str, int], started: Mapping[str, int]) -> int:
         """Count records that a group skipped, from its intended offset to where it started."""
-        return sum(
-            self._count(name, offset, started.get(name, offset))
-            for name, offset in intended.items()
-        )
+        return sum(self._count(name, at, started.get(name, at)) for name, at in intended.items())
 
     def any_after(self, intended: Mapping[str, int]) -> bool:
         """Return True if a record exists at or after the offsets."""
-        places = {TopicPartition.parse(name): offset for name, offset in intended.items()}
-        return any(
-            self._count(str(place), offset, self._ends.get(place, offset))
-            for place, offset in places.items()
-        )
+        ends = {str(place): end for place, end in self._ends.items()}
+        return any(self._count(name, at, ends.get(name, at)) for name, at in intended.items())
 
     def _count(self, name: str, start: int, end: int) -> int:
         place = TopicPartition.parse(name)

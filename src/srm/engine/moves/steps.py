@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look
-from srm.domain.moves.plan import MovePlan, PartitionMove
+from srm.domain.moves.plan import MovePlan, PartitionMove, intended
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, WaitNote
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
@@ -81,16 +81,11 @@ def _remove(context: MoveContext, group: str, instances: list[str]) -> None:
 
 
 def _had_time(look: Look, group: str, members: int) -> bool:
-    held = [
-        ack
-        for ack in look.clusters.routing.acks
-        if ack.subject == group_subject(group)
-        and ack.generation == look.progress.attempt
-        and ack.state == "held"
-    ]
+    held = (group_subject(group), look.progress.attempt, "held")
+    acks = look.clusters.routing.acks
+    ready = sum((one.subject, one.generation, one.state) == held for one in acks)
     since = look.facts.held_ms
-    waited = since is not None and look.facts.now_ms - since >= _GRACE_MS
-    return waited or len(held) >= members
+    return ready >= members or (since is not None and look.facts.now_ms - since >= _GRACE_MS)
 
 
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
@@ -115,8 +110,8 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         # All clients that follow the hold have finished writing.
         if not seen.facts.unheld and topics_without_fence(context, plan):
             keep_fence(context, plan)
-    if progress.step in HELD and _is_due(plan, seen, context.now_ms()):
-        renew_now(context, plan)
+        if _is_due(plan, seen, context.now_ms()):
+            renew_now(context, plan)
     return seen.status
 
 
@@ -139,17 +134,32 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         return known
     seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
+    groups = {group.group: group.positions for group in seen.facts.groups}
+    re_read, skipped = dict(progress.re_read), dict(progress.skipped)
+    for name, positions in groups.items():  # applying hides them
+        re_read[name] = max(re_read.get(name, 0), sum(one.re_read for one in positions))
+        skipped[name] = max(skipped.get(name, 0), sum(one.skipped for one in positions))
+    times = {"ready": context.now_ms(), **progress.times_ms}
+    noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
     with Registers(context) as registers:
-        forecast = _noting_forecast(seen, context.now_ms())
-        registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, forecast, context))
-        _apply_offsets(context, plan, seen)
-        after = look(context, plan, forecast)
+        what = f"apply of move {move_id}"
+        registers.run(what, lambda: _keep(registers, plan, noted, context))
+        share = seen.clusters.share_groups
+        decisions = apply_positions(context, plan, noted.attempt, groups, share)
+        refused = [f"group {one.group}, {_refusal(one)}" for one in decisions if not one.in_place]
+        require(tuple(refused), plan, "offsets could not be applied")
+        log.info("move %s: %d offsets of %d groups applied", move_id, len(decisions), len(groups))
+        after = look(context, plan, noted)
         if after.status.unapplied:
             differing = "; ".join(after.status.unapplied)
             raise ConflictError(f"offsets of move {move_id} did not stay as written: {differing}")
-        applied = forecast.at("applied", context.now_ms())
-        registers.run(f"apply of move {move_id}", lambda: _keep(registers, plan, applied, context))
+        applied = noted.at("applied", context.now_ms())
+        registers.run(what, lambda: _keep(registers, plan, applied, context))
     return after.status
+
+
+def _refusal(one: SyncDecision) -> str:
+    return f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
 
 
 def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
@@ -161,20 +171,13 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     moving = {group.group: group for group in facts.plans if group.group not in left}
     rows = {name: group.positions for name, group in moving.items()}
     decisions = apply_positions(context, plan, progress.attempt, rows, facts.share_groups)
-    left |= {
-        one.group: f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
-        for one in decisions
-        if not one.in_place
-    }
+    left |= {one.group: _refusal(one) for one in decisions if not one.in_place}
     set_now = {name: group for name, group in moving.items() if name not in left}
     log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
     applied = progress.at(
         "applied",
         context.now_ms(),
-        intended={
-            name: {str(p.target): p.resume for p in group.positions if p.resume is not None}
-            for name, group in set_now.items()
-        },
+        intended={name: intended(group.positions) for name, group in set_now.items()},
         skipped={name: group.total_skipped for name, group in set_now.items()},
         left_alone=left,
     )
@@ -197,19 +200,6 @@ def _keep(
         )
     # Keep confirmations of redirectors since the look at the clusters.
     renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
-
-
-def _apply_offsets(context: MoveContext, plan: MovePlan, seen: Look) -> None:
-    groups = {group.group: group.positions for group in seen.facts.groups}
-    share = seen.clusters.share_groups
-    decisions = apply_positions(context, plan, seen.progress.attempt, groups, share)
-    refused = [
-        f"group {one.group}, {one.partition}: {one.action}, {one.reason}"
-        for one in decisions
-        if not one.in_place
-    ]
-    log.info("move %s: %d offsets of %d groups applied", plan.move_id, len(decisions), len(groups))
-    require(tuple(refused), plan, "offsets could not be applied")
 
 
 def apply_positions(
@@ -256,28 +246,12 @@ def apply_positions(
 
 def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
     """Return True if a third of the lease has passed on any cluster, by the writers' clocks."""
-    times = [
-        route.time_ms
-        for table in (seen.clusters.routing.target, seen.clusters.routing.source or {})
+    routing = seen.clusters.routing
+    return any(
+        route.state == "hold" and abs(now_ms - route.time_ms) >= LEASE_MS * _RENEWED_AFTER
+        for table in (routing.target, routing.source or {})
         for subject in plan.subjects
-        if (route := table.get(subject)) is not None and route.state == "hold"
-    ]
-    return any(abs(now_ms - time_ms) >= LEASE_MS * _RENEWED_AFTER for time_ms in times)
-
-
-def _noting_forecast(seen: Look, now_ms: int) -> MoveProgress:
-    """Record the wait's end and the records to read again or skip, which applying hides."""
-    before, groups = seen.progress, seen.facts.groups
-    return before.noting(
-        times_ms={"ready": now_ms, **before.times_ms},
-        re_read={
-            g.group: max(before.re_read.get(g.group, 0), sum(p.re_read for p in g.positions))
-            for g in groups
-        },
-        skipped={
-            g.group: max(before.skipped.get(g.group, 0), sum(p.skipped for p in g.positions))
-            for g in groups
-        },
+        if (route := table.get(subject)) is not None
     )
 
 
@@ -306,12 +280,9 @@ def carry_out(
 ) -> MoveReport:
     """Run a planned move from hold to report; an interrupted move continues.
 
-    An error, the time limit or Ctrl-C before clients are redirected releases the hold. Groups that
-    do not resume in time are named in the report; they are not an error. Each step runs in the
-    caller's context manager ``around``.
-
-    Raises:
-        GateClosedError: it was not synchronised within its time limit; clients were released.
+    An error, the time limit (GateClosedError) or Ctrl-C before clients are redirected releases the
+    hold. Groups that do not resume in time are named in the report; they are not an error. Each
+    step runs in the caller's context manager ``around``.
     """
     plan = MoveStore(context).plan(move_id)
     deadline = time.monotonic() + plan.request.wait_seconds
@@ -331,10 +302,7 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
     """Apply the offsets of a move that is ready and send its clients to the target.
 
     A record that a slow writer adds now closes the gate again. The call waits for it to reopen for
-    at most twice the longest quiet time, plus a few looks.
-
-    Raises:
-        GateClosedError: the gate does not open; clients stay where they are.
+    at most twice the longest quiet time, plus a few looks; then a GateClosedError, clients stay.
     """
     plan = MoveStore(context).plan(move_id)
     quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)

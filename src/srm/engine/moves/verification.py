@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from srm.domain.moves.gate import asks_at_go
@@ -47,9 +48,8 @@ class VerifyStatus:
 
     ``done``: every group with members at the hold has resumed. It has also processed a record,
     unless there is none or the time limit is over.
-    ``waiting``: what the move still waits for.
+    ``waiting``: what the move still waits for; ``asks``: tasks for clients without a redirector.
     ``residue``: records written to the source after go, by topic.
-    ``asks``: tasks for clients without a redirector.
     """
 
     move_id: str
@@ -224,27 +224,17 @@ def _read_resumed(
     commits = {group: by_name(some) for group, some in offsets.items()}
     result = {group: progress.resumed.get(group, GroupResume()) for group in commits}
     # After a later move a group's commits do not count for this one.
-    ours = [group for group in commits if arrivals.is_ours(group)]
-    records = TargetRecords(
-        context,
-        plan,
-        (
-            each
-            for group in ours
-            for each in (
-                commits[group],
-                progress.intended.get(group, {}),
-                result[group].started,
-                arrivals.of(group).started,
-            )
-        ),
-    )
-    for group in ours:
-        before, said, committed = result[group], arrivals.of(group), commits[group]
+    ours = {group: arrivals.of(group) for group in commits if arrivals.is_ours(group)}
+    places = [
+        (commits[group], progress.intended.get(group, {}), result[group].started, said.started)
+        for group, said in ours.items()
+    ]
+    records = TargetRecords(context, plan, chain.from_iterable(places))
+    for group, said in ours.items():
+        before, committed = result[group], commits[group]
         intended = progress.intended.get(group, {})
         present = bool(said.members) or group in active
         moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
-        seen = before.first_commit_ms or (arrivals.now_ms if moved else None)
         started = {
             name: min(before.started.get(name, offset), offset)
             for name, offset in {**before.started, **said.started}.items()
@@ -255,7 +245,7 @@ def _read_resumed(
                 before.resumed_ms, said.resumed_ms or (arrivals.now_ms if present else None)
             ),
             processed_ms=_earliest(before.processed_ms, said.processed_ms),
-            first_commit_ms=seen,
+            first_commit_ms=before.first_commit_ms or (arrivals.now_ms if moved else None),
             started=started,
             committed=committed,
             uncommitted={**said.uncommitted, **before.uncommitted},
@@ -312,8 +302,7 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
 
     Groups that had not yet processed records when the report was made are looked at again. Repeat
     until its ``residue_over``: the time of the request has passed, or another move has held or
-    redirected the producers, so later residue is not this move's. After that only other news is
-    stored: an approval, the outcome of a disaster.
+    redirected the producers. After that only an approval or the outcome of a disaster is news.
     """
     plan, progress = MoveStore(context).load(move_id)
     if not progress.is_decided:
