@@ -33,10 +33,10 @@ from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.engine.table_ports import Stamped
 from srm.service.app import create_app
-from srm.service.views.committed import CommittedOffsets
+from srm.service.views.flow_rows import Committed, FlowLook, TargetLook
 from srm.service.views.series import Series
-from srm.service.views.snapshots import Committed, FlowLook, TargetLook
 from srm.service.views.views import Views
+from srm.service.views.watching import CommittedOffsets
 from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_maps import FakeMapReader

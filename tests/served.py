@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from tests.waiting import eventually
 
 from srm.config.loader import load_config
-from srm.service.serving import server_config
+from srm.service.app import server_config
 from srm_lab.stack.ports import LOOPBACK, free_port
 
 

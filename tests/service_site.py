@@ -41,7 +41,7 @@ from srm.engine.status.status import (
     Standing,
     TopicStatus,
 )
-from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
+from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import flow_config
 

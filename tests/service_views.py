@@ -14,8 +14,8 @@ from srm.domain.names.topics import Flow
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.engine.table_ports import Stamped
+from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
 from srm.service.views.series import Series
-from srm.service.views.snapshots import FlowLook, MoveLook, TargetLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import flow_config
 

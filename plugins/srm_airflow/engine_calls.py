@@ -104,7 +104,7 @@ def rehearse(flow: str) -> dict[str, Any]:
             AirflowFailException: a check failed, or something prevents a failover.
     """
     from srm.engine.drill import run_drill  # noqa: PLC0415 - not for parsing
-    from srm.pages.drills import drill_line  # noqa: PLC0415 - not for parsing
+    from srm.pages.reports import drill_line  # noqa: PLC0415 - not for parsing
 
     pair = Flow.parse(flow)
     with (

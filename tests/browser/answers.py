@@ -8,7 +8,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
 from srm.engine.why.answer import WhyStep
 from srm.errors import NotFoundError
-from srm.service.views.snapshots import GroupCommits
+from srm.service.views.flow_rows import GroupCommits
 
 
 class Answers:

@@ -18,7 +18,7 @@ from tests.service_views import StillWatch
 from tests.waiting import eventually
 
 from srm.clock import now_ms
-from srm.service.views.snapshots import FlowLook
+from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import Views
 
 pytestmark = [pytest.mark.browser]

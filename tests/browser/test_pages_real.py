@@ -17,7 +17,7 @@ from tests.waiting import eventually
 from srm.domain.names.topics import Flow
 from srm.engine.groups.checkpoints import emit
 from srm.service.app import create_app
-from srm.service.pages.units import NONE
+from srm.service.pages.figures import NONE
 from srm.service.views.views import Views
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

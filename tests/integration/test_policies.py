@@ -28,7 +28,7 @@ from srm.engine.moves import MoveRequest
 from srm.engine.recovery import look_at_source, settle_return
 from srm.engine.verification import verification
 from srm.engine.verification.verification import VerificationRequest
-from srm.engine.why.listing import list_topics
+from srm.engine.why.answer import list_topics
 from srm.wiring import open_flow, open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker
 

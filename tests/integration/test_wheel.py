@@ -158,8 +158,8 @@ def test_programs_that_use_the_client_see_its_types(installed: Install, tmp_path
 @pytest.mark.parametrize(
     ("extra", "modules"),
     [
-        ("parquet", "pyarrow.parquet, srm.pages.residue_files"),
-        ("service", "srm.service.serving, srm.cli.flows.service"),
+        ("parquet", "pyarrow.parquet, srm.pages.files"),
+        ("service", "srm.service.app, srm.cli.flows.service"),
         ("spark", "srm.spark.replication.replicator, srm.spark.jobs.verification"),
     ],
 )

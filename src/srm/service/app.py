@@ -1,36 +1,114 @@
-"""Application with routes, errors and API documentation, standalone or inside Airflow."""
+"""Application with routes, errors, host names and API documentation, standalone or inside Airflow.
+
+A foreign page can give its own name the address of this machine (DNS rebinding). Its requests then
+count as same-origin for the browser, but their Host header has the foreign name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import BaseRoute, Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srm import __version__, telemetry
+from srm.config.model import Config
+from srm.config.service import ServiceSettings
 from srm.domain.text.documents import adapter
+from srm.errors import ConfigError
 from srm.service.access.access import OPEN, Authenticator, guard
-from srm.service.access.operator_actions import Actions
+from srm.service.access.logins import access_of, is_loopback, server_options
 from srm.service.federation.federation import InternalPaths, Joining, join
-from srm.service.federation.hosts import ANY, AllowedHosts
 from srm.service.federation.merged_lists import answer_from_elsewhere
+from srm.service.federation.peers import announced_host
 from srm.service.pages.router import Files
 from srm.service.pages.router import router as pages
-from srm.service.prometheus.exposition import ExportedMetrics, Exposition
-from srm.service.prometheus.requests import WatchRequests
-from srm.service.routes import actions, flows, metrics, moves, prometheus, topics, why
-from srm.service.routes.why import Explaining
-from srm.service.views.committed import CommittedOffsets
+from srm.service.prometheus.exposition import ExportedMetrics, Exposition, WatchRequests
+from srm.service.routes import actions, flows, metrics
+from srm.service.routes.actions import Actions
+from srm.service.routes.flows import Explaining
 from srm.service.views.documents import Problem, ServiceHealth, TargetHealth
-from srm.service.views.responses import ViewsDep, answer, answer_errors
+from srm.service.views.responses import ViewsDep, answer, answer_errors, problem
 from srm.service.views.views import Views
+from srm.service.views.watching import CommittedOffsets
+
+ANY: Final = ("*",)
+_KEY: Final = "service.allowed.hosts"
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+_NAMED: Final = "srm.named"
+
+
+def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:
+    """Return the host names under which a standalone service answers; ``*`` is any.
+
+    These are the configured names plus its own: those of this machine, its address and the
+    announced name. Without configured names any name is allowed, unless the service has no login
+    and listens on loopback only.
+    """
+    given, access = settings.access.allowed_hosts, settings.access
+    if not given and (access.auth != "none" or not is_loopback(settings.host)):
+        return ANY
+    own = [*_LOOPBACK, settings.host]
+    if settings.remote.advertise:
+        own.append(announced_host(settings))
+    return tuple(dict.fromkeys((*map(_pattern, given), *map(_bracket, own))))
+
+
+def _pattern(name: str) -> str:
+    """Check a name: without port, and with a wildcard only as ``*`` or as ``*.`` at its start."""
+    rest = name.removeprefix("*.")
+    has_port = ":" in rest and not rest.endswith("]")
+    if name != "*" and (not rest or "*" in rest or "/" in rest or has_port):
+        raise ConfigError(f"{_KEY}: {name}: give names or addresses without port, or *.DOMAIN")
+    return name
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+class AllowedHosts:
+    """ASGI middleware that refuses requests whose Host header has another name."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self._app = app
+        self._judge = TrustedHostMiddleware(_note, hosts, www_redirect=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass the request on."""
+        if scope["type"] == "http":
+            judged = {**scope}
+            await self._judge(judged, receive, _nowhere)
+            if _NAMED not in judged:
+                await _refusal(Request(scope))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _note(scope: Scope, _receive: Receive, _send: Send) -> None:
+    scope[_NAMED] = True
+
+
+async def _nowhere(_message: Message) -> None:
+    """Drop the plain-text answer of Starlette."""
+
+
+def _refusal(request: Request) -> ASGIApp:
+    asked = request.headers.get("Host", "no host")
+    detail = f"this service does not answer as {asked}; to allow it, add it to {_KEY}"
+    return problem(request, 403, "Not a name of this service", detail)
+
 
 STATIC: Final = Path(__file__).with_name("static")
 _DOCS_HEADERS: Final = {
@@ -60,7 +138,7 @@ def create_app(
 
     ``joining``: finds and queries other services, started and closed like the views; by default as
     configured.
-    ``hosts``: accepted host names, see :mod:`srm.service.federation.hosts`; by default any.
+    ``hosts``: accepted host names, see :mod:`srm.service.app`; by default any.
     """
     joined = joining or join(views.config, views.watched_targets)
     exported = ExportedMetrics(views)
@@ -107,12 +185,19 @@ def _routes(identify: Callable[..., Any]) -> tuple[BaseRoute, ...]:
     """Return all routes, guarded by one identification, compiled once (0.1 s) for all apps."""
     router = APIRouter()
     readers = [Depends(guard(identify, "reader"))]
-    for module in (flows, topics, metrics, moves, why, prometheus):
-        router.include_router(module.router, dependencies=readers)
-    router.include_router(actions.reading, dependencies=readers)
+    for part in (
+        flows.router,
+        flows.topics_router,
+        metrics.router,
+        flows.moves_router,
+        flows.why_router,
+        metrics.prometheus_router,
+        actions.reading,
+        pages,
+        _documentation,
+    ):
+        router.include_router(part, dependencies=readers)
     router.include_router(actions.router, dependencies=[Depends(guard(identify, "operator"))])
-    router.include_router(pages, dependencies=readers)
-    router.include_router(_documentation, dependencies=readers)
     router.include_router(_open)
     return (*router.routes, Mount("/static", Files(directory=STATIC), name="static"))
 
@@ -154,3 +239,26 @@ async def _docs(request: Request) -> HTMLResponse:
     )
     page.headers.update(_DOCS_HEADERS)
     return page
+
+
+def server_config(
+    config: Config, host: str | None = None, port: int | None = None
+) -> uvicorn.Config:
+    """Return uvicorn's configuration with the application."""
+    settings = replace(
+        config.service,
+        host=config.service.host if host is None else host,
+        port=config.service.port if port is None else port,
+    )
+    config = replace(config, service=settings)
+    access = access_of(settings, settings.host)
+    options = server_options(settings.access)
+    return uvicorn.Config(
+        create_app(Views(config), access, hosts=allowed_hosts(settings)),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        **options,
+    )

@@ -10,8 +10,8 @@ import yaml
 from tests.debian import program
 from tests.unit.deploy.queries import DEPLOY, dashboard, names_in, panel_queries, panels
 
+from srm.service.prometheus.exposition import DURATION, REQUESTS
 from srm.service.prometheus.metric_table import METRICS
-from srm.service.prometheus.requests import DURATION, REQUESTS
 
 PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 """Told by prometheus_client; tests/unit/service/prometheus/test_exposition.py sees them."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from srm.domain.moves.disaster import Drill, DrillGroup, Forecast, TopicForecast
-from srm.pages.drills import drill_line, drill_view, history_view
 from srm.pages.moves import as_text
+from srm.pages.reports import drill_line, drill_view, history_view
 
 LOST = TopicForecast("Payments", 1, 312, 312, 0.4, 100)
 

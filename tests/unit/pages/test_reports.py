@@ -21,8 +21,8 @@ from srm import disk
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.revisions import KeptReport, Signed
 from srm.errors import UsageError
-from srm.pages import folder
-from srm.pages.folder import export_report, signature_file
+from srm.pages import files
+from srm.pages.files import export_report, signature_file
 from srm.pages.html import SHOWN_PARTITIONS, report_page
 from srm.pages.moves import as_text, costs, re_read_text, report_line, report_view, verdict_text
 from srm.pages.reports import (
@@ -264,13 +264,13 @@ def test_an_export_that_dies_leaves_no_json_without_its_signature_and_is_complet
             raise KeyboardInterrupt
         write(file, content)
 
-    monkeypatch.setattr(folder, "write_atomically", dying)
+    monkeypatch.setattr(files, "write_atomically", dying)
     with pytest.raises(KeyboardInterrupt):
         export_report(KEPT, "page", tmp_path)
     json = tmp_path / "failover-1.r2.json"
     assert signature_file(json).exists() or not json.exists()
 
-    monkeypatch.setattr(folder, "write_atomically", write)
+    monkeypatch.setattr(files, "write_atomically", write)
     export_report(KEPT, "page", tmp_path)
     Signed.beside(json.read_bytes(), signature_file(json).read_bytes()).check(KEY.public)
 

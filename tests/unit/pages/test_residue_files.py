@@ -12,7 +12,7 @@ from tests.unit.domain.recovery.test_residue import bytes_of
 
 from srm.domain.recovery.source_return import ResidueRecord
 from srm.errors import UsageError
-from srm.pages.residue_files import ResidueFiles
+from srm.pages.files import ResidueFiles
 
 RECORDS = [
     ResidueRecord(

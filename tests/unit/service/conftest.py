@@ -12,10 +12,10 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.engine.groups.checkpoints import emit
-from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
-from srm.service.views import committed
-from srm.service.views.snapshots import Committed
+from srm.service.routes.actions import Actions
+from srm.service.views import watching
+from srm.service.views.flow_rows import Committed
 from srm.service.views.views import Views
 
 
@@ -23,7 +23,7 @@ from srm.service.views.views import Views
 def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for clusters that cannot be reached, unless a test has others."""
     away = Committed(error="nobody is there")
-    monkeypatch.setattr(committed, "ask_cluster", lambda *_: away)
+    monkeypatch.setattr(watching, "ask_cluster", lambda *_: away)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from srm.cli.flows.for_flows import cut, for_each_flow
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago
 from srm.engine.ports import FlowContext
-from srm.engine.why.listing import ListedGroup, ListedTopic, list_groups, list_topics
+from srm.engine.why.answer import ListedGroup, ListedTopic, list_groups, list_topics
 from srm.pages.tables import Listing
 
 SelectedOption = Annotated[

@@ -16,7 +16,7 @@ from srm import logs
 from srm.config.loader import load_config
 from srm.errors import UsageError
 from srm.service.access.passwords import line
-from srm.service.serving import server_config
+from srm.service.app import server_config
 
 
 def serve(config: Path | None, host: str | None, port: int | None) -> None:

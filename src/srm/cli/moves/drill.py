@@ -12,7 +12,7 @@ from srm.cli.interrupts import tidying_up
 from srm.cli.moves.failover import SourceOption, TargetOption, open_pair, option
 from srm.engine.drill import read_drills, run_drill
 from srm.errors import ConflictError
-from srm.pages.drills import drill_view, history_view
+from srm.pages.reports import drill_view, history_view
 
 
 def drill(

@@ -21,7 +21,7 @@ from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_brea
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveStore
 from srm.errors import ConfigError, IntegrityError, NotFoundError, SrmError, UsageError
-from srm.pages.folder import export_report, signature_file
+from srm.pages.files import export_report, signature_file
 from srm.pages.html import report_page
 from srm.pages.moves import report_view, utc
 from srm.pages.reports import list_row, list_view, report_markdown, result_text, signature_text

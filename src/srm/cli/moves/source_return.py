@@ -48,7 +48,7 @@ from srm.engine.recovery import (
     settle_return,
 )
 from srm.errors import GateClosedError
-from srm.pages.residue_files import Format, ResidueFiles
+from srm.pages.files import Format, ResidueFiles
 from srm.pages.tables import Listing, moment
 from srm.wiring import open_return
 

@@ -1,15 +1,18 @@
-"""Authentication of users of a standalone service: none, passwords, certificates, bearer tokens.
+"""Authentication of users of a standalone service, and its TLS.
 
-Tokens are those of an OpenID provider (OpenID Connect Discovery, RFC 7519, 7517).
+Users have none, a password, a certificate or a bearer token of an OpenID provider (OpenID Connect
+Discovery, RFC 7519, 7517).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,12 +20,105 @@ import httpx
 import jwt
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srm.config.service import AccessSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError
 from srm.service.access.access import ANONYMOUS, Authenticator, User, address, audit, roles
 from srm.service.access.passwords import UsersFile, password_access
-from srm.service.access.tls import PEER, load
+
+PEER: Final = "peer_certificate"
+"""Key of the client certificate in the state of a request."""
+_logger = logging.getLogger(__name__)
+
+
+class PeerProtocol(H11Protocol):
+    """HTTP/1.1 of uvicorn that adds the client certificate of the connection to requests."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Store the certificate of the client."""
+        tls = transport.get_extra_info("ssl_object")
+        self.app_state = {**self.app_state, PEER: tls.getpeercert() if tls is not None else None}
+        super().connection_made(transport)
+
+
+def server_options(settings: AccessSettings) -> dict[str, Any]:
+    """Return the arguments of uvicorn for TLS; none without a certificate."""
+    if settings.certificate_location is None:
+        if settings.key_location is not None:
+            raise ConfigError("service.ssl.key.location needs service.ssl.certificate.location")
+        return {}
+    context = server_context(settings)
+    options: dict[str, Any] = {"ssl_context_factory": lambda _config, _default: context}
+    if settings.auth == "mtls":
+        options["http"] = PeerProtocol
+    return options
+
+
+def server_context(settings: AccessSettings) -> ssl.SSLContext:
+    """Return a context with the service's certificate, renewed too; ``mtls`` checks clients'."""
+    chain = _Chain(settings)
+    chain.context.sni_callback = chain.renew
+    return chain.context
+
+
+class _Chain:
+    def __init__(self, settings: AccessSettings) -> None:
+        self._settings = settings
+        self._written = self._stamp()
+        self.context = self._read()
+
+    def renew(self, handshake: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
+        """Read the files again if they have changed; called for each handshake."""
+        written = self._stamp()
+        if written != self._written:
+            self._written = written
+            try:
+                self.context = self._read()
+            except ConfigError as error:
+                _logger.warning("the old certificate stays in use: %s", error)
+        # The handshake has its certificate from the old context; a new context replaces it.
+        handshake.context = self.context
+
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        key, password = self._settings.key_location, self._settings.key_password.reveal()
+        load(
+            "service.ssl.certificate.location",
+            self._settings.certificate_location,
+            # Without a password OpenSSL would prompt for one on the terminal and wait.
+            lambda path: context.load_cert_chain(path, key, lambda: password),
+        )
+        if self._settings.auth == "mtls":
+            # A handshake checks against the authorities of the context that it ends with.
+            ca = self._settings.ca_location
+            load("service.ssl.ca.location", ca, context.load_verify_locations)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def _stamp(self) -> object:
+        files = (self._settings.certificate_location, self._settings.key_location)
+        stamps = []
+        for file in files:
+            try:
+                stamps.append(file.stat().st_mtime_ns if file is not None else 0)
+            except OSError:
+                stamps.append(-1)
+        return stamps
+
+
+def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:
+    """Read the file of a key into a context."""
+    if path is None:
+        raise ConfigError(f"{key} is missing")
+    try:
+        read(path)
+    except ssl.SSLError as error:
+        why = error.reason or "it cannot be used"
+        raise ConfigError(f"{key}: {path}: {why.lower().replace('_', ' ')}") from None
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror}") from None
 
 
 def access_of(settings: ServiceSettings, host: str) -> Authenticator:

@@ -1,4 +1,8 @@
-"""Federation: one service answers for all and queries the others about their targets."""
+"""Federation: one service answers for all and queries the others about their targets.
+
+Any client with write access to a cluster can announce a service for it. Rows of other clusters are
+therefore ignored, and no answer of one service may suppress the answers of others.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +12,151 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
 from fastapi import Request
+from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from srm.config.model import Config
-from srm.errors import ElsewhereError, UnavailableError
-from srm.service.federation.peers import Neighbours, Opener, ServiceAnnouncement, own_announcement
-from srm.service.federation.remote import MOST_BYTES, Remote, Reply
-from srm.service.federation.remote_rows import Listed
-from srm.service.views.documents import Page
+from srm.domain.names.topics import Flow
+from srm.domain.text.documents import adapter, read_json
+from srm.errors import ElsewhereError, IntegrityError, UnavailableError, UsageError
+from srm.service.federation.peers import (
+    MOST_BYTES,
+    Neighbours,
+    Opener,
+    Remote,
+    Reply,
+    ServiceAnnouncement,
+    own_announcement,
+)
+from srm.service.views.documents import (
+    ClusterInfo,
+    DrillRow,
+    FlowSummary,
+    MetricSeries,
+    MoveRow,
+    Page,
+    RemoteTopic,
+)
 from srm.service.views.responses import INTERNAL_MARK
+
+STRANGE: Final = "its service answers in an unknown format: check its version"
+_TOLD: Final = 200
+"""Characters of an unreadable row that an error message quotes."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Listed(Generic[_T]):
+    """A type of row of several services, and the rules that merge its rows into one list.
+
+    ``flow``: returns the flow of a row; raises UsageError if it names none, or two.
+    ``order``: the sort key of rows.
+    ``identity``: equal for duplicates. Own rows and rows from their ``home`` target take
+    precedence; among those, or else among all, the highest ``rank`` wins.
+    ``tellers``: returns the targets whose services may report a flow.
+    ``whole``: the path of a list that is always read_answer completely, as targets share its rows.
+    """
+
+    of: type[_T]
+    flow: Callable[[_T], Flow]
+    order: Callable[[_T], Any]
+    identity: Callable[[_T], object]
+    tellers: Callable[[Flow], tuple[str, ...]] = lambda flow: (flow.target,)
+    rank: Callable[[_T], Any] = lambda _: 0
+    home: Callable[[_T], str] = lambda _: ""
+    whole: str = ""
+
+    def page(self, body: bytes, offset: int, limit: int) -> Page[_T]:
+        """Read the requested part of a list."""
+        found: Page[_T] = read_answer(Page[self.of], body)  # type: ignore[name-defined]
+        count = len(found.items)
+        if count > limit:
+            raise UnavailableError(f"its service answers with {count} rows, maximum {limit}")
+        if count and found.total < offset + count:
+            raise UnavailableError(f"its service has row {offset + count} of {found.total}")
+        return found
+
+    def rows(self, body: bytes) -> tuple[_T, ...]:
+        """Read a whole list."""
+        return tuple(read_answer(list[self.of], body))  # type: ignore[name-defined]
+
+    def about(self, target: str, rows: Iterable[_T]) -> tuple[_T, ...]:
+        """Return the rows that the services of a target may report."""
+        try:
+            return tuple(row for row in rows if target in self.tellers(self.flow(row)))
+        except UsageError as error:
+            told = str(error)[:_TOLD]
+            raise UnavailableError(f"its service answers with an invalid row: {told}") from None
+
+
+def cluster_of(body: bytes) -> tuple[str, ...]:
+    """Return the cluster that a body describes."""
+    return (read_answer(ClusterInfo, body).alias,)
+
+
+def ends_of(body: bytes) -> tuple[Any, ...]:
+    """Return the two clusters of a move from its description or its report, in any version."""
+    found = read_answer(dict[str, Any], body)
+    move = found.get("row", found)
+    return (move.get("source"), move.get("target")) if isinstance(move, dict) else ()
+
+
+def read_answer(of: Any, body: bytes) -> Any:
+    """Read a document of another service."""
+    try:
+        return adapter(of).validate_python(read_json("answer", body))
+    except (ValidationError, IntegrityError):
+        raise UnavailableError(STRANGE) from None
+
+
+def _flow_of(row: FlowSummary) -> Flow:
+    flow = _between(row)
+    if row.flow != str(flow):
+        raise UsageError(f"{row.flow!r} is not {flow}")
+    return flow
+
+
+def _between(row: FlowSummary | RemoteTopic | MoveRow | MetricSeries) -> Flow:
+    return Flow.parse(f"{row.source}->{row.target}")
+
+
+def _names(row: RemoteTopic | MetricSeries) -> tuple[str, str, str]:
+    return row.source, row.target, row.topic
+
+
+FLOWS: Final = Listed(
+    FlowSummary, _flow_of, order=lambda r: (r.source, r.target), identity=lambda r: r.flow
+)
+REMOTE_TOPICS: Final = Listed(RemoteTopic, _between, order=_names, identity=_names)
+MOVES: Final = Listed(
+    MoveRow,
+    _between,
+    order=lambda r: (-r.created_ms, r.move_id),
+    identity=lambda r: r.move_id,
+    tellers=lambda flow: (flow.source, flow.target),
+    rank=lambda r: (r.ended, r.ok is not None),
+    home=lambda r: r.target,  # the decision of a move is there
+    whole="/v2/moves",
+)
+DRILLS: Final = Listed(
+    DrillRow,
+    lambda row: Flow.parse(row.flow),
+    order=lambda r: (-r.time_ms, r.drill_id),
+    identity=lambda r: (r.flow, r.drill_id),
+)
+SERIES: Final = Listed(MetricSeries, _between, order=_names, identity=_names)
+
 
 INTERNAL: Final = "/internal"
 """Prefix of the routes between services: their answers cover only the targets watched here."""
-_MOST: Final = 1000
-_MOST_BYTES: Final = 16 << 20
+_MOST_ROWS: Final = 1000
+_LIST_BYTES: Final = 16 << 20
 """Bytes of all parts of the list of one target; reading them delays other requests."""
-_T = TypeVar("_T")
 
 
 async def first_answer(requests: Sequence[Callable[[], Awaitable[_T]]], patience_s: float) -> _T:
@@ -199,9 +327,9 @@ class Federation:
 
         async def read(target: str) -> Page[_T]:
             rows: tuple[_T, ...] = ()
-            seen, left = 0, _MOST_BYTES
+            seen, left = 0, _LIST_BYTES
             while True:
-                limit = min(_MOST, max(1, count - seen))
+                limit = min(_MOST_ROWS, max(1, count - seen))
                 asked = f"{where}?{query}offset={seen}&limit={limit}"
                 body = await self._body(target, asked, request, left)
                 found = await run_sync(listed.page, body, seen, limit)
@@ -222,7 +350,7 @@ class Federation:
 
         async def read(target: str) -> tuple[_T, ...]:
             asked = f"{quote(path_of(request))}?{_query(request)}"
-            body = await self._body(target, asked, request, _MOST_BYTES)
+            body = await self._body(target, asked, request, _LIST_BYTES)
             return listed.about(target, await run_sync(listed.rows, body))
 
         return await self._each(read)

@@ -10,14 +10,20 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from srm.domain.text.documents import encode
 from srm.errors import ElsewhereError, NotFoundError, SrmError, UsageError
-from srm.service.federation import remote_rows
-from srm.service.federation.federation import Federation, path_of
-from srm.service.federation.remote import Reply
-from srm.service.federation.remote_rows import FLOWS, Listed, read
+from srm.service.federation.federation import (
+    FLOWS,
+    SERIES,
+    Federation,
+    Listed,
+    cluster_of,
+    ends_of,
+    path_of,
+    read_answer,
+)
+from srm.service.federation.peers import Reply
 from srm.service.views.documents import ClusterInfo, FlowSummary, MetricSeries, Page, Problem
-from srm.service.views.flow_rows import summary
+from srm.service.views.flow_rows import FlowLook, summary
 from srm.service.views.responses import PROBLEM, Slice, ViewsDep, answer, is_internal, problem_of
-from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
 
 MISSING_HEADER: Final = "SRM-Missing"
@@ -82,7 +88,7 @@ async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
     found = [*own]
     missing: dict[str, str] = {}
     if federation is not None:
-        others, missing = await federation.lists(request, remote_rows.SERIES)
+        others, missing = await federation.lists(request, SERIES)
         found += [each for series in others.values() for each in series]
     answered = answer(request, found, list[MetricSeries])
     if missing:
@@ -98,9 +104,9 @@ async def whole_cluster(request: Request, views: Views, cluster_id: str) -> Clus
     try:
         info = views.cluster(cluster_id)
     except ElsewhereError:
-        reply = await federation.whoever_knows(request, remote_rows.cluster_of)
-        info = read(ClusterInfo, reply.body)
-    pages, missing = await federation.pages(request, remote_rows.FLOWS, 1000, "/v2/flows")
+        reply = await federation.whoever_knows(request, cluster_of)
+        info = read_answer(ClusterInfo, reply.body)
+    pages, missing = await federation.pages(request, FLOWS, 1000, "/v2/flows")
     flows = [*views.flows(), *(row for part in pages.values() for row in part.items)]
     touching = {row.flow: row for row in flows if info.alias in {row.source, row.target}}
     measured = {name: row.measured for name, row in touching.items() if row.measured is not None}
@@ -130,7 +136,7 @@ def answer_from_elsewhere(app: FastAPI) -> None:
             if error.target:
                 return _passed_on(request, await federation.forward(request, error.target))
             # Without a target it is a move, which any service may have.
-            return _passed_on(request, await federation.whoever_knows(request, remote_rows.ends_of))
+            return _passed_on(request, await federation.whoever_knows(request, ends_of))
         except SrmError as failed:
             return problem_of(request, failed)
 
@@ -140,7 +146,7 @@ def answer_from_elsewhere(app: FastAPI) -> None:
 def _passed_on(request: Request, reply: Reply) -> Response:
     body = reply.body
     if reply.media_type == PROBLEM:
-        told = read(Problem, reply.body)
+        told = read_answer(Problem, reply.body)
         body = encode(replace(told, instance=request.url.path))
     headers = {**reply.headers, "Cache-Control": "no-cache"}
     return Response(body, reply.status, headers, reply.media_type or None)

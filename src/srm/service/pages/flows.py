@@ -15,8 +15,7 @@ from srm.domain.text.reason import Reason
 from srm.engine.metrics.metrics import PACE_MS, rate_of, seconds_to_go
 from srm.engine.status.status import GOING_ON, IN_TROUBLE, without_groups
 from srm.errors import NotFoundError
-from srm.service.pages import attention
-from srm.service.pages.metric_charts import (
+from srm.service.pages.figures import (
     Measures,
     Wish,
     WishDep,
@@ -25,14 +24,21 @@ from srm.service.pages.metric_charts import (
     newest,
     statistic,
 )
-from srm.service.pages.overview import flow_line, groups_of, readiness, recent
+from srm.service.pages.overview import (
+    Behind,
+    as_known,
+    behind,
+    flow_line,
+    groups_of,
+    readiness,
+    recent,
+)
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import flow_rows
-from srm.service.views.committed import CommitsDep
 from srm.service.views.documents import GroupRow, PartitionRow, TopicRow
-from srm.service.views.responses import FlowDep, Metric, Search, ViewsDep, containing
+from srm.service.views.flow_rows import FlowLook
+from srm.service.views.responses import CommitsDep, FlowDep, Metric, Search, ViewsDep, containing
 from srm.service.views.series import Copied
-from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
 
 router = APIRouter(
@@ -83,7 +89,7 @@ class TopicLine:
 
     row: TopicRow
     measures: Measures
-    behind: attention.Behind | None
+    behind: Behind | None
 
 
 @router.get("")
@@ -134,7 +140,7 @@ def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
 def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:
     found = measures(views, flow, row.topic, wanted)
     late = lately(views, flow, row.topic) if row.lag else ()
-    return TopicLine(row, found, attention.behind(row.lag, late))
+    return TopicLine(row, found, behind(row.lag, late))
 
 
 @router.get("/topics/{topic}")
@@ -158,7 +164,7 @@ def topic_page(
         request,
         "topic.html",
         flow=flow,
-        summary=attention.as_known(flow_rows.summary(look)),
+        summary=as_known(flow_rows.summary(look)),
         line=_line(views, flow, row, wanted),
         is_flow_measured=bool(newest(look.measured.get(""), wanted).windows),
         partitions=shown,
@@ -214,7 +220,7 @@ def groups_page(
         "groups.html",
         flow=flow,
         look=look,
-        summary=attention.as_known(flow_rows.summary(look)),
+        summary=as_known(flow_rows.summary(look)),
         readiness=readiness(every),
         lines=[group_line(row, topics, windows) for row in shown],
         part=Part(offset, len(shown), len(found)),
@@ -241,7 +247,7 @@ def group_page(
         "group.html",
         flow=flow,
         look=look,
-        summary=attention.as_known(flow_rows.summary(look)),
+        summary=as_known(flow_rows.summary(look)),
         line=group_line(detail.row, _topics(views, look), _windows(views, look)),
         detail=detail,
         positions=detail.positions,

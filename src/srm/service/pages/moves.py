@@ -20,13 +20,11 @@ from srm.errors import NotFoundError
 from srm.pages.html import move_timeline, report_page
 from srm.pages.moves import re_read_text, residue_text, verdict_text
 from srm.service.federation.merged_lists import HomesDep
-from srm.service.pages.attention import as_known
-from srm.service.pages.overview import groups_of, readiness, running
+from srm.service.pages.overview import as_known, groups_of, readiness, running
 from srm.service.pages.rendering import HEADERS, PageRoute, page
 from srm.service.views.documents import MoveRow
-from srm.service.views.flow_rows import is_blocked, summary
+from srm.service.views.flow_rows import FlowLook, MoveLook, is_blocked, summary
 from srm.service.views.responses import ViewsDep
-from srm.service.views.snapshots import FlowLook, MoveLook
 from srm.service.views.views import Views
 
 router = APIRouter(prefix="/ui/moves", route_class=PageRoute, include_in_schema=False)

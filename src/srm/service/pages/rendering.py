@@ -29,8 +29,8 @@ from srm.domain.text.reason import is_command
 from srm.errors import NotFoundError, SrmError
 from srm.service.federation.federation import path_of
 from srm.service.federation.merged_lists import home_of
-from srm.service.pages import attention, units
-from srm.service.pages.metric_charts import METRIC_NAMES, SPAN_NAMES, STATISTICS
+from srm.service.pages import figures
+from srm.service.pages.figures import METRIC_NAMES, SPAN_NAMES, STATISTICS
 from srm.service.views.views import Views
 
 POLICY: Final = (
@@ -177,26 +177,26 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(
-        count=units.count,
-        exact=units.exact,
-        span=units.span,
-        rate=units.rate,
-        millis=units.millis,
-        duration=units.duration,
+        count=figures.count,
+        exact=figures.exact,
+        span=figures.span,
+        rate=figures.rate,
+        millis=figures.millis,
+        duration=figures.duration,
         amount=amount,
         few=few,
-        arrow=attention.arrow,
+        arrow=figures.arrow,
         breakable=breakable,
         quoted=shlex.quote,
         sentence=lambda text: text[:1].upper() + text[1:],
     )
     found.tests.update(command=is_command)
     found.globals.update(
-        ago=units.ago,
-        lasting=units.lasting,
-        utc=units.utc,
-        iso=units.iso,
-        NONE=units.NONE,
+        ago=figures.ago,
+        lasting=figures.lasting,
+        utc=figures.utc,
+        iso=figures.iso,
+        NONE=figures.NONE,
         spans=SPAN_NAMES,
         stats=STATISTICS,
         metrics=METRIC_NAMES,

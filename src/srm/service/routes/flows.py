@@ -1,37 +1,60 @@
-"""``/v2/flows``: flows, their topics, partitions, groups, checkpoints and events."""
+"""Routes of flows (topics, partitions, groups, checkpoints, events), moves, drills and why.
+
+SRM's version 1 routes, such as ``/remote-topics``, are here, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Literal
 
+import anyio
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from srm import patience
 from srm.clock import now_ms
-from srm.errors import NotFoundError
-from srm.service.federation.merged_lists import everywhere
-from srm.service.federation.remote_rows import FLOWS
+from srm.config.model import Config
+from srm.domain.moves.report import MoveReport
+from srm.domain.names.topics import Flow
+from srm.engine.why import Kind, Why, ask, in_order, not_found
+from srm.errors import NotFoundError, SrmError
+from srm.service.access.access import AT_ONCE, ConcurrencyLimit
+from srm.service.federation.federation import DRILLS, FLOWS, MOVES, REMOTE_TOPICS
+from srm.service.federation.merged_lists import all_series, everywhere
 from srm.service.views import flow_rows
-from srm.service.views.committed import CommitsDep, Group
 from srm.service.views.documents import (
     CheckpointRow,
+    DrillRow,
     Event,
     FlowSummary,
     GroupDetail,
     GroupRow,
+    MetricSeries,
+    MoveDetail,
+    MoveRow,
     Page,
     PartitionRow,
+    RemoteTopic,
     TopicRow,
 )
+from srm.service.views.flow_rows import is_running
 from srm.service.views.responses import (
+    MOST_OF_A_NAME,
     PROBLEMS,
+    CommitsDep,
     FlowDep,
+    Group,
+    Metric,
     Search,
     SliceDep,
     ViewsDep,
     answer,
     containing,
+    time_range,
 )
 from srm.service.views.series import WHOLE
+from srm.wiring import open_flow
 
 router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)
 
@@ -159,3 +182,202 @@ async def forecast(request: Request, views: ViewsDep, flow: FlowDep) -> Response
     if standing is None:
         raise NotFoundError(f"flow {flow} has no forecast: it is paused")
     return answer(request, standing.forecast)
+
+
+moves_router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
+
+_WHICH = "Moves to return; a planned move is neither running nor ended."
+
+
+@moves_router.get("/moves", response_model=Page[MoveRow], summary="All moves, the newest first")
+async def moves(
+    request: Request,
+    views: ViewsDep,
+    part: SliceDep,
+    which: Annotated[Literal["all", "running", "ended"], Query(description=_WHICH)] = "all",
+) -> Response:
+    """Return the moves with their step, lost records (RPO) and time without service (RTO)."""
+    wanted: dict[str, Callable[[MoveRow], bool]] = {
+        "all": lambda _: True,
+        "running": is_running,
+        "ended": lambda row: row.ended,
+    }
+    found = await everywhere(request, views.moves(), MOVES, part, wanted[which])
+    return answer(request, found, Page[MoveRow])
+
+
+@moves_router.get("/moves/{move_id}", response_model=MoveDetail, summary="One move")
+async def move(request: Request, views: ViewsDep, move_id: str) -> Response:
+    """Return a move with its steps and their times."""
+    return answer(request, views.move_detail(move_id))
+
+
+@moves_router.get("/moves/{move_id}/report", response_model=MoveReport, summary="Report of a move")
+async def report(request: Request, views: ViewsDep, move_id: str) -> Response:
+    """Return the stored report of a move (docs/formats.md)."""
+    found = views.move(move_id).report
+    if found is None:
+        raise NotFoundError(f"move {move_id!r} has no report yet")
+    return answer(request, found.report)
+
+
+@moves_router.get("/drills", response_model=Page[DrillRow], summary="All drills, the newest first")
+async def drills(request: Request, views: ViewsDep, part: SliceDep) -> Response:
+    """Return rehearsals of failovers with their results."""
+    found = await everywhere(request, views.drills(), DRILLS, part)
+    return answer(request, found, Page[DrillRow])
+
+
+topics_router = APIRouter(responses=PROBLEMS)
+
+
+@topics_router.get(
+    "/v2/remote-topics",
+    response_model=Page[RemoteTopic],
+    tags=["topics"],
+    summary="Topics that have copies",
+)
+@topics_router.get(
+    "/remote-topics",
+    response_model=Page[RemoteTopic],
+    tags=["v1"],
+    summary="Topics that have copies",
+)
+async def remote_topics(
+    request: Request,
+    views: ViewsDep,
+    part: SliceDep,
+    search: Search = "",
+    source: str = "",
+    target: str = "",
+) -> Response:
+    """Return the topics of all flows with the names of their remote topics."""
+    found = [
+        row
+        for row in containing(
+            views.remote_topics(), search, lambda row: row.topic, lambda row: row.remote_topic
+        )
+        if source in {"", row.source} and target in {"", row.target}
+    ]
+    rows = await everywhere(request, found, REMOTE_TOPICS, part)
+    return answer(request, rows, Page[RemoteTopic])
+
+
+@topics_router.get(
+    "/cluster-metrics/{cluster}/{metric}",
+    response_model=list[MetricSeries],
+    tags=["v1"],
+    summary="One metric of all flows from a cluster",
+)
+async def cluster_metrics(
+    request: Request, views: ViewsDep, cluster: str, metric: Metric
+) -> Response:
+    """Return the windows of two hours of each flow from the cluster."""
+    times = time_range(now_ms(), None, None)
+    flows = [look.flow for look in views.looks() if look.flow.source == cluster]
+    series = [views.metric(flow, "", metric, *times) for flow in flows]
+    return await all_series(request, series)
+
+
+@topics_router.get(
+    "/topic-metrics/{topic}/{metric}",
+    response_model=list[MetricSeries],
+    tags=["v1"],
+    summary="One metric of a topic, by its name on the target",
+)
+async def topic_metrics(request: Request, views: ViewsDep, topic: str, metric: Metric) -> Response:
+    """Return the windows of two hours of each remote topic with this name."""
+    times = time_range(now_ms(), None, None)
+    flows = [row for row in views.remote_topics() if topic == row.remote_topic]
+    series = [views.metric(row.flow, row.topic, metric, *times) for row in flows]
+    return await all_series(request, series)
+
+
+why_router = APIRouter(prefix="/v2", tags=["why"], responses=PROBLEMS)
+
+
+@why_router.get("/why/{kind}/{name:path}", response_model=list[Why], summary="Reasons for a state")
+async def why(
+    request: Request,
+    views: ViewsDep,
+    kind: Kind,
+    name: Annotated[
+        str, Path(description="Topic on either side, or group.", max_length=MOST_OF_A_NAME)
+    ],
+    flow: Annotated[
+        str, Query(description="Only this flow, as `A->B`; default: all.", examples=["P->B"])
+    ] = "",
+) -> Response:
+    """Query both clusters of each flow for list, filter, state and rights, and name the remedy.
+
+    The request takes as long as the clusters do. The answer has an item for each flow that knows
+    the name, then one with `known` false and the reason for each flow whose target did not answer.
+    """
+    wanted = [views.look(Flow.parse(flow))] if flow else views.looks()
+    flows = [look.flow for look in wanted]
+    explaining: Explaining = request.app.state.explaining
+    return answer(request, list(await explaining.why(flows, [kind], name)), list[Why])
+
+
+Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
+
+
+def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
+    """Query the clusters of one flow."""
+    with patience.limit(patience.DEFAULT_S), open_flow(config, flow, partial=True) as context:
+        return ask(context, name, kinds)
+
+
+class Explaining:
+    """Answers why queries, a few at the same time; ``asking`` queries one flow, or its clusters."""
+
+    def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
+        self._config = config
+        self._asking = asking
+        self._turns = ConcurrencyLimit()
+        self._limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def why(
+        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
+    ) -> tuple[Why, ...]:
+        """Query some flows; omit those that do not know the name, silent targets come last.
+
+        NotFoundError: no flow knows the name; the error suggests similar names. SrmError: none of
+        those that answered knows it, or too many queries are waiting.
+        """
+        async with self._turns.turn():
+            return await self._why(flows, kinds, name)
+
+    async def _why(
+        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
+    ) -> tuple[Why, ...]:
+        asked: list[Why] = []
+        unasked: dict[Flow, SrmError] = {}
+
+        async def one(flow: Flow) -> None:
+            try:
+                answers = await run_sync(
+                    self._asking, self._config, flow, name, kinds, limiter=self._limit
+                )
+            except SrmError as error:
+                unasked[flow] = error
+            else:
+                asked.extend(answers)
+
+        async with anyio.create_task_group() as group:
+            for flow in flows:
+                group.start_soon(one, flow)
+        known = in_order(why for why in asked if why.known)
+        if not known:
+            raise _none_answers(unasked) if unasked else not_found(name, asked)
+        told = [(flow, kind) for flow in sorted(unasked) for kind in kinds]
+        return (*known, *(_not_asked(flow, kind, name, unasked[flow]) for flow, kind in told))
+
+
+def _not_asked(flow: Flow, kind: Kind, name: str, error: SrmError) -> Why:
+    return Why(flow, kind, name, known=False, ok=None, verdict=f"not known: {error}", steps=())
+
+
+def _none_answers(unasked: Mapping[Flow, SrmError]) -> SrmError:
+    first = min(unasked)
+    return type(unasked[first])("; ".join(f"{f}: {unasked[f]}" for f in sorted(unasked)))

@@ -1,11 +1,13 @@
-"""SRM's metrics routes: ``/v2/topic-metrics``, ``/v2/cluster-metrics``, ``/v2/cluster-info``.
+"""SRM's metrics routes, and ``/metrics`` for Prometheus.
 
-Paths are Cloudera's; its answers are not published in full, so the shapes are srm's own.
+Paths of ``/v2`` are Cloudera's; its answers are not published in full, so the shapes are srm's own.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import gzip
+import re
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
@@ -13,6 +15,7 @@ from srm.clock import now_ms
 from srm.domain.names.topics import Flow
 from srm.errors import NotFoundError
 from srm.service.federation.merged_lists import whole_cluster
+from srm.service.prometheus.exposition import Exposition
 from srm.service.views.documents import ClusterInfo, MetricSeries
 from srm.service.views.responses import (
     PROBLEMS,
@@ -125,3 +128,30 @@ async def cluster_metrics(
     flow = Flow.parse(f"{source}->{target}")
     views.look(flow)
     return answer(request, views.metric(flow, "", metric, *times))
+
+
+prometheus_router = APIRouter(tags=["service"])
+
+_GZIP: Final = re.compile(r"\s*gzip\s*(?!;\s*q\s*=\s*0(\.0*)?\s*$)(;.*)?", re.IGNORECASE)
+
+
+# Not async: FastAPI then calls it in a thread, and does not block the event loop.
+@prometheus_router.get(
+    "/metrics",
+    response_class=Response,
+    summary="All metrics for Prometheus",
+    responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
+)
+def scrape(request: Request) -> Response:
+    """Return all metrics in Prometheus' text format, or as OpenMetrics if that is accepted."""
+    exposition: Exposition = request.app.state.exposition
+    body, content_type = exposition.scrape(request.headers.get("Accept", ""))
+    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+    if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+    return Response(body, headers=headers)
+
+
+def _accepts_gzip(codings: str) -> bool:
+    return any(map(_GZIP.fullmatch, codings.split(",")))

@@ -1,12 +1,13 @@
-"""Rows of the REST API and the pages, made from looks at flows and from records of moves; pure."""
+"""Frozen snapshots of target clusters, and rows of the REST API and the pages from them; pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from srm.config.model import FlowConfig
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Drill
 from srm.domain.moves.plan import GroupPlan, PartitionMove, position_problem
@@ -39,7 +40,100 @@ from srm.service.views.documents import (
     StepRow,
     TopicRow,
 )
-from srm.service.views.snapshots import FlowLook, GroupCommits, MoveLook
+from srm.service.views.series import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A state change of a flow; ``time_ms`` is the time of the first look that saw it.
+
+    ``reason`` is the first reason of the new state.
+    ``lasted_ms`` is the observed duration of the former state; None: it predates the first look.
+    """
+
+    time_ms: int
+    state: State
+    reason: str
+    former: State
+    lasted_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """A topic that is no longer stopped; ``time_ms`` is the time of the first look that saw it.
+
+    ``reason`` is why it was stopped, ``since_ms`` since when; None: unknown.
+    """
+
+    time_ms: int
+    topic: str
+    reason: str
+    since_ms: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class FlowLook:
+    """One flow at its latest look.
+
+    ``view`` is the result of the last successful look, None before, at ``looked_ms``.
+    ``error`` is why the latest look failed, if it did.
+    ``measured`` are the newest windows by topic; the empty name is the flow itself.
+    ``changes`` are its state changes, ``healed`` its topics no longer stopped; the newest last.
+    """
+
+    flow: Flow
+    config: FlowConfig
+    view: FlowState | None = None
+    looked_ms: int = 0
+    error: str = ""
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    changes: tuple[StateChange, ...] = ()
+    healed: tuple[Healed, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class MoveLook:
+    """Plan, progress and report of one move, as recorded on a cluster.
+
+    ``waits`` is the last known wait of a move that holds clients; its process may have ended.
+    ``waits_ms`` is the time of ``waits`` by that process's clock, epoch milliseconds; 0: none.
+    """
+
+    plan: MovePlan
+    progress: MoveProgress
+    report: KeptReport | None = None
+    waits: tuple[str, ...] = ()
+    waits_ms: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class TargetLook:
+    """Flows into one cluster, and its recorded moves and drills; ``cluster_id`` is Kafka's."""
+
+    alias: str
+    cluster_id: str = ""
+    flows: Mapping[Flow, FlowLook] = field(default_factory=dict)
+    moves: tuple[MoveLook, ...] = ()
+    drills: tuple[Drill, ...] = ()
+    looked_ms: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Committed offsets of a group on one cluster; ``error`` is why they are unknown."""
+
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommits:
+    """Committed offsets of a group on the source and on the target of a flow."""
+
+    source: Committed = field(default_factory=Committed)
+    target: Committed = field(default_factory=Committed)
+
 
 _FLOW = ""
 _Row = TypeVar("_Row")

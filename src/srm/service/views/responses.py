@@ -18,7 +18,9 @@ from srm.domain.text.documents import adapter, encode
 from srm.errors import SrmError, UsageError
 from srm.service.access.access import one_line
 from srm.service.views.documents import Page, Problem
+from srm.service.views.flow_rows import GroupCommits, group_detail
 from srm.service.views.views import Views
+from srm.service.views.watching import CommittedOffsets
 
 PROBLEM: Final = "application/problem+json"
 MOST: Final = 1000
@@ -178,6 +180,23 @@ def flow_of(source: Source, target: Target) -> Flow:
 
 
 FlowDep = Annotated[Flow, Depends(flow_of)]
+
+
+Group = Annotated[str, Path(description="Name of a consumer group.", examples=["billing"])]
+
+
+async def commits_of(
+    request: Request, views: ViewsDep, flow: FlowDep, group: Group
+) -> GroupCommits:
+    """Fetch the offsets of the group in a request, if a checkpoint of the flow names it."""
+    look, view = views.last_look(flow)
+    if group_detail(look, group) is None:
+        return GroupCommits()
+    asked: CommittedOffsets = request.app.state.committed
+    return await asked.of(flow, group, view.status.source_error)
+
+
+CommitsDep = Annotated[GroupCommits, Depends(commits_of)]
 
 
 def time_range(now_ms: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:

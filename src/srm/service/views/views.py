@@ -29,9 +29,15 @@ from srm.service.views.documents import (
     RemoteTopic,
     TopicRow,
 )
-from srm.service.views.flow_rows import is_blocked
+from srm.service.views.flow_rows import (
+    FlowLook,
+    Healed,
+    MoveLook,
+    StateChange,
+    TargetLook,
+    is_blocked,
+)
 from srm.service.views.series import Measured, Series, touching
-from srm.service.views.snapshots import FlowLook, Healed, MoveLook, StateChange, TargetLook
 from srm.service.views.watching import TargetWatch, end_all, watched_flows
 
 _ALL_MS = 900_000

@@ -29,8 +29,8 @@ from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.recovery import ResidueRange
 from srm.engine.status.status import FlowStatus
 from srm.engine.why import Why
-from srm.pages.drills import drill_view, history_view
 from srm.pages.moves import plan_view
+from srm.pages.reports import drill_view, history_view
 from srm_lab.cli import stack
 from srm_lab.stack.stack import StackStatus
 

@@ -26,7 +26,7 @@ from srm.cli.moves import failover_report
 from srm.domain.moves.revisions import KeptReport, next_revision
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, NotFoundError, UsageError
-from srm.pages.folder import export_report, signature_file
+from srm.pages.files import export_report, signature_file
 
 KEY = signing_key()
 PAGE = Path(__file__).parents[4] / "docs" / "formats.md"

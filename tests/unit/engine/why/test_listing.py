@@ -11,7 +11,7 @@ from srm.domain.flow_state.reported_positions import CopiedTopic
 from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.groups.checkpoints import emit
-from srm.engine.why.listing import list_groups, list_topics
+from srm.engine.why.answer import list_groups, list_topics
 
 
 @pytest.fixture

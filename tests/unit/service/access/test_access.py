@@ -16,8 +16,8 @@ from srm.config.service import AccessSettings, ServiceSettings
 from srm.errors import ConfigError
 from srm.service.access.access import Authenticator, Role, User, roles
 from srm.service.access.logins import access_of, common_name
-from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
+from srm.service.routes.actions import Actions
 from srm.service.views.views import Views
 
 PUBLIC = {"/health"}

@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 from srm.cli.main import service as program
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UsageError
-from srm.service.access.operator_actions import Actions
 from srm.service.access.passwords import _LOG_N as COST
 from srm.service.access.passwords import (
     _P,
@@ -34,6 +33,7 @@ from srm.service.access.passwords import (
     password_access,
 )
 from srm.service.app import create_app
+from srm.service.routes.actions import Actions
 from srm.service.views.views import Views
 
 PASSWORD = "paßwort: with colon"

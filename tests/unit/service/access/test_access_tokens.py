@@ -16,8 +16,8 @@ from fastapi.testclient import TestClient
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UnavailableError
 from srm.service.access.logins import Keys, bearer_access, groups, require_secure
-from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
+from srm.service.routes.actions import Actions
 from srm.service.views.views import Views
 
 ISSUER = "https://id.example.org/realms/srm"

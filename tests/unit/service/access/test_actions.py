@@ -17,8 +17,8 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.names import internal_topics
 from srm.service.access.access import Authenticator, User
-from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
+from srm.service.routes.actions import Actions
 from srm.service.views.views import Views
 
 REPLICATOR = "/v2/flows/P/B/replicator"

@@ -14,9 +14,9 @@ from tests.unit.engine.copying_records import CopiedTopic
 from srm.domain.names.topics import Flow
 from srm.engine.why import why_topic
 from srm.service.access.access import AT_ONCE, WAITING
-from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
-from srm.service.routes.why import Explaining
+from srm.service.routes.actions import Actions
+from srm.service.routes.flows import Explaining
 from srm.service.views.views import Views
 
 LISTS = "/v2/flows/P/B/lists/topics"

@@ -25,9 +25,9 @@ from srm.domain.names import internal_topics
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why import ask as why
 from srm.service.access.access import Authenticator, User
-from srm.service.access.operator_actions import Actions
 from srm.service.app import create_app
-from srm.service.routes.why import Explaining
+from srm.service.routes.actions import Actions
+from srm.service.routes.flows import Explaining
 
 EXAMPLES: Final = 8
 KNOWN: Final = {

@@ -17,9 +17,9 @@ from srm.config.model import Config
 from srm.errors import SrmError, UnavailableError
 from srm.service.access.access import Authenticator, User
 from srm.service.access.logins import access_of
-from srm.service.access.operator_actions import Actions
 from srm.service.access.passwords import line
 from srm.service.app import create_app
+from srm.service.routes.actions import Actions
 from srm.wiring import kafka_cluster
 
 PLANTED = "hunter2"

@@ -10,7 +10,7 @@ import pytest
 from tests.certificates import Authority, Signed
 
 from srm.config.service import AccessSettings
-from srm.service.access.tls import server_context
+from srm.service.access.logins import server_context
 
 HOST = "127.0.0.1"
 

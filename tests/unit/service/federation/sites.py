@@ -19,9 +19,8 @@ from srm.config.service import RemoteSettings, ServiceSettings
 from srm.domain.names.topics import Flow
 from srm.service.app import create_app
 from srm.service.federation.federation import Federation, Joining
-from srm.service.federation.peers import ServiceAnnouncement
-from srm.service.federation.remote import Remote
-from srm.service.views.snapshots import FlowLook
+from srm.service.federation.peers import Remote, ServiceAnnouncement
+from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import flow_config
 

@@ -11,9 +11,7 @@ from fastapi.testclient import TestClient
 from srm.config.service import AccessSettings, RemoteSettings, ServiceSettings
 from srm.errors import ConfigError
 from srm.service.access.logins import is_loopback
-from srm.service.app import create_app
-from srm.service.federation.hosts import allowed_hosts
-from srm.service.serving import server_config
+from srm.service.app import allowed_hosts, create_app, server_config
 from srm.service.views.views import Views
 
 ALL = "0.0.0.0"  # noqa: S104 -- nothing listens

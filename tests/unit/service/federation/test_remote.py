@@ -23,7 +23,7 @@ from tests.unit.service.federation.sites import (
 from srm.config.secrets import Secret
 from srm.config.service import AccessSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
-from srm.service.federation.remote import Remote, is_named
+from srm.service.federation.peers import Remote, is_named
 
 
 @pytest.fixture

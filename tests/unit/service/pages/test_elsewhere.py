@@ -10,7 +10,7 @@ from tests.unit.service.pages.reading import Outline, words
 
 from srm.service.app import create_app
 from srm.service.federation.federation import Joining
-from srm.service.pages.units import NONE
+from srm.service.pages.figures import NONE
 
 B, C = "http://srm-b:6670", "http://srm-c:6670"
 

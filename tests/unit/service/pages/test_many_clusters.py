@@ -13,7 +13,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 
 from srm.domain.names.topics import Flow
 from srm.service.app import create_app
-from srm.service.views.snapshots import FlowLook
+from srm.service.views.flow_rows import FlowLook
 from srm_lab.testing.flows import flow_config
 
 

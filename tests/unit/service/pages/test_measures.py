@@ -13,7 +13,7 @@ from tests.unit.service.views.test_series import filled, window
 from srm.domain.metrics.metrics import Statistics
 from srm.domain.names.topics import Flow
 from srm.service.app import create_app
-from srm.service.pages.metric_charts import Measures, Wish, newest, over
+from srm.service.pages.figures import Measures, Wish, newest, over
 from srm.service.views.series import METRICS, Measured, Series
 
 MIN = 60_000

@@ -26,7 +26,7 @@ from srm.domain.moves.request import FORM
 from srm.domain.moves.revisions import KeptReport
 from srm.service.app import create_app
 from srm.service.pages.moves import likely
-from srm.service.views.snapshots import FlowLook, MoveLook
+from srm.service.views.flow_rows import FlowLook, MoveLook
 from srm_lab.testing.flows import flow_config
 
 

@@ -45,7 +45,7 @@ from srm.errors import ConfigError
 from srm.service.access.access import Authenticator, User
 from srm.service.app import create_app
 from srm.service.pages.rendering import Links
-from srm.service.views.snapshots import FlowLook
+from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import flow_config
 

@@ -14,12 +14,11 @@ from tests.service_site import moving, past_moves
 
 from srm.domain.moves.progress import MoveProgress, MoveStep
 from srm.domain.moves.revisions import KeptReport
-from srm.service.pages.metric_charts import HEIGHT, WIDTH, sparkline
+from srm.service.pages.figures import HEIGHT, WIDTH, sparkline
 from srm.service.pages.moves import bars, stages
 from srm.service.pages.topology import BOX, LABEL, topology
 from srm.service.views.documents import FlowSummary, State
-from srm.service.views.flow_rows import move_row
-from srm.service.views.snapshots import MoveLook
+from srm.service.views.flow_rows import MoveLook, move_row
 
 
 def numbers(path: str) -> list[float]:

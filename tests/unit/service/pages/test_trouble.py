@@ -17,7 +17,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.flows.supervision import DriverStatus
 from srm.engine.table_ports import Stamped
 from srm.service.app import create_app
-from srm.service.pages.attention import (
+from srm.service.pages.overview import (
     Headline,
     as_known,
     behind,

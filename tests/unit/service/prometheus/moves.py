@@ -10,7 +10,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress, MoveStep
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport
-from srm.service.views.snapshots import MoveLook
+from srm.service.views.flow_rows import MoveLook
 
 
 def running_move(move_id: str, step: MoveStep, held_ms: int = 30_000) -> MoveLook:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from srm.service.prometheus.docs import with_tables
+from srm.service.prometheus.exposition import DURATION, REQUESTS
 from srm.service.prometheus.metric_table import METRICS
-from srm.service.prometheus.requests import DURATION, REQUESTS
 
 PAGE = Path(__file__).parents[4] / "docs" / "monitoring.md"
 

@@ -14,8 +14,8 @@ from srm.config.service import ServiceSettings
 from srm.service.prometheus.exposition import move_samples, samples, topic_samples
 from srm.service.prometheus.metric_table import METRICS, STATES
 from srm.service.views.documents import TopicRow
+from srm.service.views.flow_rows import FlowLook
 from srm.service.views.series import Figures, Measured
-from srm.service.views.snapshots import FlowLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import P_TO_B, flow_config
 

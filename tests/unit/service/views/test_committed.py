@@ -19,11 +19,10 @@ from srm.domain.moves.plan import LastPlace
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import SrmError
 from srm.service.access.access import AT_ONCE
-from srm.service.views import committed
-from srm.service.views.committed import CommittedOffsets
-from srm.service.views.flow_rows import group_detail
-from srm.service.views.snapshots import Committed, GroupCommits
+from srm.service.views import watching
+from srm.service.views.flow_rows import Committed, GroupCommits, group_detail
 from srm.service.views.views import Views
+from srm.service.views.watching import CommittedOffsets
 
 FLOW = Flow("P", "B")
 PATIENCE_S = 5.0
@@ -217,9 +216,9 @@ def test_a_cluster_that_refuses_or_is_away_is_told_with_its_reason(
     def opened(*_: object) -> object:
         raise SrmError("no right to describe it")
 
-    monkeypatch.setattr(committed, "kafka_cluster", opened)
+    monkeypatch.setattr(watching, "kafka_cluster", opened)
 
-    assert committed.ask_cluster(config_of(FLOW), FLOW, "P", "audit") == Committed(
+    assert watching.ask_cluster(config_of(FLOW), FLOW, "P", "audit") == Committed(
         error="no right to describe it"
     )
 

@@ -12,7 +12,7 @@ from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import AssignedPartition, DriverRequest
 from srm.engine.status.status import DriverStatus
 from srm.service.views.documents import Event
-from srm.service.views.snapshots import FlowLook
+from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import events
 
 DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True, started_ms=7)

@@ -16,8 +16,8 @@ from srm.engine.why import ask
 from srm.service.app import create_app
 from srm.service.pages import flows as pages_flows
 from srm.service.routes import flows as routes_flows
-from srm.service.routes.why import Explaining
-from srm.service.views.snapshots import FlowLook
+from srm.service.routes.flows import Explaining
+from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import Views
 from srm_lab.testing.flows import P_TO_B, flow_config
 

@@ -8,7 +8,7 @@ import pytest
 from tests.service_views import look_at
 from tests.unit.engine.copying_records import CopiedTopic
 
-from srm.service.views.snapshots import FlowLook
+from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import events
 from srm.service.views.watching import MOST, with_change
 

@@ -13,7 +13,7 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
 from srm.errors import NotFoundError, SrmError, UnavailableError
-from srm.service.routes.why import Explaining, ask_clusters
+from srm.service.routes.flows import Explaining, ask_clusters
 
 HERE, AWAY, AWAY_TOO = Flow("P", "B"), Flow("P", "C"), Flow("P", "D")
 

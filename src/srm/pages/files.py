@@ -1,4 +1,8 @@
-"""Export of the residue to files: JSON lines or Parquet, one file per partition."""
+"""Files for operators: reports with signature and page, and the residue as JSON lines or Parquet.
+
+Each revision of a report has its own files: no export replaces evidence, and the chain can be
+verified. The JSON is written last, so that its presence means a complete export.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,41 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Literal, Self
+from urllib.parse import quote
 
+from srm.disk import write_atomically
+from srm.domain.moves.revisions import KeptReport
 from srm.domain.recovery.source_return import ResidueRecord, json_row
-from srm.errors import UsageError
+from srm.errors import StackError, UsageError
 from srm.extras import library
+
+
+def signature_file(report: Path) -> Path:
+    """Return the signature file of an exported report."""
+    return report.with_name(f"{report.name}.sig")
+
+
+def export_report(kept: KeptReport, page: str, folder: Path) -> tuple[Path, ...]:
+    """Write a report into a folder: JSON, any signature, page; equal files stay unchanged."""
+    report = kept.report
+    # Ids may contain characters that are invalid in names; distinct ids keep distinct names.
+    json = folder / f"{quote(report.move_id, safe='')}.r{report.revision}.json"
+    wanted = {json.with_suffix(".html"): page.encode(), json: kept.signed.document}
+    if kept.signed.signature is not None:
+        wanted = {signature_file(json): kept.signed.signature.value() + b"\n", **wanted}
+    return tuple(sorted(file for file, content in wanted.items() if _write_file(file, content)))
+
+
+def _write_file(file: Path, content: bytes) -> bool:
+    """Write a file atomically; return False if it exists with this content."""
+    try:
+        if file.is_file() and file.read_bytes() == content:
+            return False
+        write_atomically(file, content)
+    except (OSError, StackError) as error:
+        raise UsageError(f"report {file}: {error}") from error
+    return True
+
 
 if TYPE_CHECKING:
     import pyarrow as pa
