@@ -29,7 +29,7 @@ from srm.engine.groups.partition_facts import partition_facts
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import MapStarts
 
 FLOW: Final = Flow("P", "B")
 GROUP: Final = "bench-group"

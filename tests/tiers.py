@@ -264,7 +264,9 @@ GROUPS: Final = (
             "src/srm/config/*client*",
             "src/srm/config/*security*",
             "src/srm/kafka/admin/acls*",
-            "src/srm/kafka/wire/auth/*",
+            "src/srm/kafka/wire/login*",
+            "src/srm/kafka/wire/security*",
+            "src/srm/kafka/wire/tls*",
         ),
     ),
     Group(

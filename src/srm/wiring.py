@@ -19,7 +19,7 @@ from srm.engine.flows.cluster_absence import away_cluster
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.wire.auth.security_probe import refusals_of
+from srm.kafka.wire.brokers import refusals_of
 
 if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
@@ -229,7 +229,7 @@ def notary(config: Config) -> Notary:
 @contextmanager
 def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, WalkedLogs]]:
     """Open a flow whose source has returned, and both its logs."""
-    from srm.kafka.state.map_starts import MapStarts
+    from srm.kafka.state.slot_state import MapStarts
     from srm.kafka.wire.cluster import open_wire
     from srm.replication.takeover import WalkedLogs
 
@@ -251,8 +251,8 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
 def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionContext]:
     """Open a flow whose remote topics others have filled, its logs and its state."""
     from srm.domain.recovery.adoption import SLOT
-    from srm.kafka.state.map_starts import MapStarts
-    from srm.kafka.state.state_log import KafkaStateLog
+    from srm.kafka.state.slot_state import MapStarts
+    from srm.kafka.state.writers import KafkaStateLog
     from srm.kafka.wire.cluster import open_wire
     from srm.replication.adoption import AdoptionContext
     from srm.replication.report import Reporter
@@ -301,7 +301,7 @@ def flow_context(
     # The clusters have been contacted: an error is shown before these are imported.
     from srm.engine.offset_map.map_reader import KafkaMapReader
     from srm.engine.ports import FlowContext
-    from srm.kafka.state.flow_pause import KafkaFlowSwitch
+    from srm.kafka.state.driver_log import KafkaFlowSwitch
     from srm.redirect import callers
 
     flow = config.flow

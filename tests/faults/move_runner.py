@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.integration.moving import hold_and_go
 
 from srm.config.loader import load_config
-from srm.kafka.state.control_writer import KafkaControlWriter
+from srm.kafka.state.writers import KafkaControlWriter
 from srm.wiring import open_move
 
 

@@ -13,8 +13,8 @@ from tests.wires import produced
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.kafka.state.map_starts import MapStarts
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.slot_state import MapStarts
+from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.replication import claim as claims
 from srm.replication.log_reader import LogReader

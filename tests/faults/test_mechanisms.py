@@ -23,9 +23,8 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import IntegrityError
-from srm.kafka.state.map_starts import MapStarts
-from srm.kafka.state.slot_state import broker_configs
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.slot_state import MapStarts, broker_configs
+from srm.kafka.state.writers import KafkaStateLog
 from srm.replication import claim as claims
 from srm.replication import codes, partition, report
 from srm.replication.claim import Claim

@@ -35,7 +35,7 @@ from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
 from srm.engine.flows.state_topic import StateTopic
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.writers import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
 from srm.spark.replication.slot import run_slot
 from srm_lab.testing.flows import flow_config

@@ -32,7 +32,7 @@ from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.records import ControlChange
 from srm.engine.moves.registers import SIDES, Registers
 from srm.errors import ConflictError, GateClosedError
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.writers import KafkaStateLog
 from srm.spark.replication.slot import run_slot
 from srm.wiring import kafka_cluster, open_move
 from srm_lab.stack.kafka import KafkaBroker

@@ -20,9 +20,9 @@ from srm.engine.flows.supervision import pause_in_force
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError
-from srm.kafka.state.flow_pause import KafkaFlowSwitch
-from srm.kafka.state.map_starts import MapStarts
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.driver_log import KafkaFlowSwitch
+from srm.kafka.state.slot_state import MapStarts
+from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.adoption import AdoptionContext, adopt, plan
 from srm.replication.report import Reporter

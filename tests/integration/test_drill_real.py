@@ -27,10 +27,10 @@ __all__ = ["copied", "sites"]
 HANGS = """
 import sys, time
 from srm.cli.main import app
-from srm.kafka.tables import group_member
+from srm.kafka.tables import single_records
 
-group_member._SESSION_MS = 30_000  # on a busy machine no sign of life of it may be in time
-take = group_member._take
+single_records._SESSION_MS = 30_000  # on a busy machine no sign of life of it may be in time
+take = single_records._take_first
 
 def hang(message, *others):
     take(message, *others)
@@ -38,7 +38,7 @@ def hang(message, *others):
     while True:
         time.sleep(60)
 
-group_member._take = hang
+single_records._take_first = hang
 app(sys.argv[1:], standalone_mode=False)
 """
 

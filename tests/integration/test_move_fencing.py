@@ -22,7 +22,7 @@ from srm.engine.control.control_records import CONTROL_ID
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.records import ensure_topics
 from srm.engine.moves.registers import RoutingTables
-from srm.kafka.state.control_writer import KafkaControlWriter
+from srm.kafka.state.writers import KafkaControlWriter
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -13,7 +13,7 @@ from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 
 from srm.kafka.wire import brokers
-from srm.kafka.wire.auth.security import read_security
+from srm.kafka.wire.security import read_security
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

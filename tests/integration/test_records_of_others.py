@@ -15,7 +15,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.control import topic_sync
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.kafka.state.flow_pause import KafkaFlowSwitch
+from srm.kafka.state.driver_log import KafkaFlowSwitch
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log
 

@@ -34,7 +34,7 @@ from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.state.slot_state import broker_configs
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.writers import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.duties import emit_heartbeats
 from srm.service.app import create_app

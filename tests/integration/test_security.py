@@ -30,11 +30,11 @@ from tests.waiting import eventually
 from srm.config.security import NO_TLS_1_3, translate_security
 from srm.errors import AuthorizationError, ConfigError, SrmError
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.wire.auth.security import read_security
-from srm.kafka.wire.auth.security_tls import tls_context
 from srm.kafka.wire.brokers import QUESTIONS, Brokers
 from srm.kafka.wire.cluster import WireCluster
-from srm.kafka.wire.log_messages import metadata_request
+from srm.kafka.wire.requests import metadata_request
+from srm.kafka.wire.security import read_security
+from srm.kafka.wire.tls import tls_context
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -15,7 +15,7 @@ from srm.domain.flow_state.pause import Pause
 from srm.domain.flow_state.replication_records import AssignedPartition, Assignment
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
-from srm.kafka.state.flow_pause import KafkaFlowSwitch
+from srm.kafka.state.driver_log import KafkaFlowSwitch
 from srm.kafka.state.slot_state import KafkaAssignmentFeed
 from srm.replication.copy import lifecycle
 from srm_lab.testing.logs import read_log

@@ -17,8 +17,8 @@ from srm.engine.cluster_ports import TopicSpec
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients, is_stranded
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state import state_log
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state import writers
+from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.tables import topic_tail
 from srm.kafka.tables.compacted import KafkaCompactedTopic
 from srm.kafka.tables.topic_tail import KafkaTopicTail
@@ -114,7 +114,7 @@ def test_a_state_log_whose_producer_is_stranded_begins_a_new_one(
     # Nothing is sent before it has to be: else it may have arrived when its producer is given up.
     log = KafkaStateLog("P", {**props, "linger.ms": "60000"})
     before = log._session.producer
-    monkeypatch.setattr(state_log, "is_stranded", lambda producer, _topic: producer is before)
+    monkeypatch.setattr(writers, "is_stranded", lambda producer, _topic: producer is before)
     log.write(TOPIC, b"a", b"1")
     with pytest.raises(UnavailableError, match="brokers are gone"):
         log.flush(0)

@@ -322,7 +322,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "any broker says who leads",
         "metadata that names an older leader is ignored for a while",
-        (("srm.kafka.wire.leaders:_KnownTopic.is_newer_than", _always(False)),),
+        (("srm.kafka.wire.cluster:_KnownTopic.is_newer_than", _always(False)),),
         killer="tests/unit/kafka/wire/test_leaders.py",
     ),
     Mutant(

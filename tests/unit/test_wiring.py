@@ -16,7 +16,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.errors import AuthorizationError, ConfigError, GivenUpError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.wire.auth.security_probe import refusals_of
+from srm.kafka.wire.brokers import refusals_of
 from srm.wiring import flow_context, open_cluster, open_configured_flow, open_flow, open_move
 from srm_lab.testing.fake_cluster import FakeCluster
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from srm.client.settings import ClientSettings
-from srm.kafka.admin.errors import fatal_cause
+from srm.kafka.wire.errors import fatal_cause
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ from srm.client.thread_registry import forget_consumer, note_consumer
 from srm.config.model import Config
 from srm.errors import GivenUpError, UsageError
 from srm.kafka.admin.clients import ClientLog
-from srm.kafka.admin.errors import translate
-from srm.kafka.wire.rights import Needs, on_topic
+from srm.kafka.wire.errors import Needs, on_topic, translate
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException
 
 from srm.errors import ConflictError, UnavailableError
-from srm.kafka.admin.errors import translate
-from srm.kafka.wire.rights import NOTHING, Needs
+from srm.kafka.wire.errors import NOTHING, Needs, translate
 
 
 class HeldError(UnavailableError, BufferError):

@@ -28,7 +28,7 @@ from srm.client.transactions import Transactions
 from srm.config.model import Config
 from srm.domain.moves.routing import topic_subject
 from srm.kafka.admin.clients import ClientLog
-from srm.kafka.wire.rights import on_topic, on_transactional_id
+from srm.kafka.wire.errors import on_topic, on_transactional_id
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from srm.client.cluster_producers import ClusterProducers, is_fatal
 from srm.client.errors import must_abort, named_errors
 from srm.client.topic_follower import TopicFollower
 from srm.errors import GivenUpError
-from srm.kafka.wire.rights import Needs, on_transactional_id
+from srm.kafka.wire.errors import Needs, on_transactional_id
 
 _LATE_ABORT_S: Final = 30.0
 

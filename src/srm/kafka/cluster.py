@@ -8,16 +8,15 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from srm.domain.names.topics import TopicPartition
 from srm.engine.table_ports import CompactedTopic
 from srm.kafka.admin import acls as acl_calls
-from srm.kafka.admin import cluster_facts, group_descriptions, leader_queries, transaction_log
+from srm.kafka.admin import cluster_facts, group_descriptions
 from srm.kafka.admin import groups as group_calls
 from srm.kafka.admin import offsets as offset_calls
 from srm.kafka.admin import topics as topic_calls
 from srm.kafka.admin import transactions as transaction_calls
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S, Clients
-from srm.kafka.state.control_writer import KafkaControlWriter
-from srm.kafka.tables import group_member, single_records
-from srm.kafka.tables.compacted import KafkaCompactedTopic
-from srm.kafka.tables.live_tables import LiveTables, Sink
+from srm.kafka.state.writers import KafkaControlWriter
+from srm.kafka.tables import single_records
+from srm.kafka.tables.compacted import KafkaCompactedTopic, LiveTables, Sink
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -103,11 +102,11 @@ class KafkaCluster:
     newest_times = _with_clients(offset_calls.newest_times)
     offsets_at = _with_clients(offset_calls.offsets_at)
     first_records = _with_clients(single_records.first_records)
-    epoch_ends = _with_clients(leader_queries.epoch_ends)
+    epoch_ends = _with_clients(offset_calls.epoch_ends)
 
     open_transactions = _with_clients(transaction_calls.open_transactions)
     active_producers = _with_clients(transaction_calls.active_producers)
-    transactional_topics = _with_clients(transaction_log.written_together)
+    transactional_topics = _with_clients(transaction_calls.written_together)
 
     topic_rights = _with_clients(acl_calls.topic_rights)
     acls = _with_clients(acl_calls.describe)
@@ -130,7 +129,7 @@ class KafkaCluster:
     share_resets = _with_clients(group_calls.share_resets)
     set_share_starts = _with_clients(group_calls.set_share_starts)
     delete_groups = _with_clients(group_calls.delete)
-    read_as_member = _with_clients(group_member.read_first)
+    read_as_member = _with_clients(single_records.read_first)
     control_writer = _with_clients(KafkaControlWriter)
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:

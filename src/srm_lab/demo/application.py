@@ -21,7 +21,7 @@ from srm.client.consumer import FailoverConsumer
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.errors import SrmError
-from srm.kafka.admin.errors import translate
+from srm.kafka.wire.errors import translate
 from srm_lab.demo.payments import TOPIC, read_payment
 from srm_lab.demo.producer import stop_on_signals
 from srm_lab.demo.record import PaymentEntry, RecordWriter

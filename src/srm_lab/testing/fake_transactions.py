@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.names.transactions import ActiveProducer, OpenTransaction
-from srm.kafka.admin.transaction_log import largest
+from srm.kafka.admin.transactions import largest
 
 
 @dataclass

@@ -22,7 +22,7 @@ from srm.config.secrets import HIDDEN, ClientProperties, is_secret
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, SrmError, UsageError
 from srm.kafka.admin.clients import Clients
-from srm.kafka.wire.auth.security import read_security
+from srm.kafka.wire.security import read_security
 from srm.replication.copy.slot import SlotSpec
 from srm.spark.jobs.verification import BothClusters
 from srm.spark.replication.slot import SlotTask

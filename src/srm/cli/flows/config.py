@@ -25,7 +25,7 @@ from srm.config.secrets import shown
 from srm.disk import write_atomically
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, StackError, UsageError
-from srm.kafka.wire.auth.security import read_security
+from srm.kafka.wire.security import read_security
 from srm.pages.tables import Listing
 
 _FlowToExplain = Annotated[

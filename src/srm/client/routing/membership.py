@@ -19,8 +19,7 @@ from srm.client.background_calls import Aside
 from srm.client.errors import named_errors
 from srm.client.routing.messages import FailoverMessage, stamp
 from srm.errors import UsageError
-from srm.kafka.admin.errors import translate
-from srm.kafka.wire.rights import Needs, on_group
+from srm.kafka.wire.errors import Needs, on_group, translate
 
 log = logging.getLogger(__name__)
 

@@ -36,9 +36,8 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
-from srm.kafka.admin.errors import translate
 from srm.kafka.tables.topic_tail import KafkaTopicTail
-from srm.kafka.wire.rights import on_topic
+from srm.kafka.wire.errors import on_topic, translate
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from srm.config.model import ClientKind
 from srm.domain.names.acls import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
-from srm.kafka.admin.errors import of_code
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.errors import TOPIC, of_code, on_cluster
 from srm.kafka.wire.messages import (
     CLASSIC,
     INT8,
@@ -39,7 +39,6 @@ from srm.kafka.wire.messages import (
     Structure,
     array,
 )
-from srm.kafka.wire.rights import TOPIC, on_cluster
 
 _RULES: Final = array(principal=TEXT, host=TEXT, operation=INT8, permission_type=INT8)
 # Without the right or an authorizer librdkafka returns an empty list instead of an error.

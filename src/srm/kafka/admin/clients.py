@@ -1,13 +1,14 @@
-"""The librdkafka clients of one cluster: built when first needed, shared, closed together."""
+"""Clients of one cluster, librdkafka's and srm's own: built when first needed, closed together."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -17,21 +18,90 @@ from srm.clock import pauses
 from srm.config.model import ClientKind
 from srm.config.secrets import ClientProperties
 from srm.errors import UnavailableError
-from srm.kafka.admin.broker_calls import BrokerCalls
-from srm.kafka.admin.errors import ERROR_CLASSES, kafka_errors, translate
-from srm.kafka.wire.auth.security_probe import refusal_of
-from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.rights import NOTHING, Needs, on_topic
+from srm.kafka.wire.brokers import Brokers, refusal_of
+from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, on_topic, translate
+
+_T = TypeVar("_T")
+_CLOSE_S: Final = 1.0
+
+
+class BrokerCalls:
+    """A thread with an event loop for the connections of one cluster; started when first needed."""
+
+    def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
+        self._alias = alias
+        self._properties = dict(properties)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._brokers: Brokers | None = None
+
+    def run(self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float) -> _T:
+        """Run a request to its end."""
+        asked = asyncio.run_coroutine_threadsafe(
+            self._run_bounded(request, timeout_s), self._start()
+        )
+        try:
+            return asked.result()
+        except CancelledError:
+            raise UnavailableError(
+                f"cluster {self._alias}: closed during the request; retry"
+            ) from None
+
+    def close(self) -> None:
+        """Close the connections and end the thread; the next call starts another."""
+        with self._lock:
+            loop, thread, brokers = self._loop, self._thread, self._brokers
+            self._loop = self._thread = self._brokers = None
+        if loop is None or thread is None:
+            return
+        if brokers is not None:
+            loop.call_soon_threadsafe(brokers.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_CLOSE_S)
+
+    async def _run_bounded(
+        self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float
+    ) -> _T:
+        if self._brokers is None:
+            self._brokers = Brokers(self._alias, self._properties)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await request(self._brokers)
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"cluster {self._alias}: no answer within {timeout_s:g} s; retry"
+            ) from error
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name=f"srm-{self._alias}", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        for task in asyncio.all_tasks(loop):  # a caller waits for each of them
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+    finally:
+        loop.close()
+
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 
-_T = TypeVar("_T")
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 _SHORTEST_REQUEST_S: Final = 1.0
 _FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
 _LOOK_S: Final = 1.0
-_CLOSE_S: Final = 1.0
 _REFUSAL_S: Final = 3.0
 _OVERDUE_S: Final = 5.0
 """librdkafka answers within the time that it was given: much later it has lost the answer."""

@@ -10,8 +10,8 @@ from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import QuotaEntity
 from srm.errors import AuthorizationError
 from srm.kafka.admin.clients import Clients, answer_of
-from srm.kafka.admin.errors import of_code
 from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.errors import of_code, on_cluster
 from srm.kafka.wire.messages import (
     BOOLEAN,
     CLASSIC,
@@ -25,7 +25,6 @@ from srm.kafka.wire.messages import (
     Structure,
     array,
 )
-from srm.kafka.wire.rights import on_cluster
 
 _FETCH: Final = 1
 _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.1"), (12, "2.7"))

@@ -12,9 +12,10 @@ from typing import Any, Final
 from srm.engine.cluster_ports import GroupDescription, GroupKind, GroupState
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
-from srm.kafka.admin.errors import of_code
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.group_messages import (
+from srm.kafka.wire.errors import of_code, on_cluster, on_group
+from srm.kafka.wire.messages import Message
+from srm.kafka.wire.requests import (
     DESCRIBE_CLASSIC,
     DESCRIBE_CONSUMER,
     DESCRIBE_SHARE,
@@ -24,8 +25,6 @@ from srm.kafka.wire.group_messages import (
     LIST_GROUPS,
     LIST_GROUPS_BY_TYPE,
 )
-from srm.kafka.wire.messages import Message
-from srm.kafka.wire.rights import on_cluster, on_group
 
 GROUP_KEYS: Final = 0
 """Key type of FindCoordinator for groups."""

@@ -23,11 +23,12 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import ByGroup
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.admin.clients import Clients, answer_of
-from srm.kafka.admin.errors import of_code, translate
 from srm.kafka.admin.group_descriptions import batches, by_coordinator, coordinator
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.group_messages import (
+from srm.kafka.wire.errors import Needs, of_code, on_cluster, on_group, on_topic, translate
+from srm.kafka.wire.messages import Request
+from srm.kafka.wire.requests import (
     COMMIT_OFFSETS,
     DESCRIBE_CLASSIC,
     DESCRIBE_CONSUMER,
@@ -38,8 +39,6 @@ from srm.kafka.wire.group_messages import (
     LIST_GROUPS_BY_TYPE,
     SET_SHARE_STARTS,
 )
-from srm.kafka.wire.messages import Request
-from srm.kafka.wire.rights import Needs, on_cluster, on_group, on_topic
 
 _T = TypeVar("_T")
 _Topics = list[tuple[str, list[int]]]

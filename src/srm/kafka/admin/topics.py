@@ -22,8 +22,7 @@ from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
-from srm.kafka.admin.errors import translate
-from srm.kafka.wire.rights import on_topic
+from srm.kafka.wire.errors import on_topic, translate
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {

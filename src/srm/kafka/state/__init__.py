@@ -1,1 +1,1 @@
-"""Records of flows in Kafka: driver and slot logs, map cleaning, pauses, returned logs."""
+"""State of flows in Kafka: writers, the log of the driver, what a slot follows."""

@@ -1,11 +1,13 @@
-"""The assignment that a slot follows, and settings of the brokers."""
+"""State that a slot follows: its assignment, start positions of partitions, broker settings."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -15,20 +17,43 @@ from srm.domain.flow_state.anomalies import KEY_PREFIX as NOTES_PREFIX
 from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
+    AT_REST,
     COMMANDS,
     DRIVER_KEY,
+    AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    PartitionPosition,
 )
+from srm.domain.flow_state.replication_state import ReplicationState, decode_state
+from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.errors import AuthorizationError, IntegrityError, UnavailableError
+from srm.domain.offset_map.map_index import IndexRecord
+from srm.domain.offset_map.map_records import CopyId, MapEnd, map_partition
+from srm.domain.offset_map.offset_map import Position
+from srm.engine.cluster_ports import Cluster
+from srm.engine.flows.state_topic import StateTopic
+from srm.engine.table_ports import CompactedTopic
+from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
-from srm.kafka.admin.errors import translate
-from srm.kafka.wire.rights import on_cluster
+from srm.kafka.wire.errors import on_cluster, translate
 from srm.replication.batches.batch import batches, convert
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader, OutOfRangeError
+from srm.replication.mapping.starts import (
+    NOWHERE,
+    KnownMap,
+    Predecessor,
+    Start,
+    cut_start,
+    decided_start,
+    is_whole,
+    known_maps,
+    read_chunk,
+    start_of,
+    translate_back,
+)
 from srm.replication.ports import Wire
 from srm.replication.takeover import data_batches
 
@@ -160,3 +185,152 @@ def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
             both_numbers = known.isdecimal() and value.isdecimal()
             found[name] = min(known, value, key=int) if both_numbers else known
     return found
+
+
+class MapStarts:
+    """Reads starts of a flow from its target (implements StartReader); damage is per partition."""
+
+    def __init__(self, flow: Flow, target: Cluster) -> None:
+        self._flow = flow
+        self._target = target
+
+    def load(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Mapping[AssignedPartition, Start | SrmError]:
+        """Return where to start each partition, or why that is not known; see the slot's port."""
+        return self._load(partitions, thorough=False)
+
+    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+        """Look at every block of a partition; the start is before the first that is lost."""
+        start = self._load([assigned], thorough=True).get(assigned)
+        if isinstance(start, UnavailableError):
+            raise start
+        return start
+
+    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
+        """Return where to copy again from if the target's log ends at an offset."""
+        start = self.load([assigned]).get(assigned) or Start(0, 0, has_position=False)
+        if isinstance(start, SrmError):
+            raise start
+        topic = self._map_of(assigned)
+        position = Position(start.source_next, start.target_next, start.source_next)
+        before = translate_back(start.tree, position, target_end, topic)
+        return cut_start(start, before, target_end)
+
+    def predecessor(self, slot: str) -> Predecessor:
+        """Return what earlier processes of a slot have left; see the port."""
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        seen = [report.incarnation for report in state.reports if report.slot == slot]
+        meant = [entry.incarnation for entry in state.assignments if entry.slot == slot]
+        return Predecessor(
+            tuple(found for found in (*seen, *meant) if found is not None),
+            tuple(entry for entry in state.notes if entry.slot == slot),
+        )
+
+    def read_chunk(
+        self, assigned: AssignedPartition, root: IndexRecord, number: int
+    ) -> IndexRecord | None:
+        """Read a full chunk of a partition's map, None if it is lost; see the slot's port."""
+        return read_chunk(root, number, self._map_of(assigned))
+
+    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
+        """Return whether every block of a chunk exists; see the slot's port."""
+        return is_whole(chunk, self._map_of(assigned))
+
+    def target_log_starts(
+        self, partitions: Collection[AssignedPartition]
+    ) -> dict[AssignedPartition, int]:
+        """Return the first offsets of targets' logs; see the slot's port."""
+        places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
+        starts = self._target.log_starts(list(places.values()))
+        return {p: starts[place] for p, place in places.items() if place in starts}
+
+    def _load(
+        self, partitions: Sequence[AssignedPartition], *, thorough: bool
+    ) -> dict[AssignedPartition, Start | SrmError]:
+        # Reports first: a position is written after its blocks, so it has to be read before them.
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        reported = positions_by_copy(state.reports)
+        wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
+        for assigned in self._copied_partitions(partitions, reported):
+            newest = newest_position(reported.get(assigned.copy_id, ()))
+            number = map_partition(assigned.topic, assigned.partition)
+            wanted[number][assigned] = newest.map_end if newest else None
+        of_targets = defaultdict[tuple[int, str], list[PartitionPosition]](list)
+        for copy_id, entries in reported.items():
+            of_targets[copy_id[1:]] += entries
+        found: dict[AssignedPartition, Start | SrmError] = {}
+        for number, ends in sorted(wanted.items()):
+            try:
+                known = known_maps(ends, self._map_topic(number), ends if thorough else ())
+            except UnavailableError as error:
+                found |= dict.fromkeys(ends, error)
+                continue
+            for assigned, ending in known.items():
+                copy_id = assigned.copy_id
+                told = reported.get(copy_id, ())
+                start = _start(assigned, ending, told, of_targets[copy_id[1:]])
+                if start is not None:
+                    found[assigned] = start
+        return _with_reports(partitions, found, state, reported)
+
+    def _copied_partitions(
+        self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
+    ) -> list[AssignedPartition]:
+        """Omit partitions that were never copied: no report names them, the target log is empty."""
+        unknown = {p for p in partitions if p.copy_id not in reported}
+        places = {p: TopicPartition(p.target_topic, p.partition) for p in unknown}
+        ends = self._target.high_watermarks(list(places.values())) if places else {}
+        never = {p for p, place in places.items() if ends.get(place) == 0}
+        return [p for p in partitions if p not in never]
+
+    def _map_of(self, assigned: AssignedPartition) -> CompactedTopic:
+        return self._map_topic(map_partition(assigned.topic, assigned.partition))
+
+    def _map_topic(self, number: int) -> CompactedTopic:
+        return self._target.compacted_topic(internal_topics.offset_map(self._flow.source), number)
+
+
+def _with_reports(
+    partitions: Sequence[AssignedPartition],
+    found: dict[AssignedPartition, Start | SrmError],
+    state: ReplicationState,
+    reported: Mapping[CopyId, Sequence[PartitionPosition]],
+) -> dict[AssignedPartition, Start | SrmError]:
+    """Apply operators' decisions and separate reports; start again for a new remote topic."""
+    decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
+    for note in state.notes:
+        if note.decision or note.over:
+            decided[note.topic_id, note.partition].append(note)
+    at_rest = {(s.topic, s.partition): s for s in state.statuses if s.state in AT_REST}
+    copied = {
+        copy_id[:2]
+        for copy_id, entries in reported.items()
+        if any(entry.position.target_next for entry in entries)
+    }
+    for assigned in partitions:
+        start, copy_id = found.get(assigned), assigned.copy_id
+        if isinstance(start, SrmError):
+            continue
+        if about := decided.get((assigned.topic_id, assigned.partition)):
+            start = decided_start(start, about)
+        if copy_id not in reported and copy_id[:2] in copied:
+            start = replace(start or NOWHERE, copy_is_gone=True)
+        if status := at_rest.get((assigned.topic, assigned.partition)):
+            start = replace(start or NOWHERE, at_rest=status)
+        if start is not None:
+            found[assigned] = start
+    return found
+
+
+def _start(
+    assigned: AssignedPartition,
+    known: KnownMap,
+    reported: Sequence[PartitionPosition],
+    of_target: Sequence[PartitionPosition],
+) -> Start | SrmError | None:
+    former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
+    try:
+        return start_of(known, reported, former)
+    except IntegrityError as error:
+        return error

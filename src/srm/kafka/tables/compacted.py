@@ -1,15 +1,17 @@
-"""Compacted topics as tables: srm's only state store."""
+"""Compacted topics as tables, srm's only state store: read at each call, or kept in memory."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol, cast
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     KafkaError,
@@ -21,18 +23,26 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.table_ports import Row, Stamped
-from srm.errors import SrmError, UnavailableError
-from srm.kafka.admin.clients import Clients, drain, position_after
-from srm.kafka.admin.errors import kafka_errors, translate
+from srm.errors import DataLossError, SrmError, UnavailableError
+from srm.kafka.admin import offsets as offset_calls
+from srm.kafka.admin import topics as topic_calls
+from srm.kafka.admin.clients import (
+    ClientLog,
+    Clients,
+    drain,
+    is_stranded,
+    position_after,
+    reader_props,
+)
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES, describe
 from srm.kafka.tables.single_records import records_at
-from srm.kafka.wire.rights import on_topic
+from srm.kafka.wire.errors import kafka_errors, on_topic, translate
 
 _POLL_S: Final = 1.0
 _QUEUE_FULL_POLL_S: Final = 0.1
 _logger = logging.getLogger(__name__)
 
-_Rows = dict[bytes, deque[Stamped]]
+_Latest = dict[bytes, deque[Stamped]]
 
 
 class KafkaCompactedTopic:
@@ -122,9 +132,9 @@ class KafkaCompactedTopic:
             else:
                 return
 
-    def _rows(self, most: int | None) -> _Rows:
+    def _rows(self, most: int | None) -> _Latest:
         """Read the latest values of each key, ``most`` of them."""
-        table: _Rows = {}
+        table: _Latest = {}
         self._each(lambda message: _apply(table, message, most), table.clear)
         return table
 
@@ -206,7 +216,7 @@ def broker_time(message: Message) -> tuple[int, ...]:
     return (time_ms,) if kind == TIMESTAMP_LOG_APPEND_TIME else ()
 
 
-def _apply(table: _Rows, message: Message, most: int | None) -> None:
+def _apply(table: _Latest, message: Message, most: int | None) -> None:
     key, row = message.key(), row_of(message)
     if key is None:
         return
@@ -215,3 +225,330 @@ def _apply(table: _Rows, message: Message, most: int | None) -> None:
     if row is not None:
         rows.append(row)
         table[key] = rows
+
+
+_FETCH_WAIT_MS: Final = 200
+_FOLLOW_POLL_S: Final = 0.5
+_READING_POLL_S: Final = 0.05
+"""Short, so that further partitions start soon while a caller waits for one."""
+_LOOK_S: Final = 10.0
+_SILENCE_S: Final = 20.0
+_AGAIN_S: Final = 1.0
+_TOMBSTONES_S: Final = 3600.0
+"""After so long without the cluster everything is read again: tombstones may be gone by then."""
+_GONE_AFTER: Final = 2
+"""Answers in a row that lack a topic before it is absent: a new broker does not know all yet."""
+_Place = tuple[str, int]
+
+
+class Sink(Protocol):
+    """Takes the records of one partition of a compacted topic in order.
+
+    A second read from the start replaces the rows once it reaches the end. One thread calls it;
+    other threads need copies of its rows.
+    """
+
+    def begin(self) -> None:
+        """Expect records from the first one on."""
+        ...
+
+    def take(self, key: bytes, row: Stamped | None) -> None:
+        """Apply a record; None: the key is deleted."""
+        ...
+
+    def end(self) -> None:
+        """Show what was taken since the beginning, and from here on each record at once."""
+        ...
+
+
+class _Rows:
+    """Keeps the latest row of each key."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Stamped] = {}
+        self.changes = 0
+        self.history: tuple[int, dict[bytes, tuple[Stamped, ...]]] | None = None
+        self._read: dict[bytes, Stamped] = {}
+
+    def begin(self) -> None:
+        self._read = {}
+
+    def take(self, key: bytes, row: Stamped | None) -> None:
+        self._read.pop(key, None)  # written again, a row moves to the end, as in the log
+        if row is not None:
+            self._read[key] = row
+        self.changes += 1
+
+    def end(self) -> None:
+        self.rows = self._read
+
+
+class _Followed:
+    """One partition that is read, its sink, and its progress.
+
+    ``error``: why no rows are shown, until the end is reached. ``has_failed``: no retry since.
+    ``is_begun``: whether it is read from the start, and the rows are those of before.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.topic_id = ""
+        self.next = 0
+        self.is_strange = self.is_shown = self.has_failed = self.is_begun = False
+        self.without = 0
+        self.complete = threading.Event()
+        self.error: SrmError | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while the partition is unread and not known to be absent."""
+        return not self.complete.is_set()
+
+    def begin(self, topic_id: str) -> None:
+        """Read from the first record on; without an id there is nothing to read."""
+        self.topic_id, self.has_failed, self.next = topic_id, False, 0
+        self.is_begun = True
+        self.sink.begin()
+        if not topic_id:
+            self.end()
+
+    def take(self, place: _Place, message: Message, key: bytes) -> None:
+        """Apply a record; one that its sink rejects does not block the others."""
+        try:
+            self.sink.take(key, row_of(message))
+        except Exception:
+            if not self.is_strange:
+                _logger.exception("%s-%d: the record at %d is skipped", *place, self.next - 1)
+            self.is_strange = True
+
+    def is_as_it_was(self, topic_id: str) -> bool:
+        """Return whether an answer, with a topic id or without the topic, needs no new reading."""
+        self.without = 0 if topic_id else self.without + 1
+        if (self.is_shown or self.is_awaited) and 0 < self.without < _GONE_AFTER:
+            return True
+        is_same = topic_id == self.topic_id and not self.has_failed
+        return is_same and bool(topic_id or (self.complete.is_set() and not self.is_shown))
+
+    def end(self) -> None:
+        """The end was reached."""
+        self.error, self.is_shown, self.is_begun = None, bool(self.topic_id), False
+        self.sink.end()
+        self.complete.set()
+
+    def fail(self, error: SrmError) -> None:
+        """Say why it cannot be read."""
+        self.error, self.has_failed = error, True
+        self.complete.set()
+
+
+class LiveTable(KafkaCompactedTopic):
+    """One partition of a compacted topic in memory, as of the last fetch unless fresh."""
+
+    def __init__(self, tables: LiveTables, clients: Clients, place: _Place) -> None:
+        super().__init__(clients, *place)
+        self._tables = tables
+        self._place = place
+
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return the latest value of each key, with timestamps."""
+        with self._tables.reading(self._place) as rows:
+            return dict(rows.rows)
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Read all values from the topic itself, if it has new records since the last read."""
+        with self._tables.reading(self._place) as rows:
+            changes, known = rows.changes, rows.history
+        if known is None or known[0] != changes:
+            known = rows.history = (changes, super().read_history())
+        return known[1]
+
+
+class LiveTables:
+    """Follows partitions of one cluster from their first use on.
+
+    One consumer and one thread serve all of them. While a cluster does not answer, the rows read
+    before stay. The table of a deleted topic is empty.
+
+    Args:
+        fresh: a partition is followed from its first read on, and each read goes to its end.
+    """
+
+    def __init__(self, clients: Clients, *, fresh: bool = False) -> None:
+        self._clients = clients
+        self._fresh = fresh
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        self._followed: dict[_Place, _Followed] = {}
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._heard = self._looked = 0.0
+
+    def table(self, topic: str, partition: int = 0) -> LiveTable:
+        """Give access to one partition; it is followed from now on, or from its first read."""
+        if not self._fresh:
+            self._table((topic, partition))
+        return LiveTable(self, self._clients, (topic, partition))
+
+    def follow(self, topic: str, sink: Sink, partition: int = 0) -> None:
+        """Read a partition into something of the caller's own, from now on."""
+        with self._lock:
+            self._expect((topic, partition), sink)
+
+    @contextmanager
+    def reading(self, place: _Place) -> Iterator[_Rows]:
+        """Yield the rows of a partition while no other thread changes them."""
+        found = self._table(place)
+        if self._fresh:
+            self._read_to_end(place, found)
+        if not found.complete.wait(self._clients.timeout_s):
+            where = self._clients.where(f"following {place[0]}-{place[1]}")
+            raise found.error or UnavailableError(f"{where}: its end was not reached; retry")
+        if found.error is not None:
+            raise found.error
+        with self._lock:
+            yield cast("_Rows", found.sink)
+
+    def _table(self, place: _Place) -> _Followed:
+        with self._lock:
+            if place not in self._followed:
+                self._expect(place, _Rows())
+            return self._followed[place]
+
+    def _read_to_end(self, place: _Place, one: _Followed) -> None:
+        """Wait until all that the partition holds now is in its table."""
+        partition = TopicPartition(*place)
+        end = offset_calls.log_ends(self._clients, [partition]).get(partition, 0)
+        with self._news:
+            if end and not one.topic_id:
+                self._wake.set()  # it was created since the last look
+            if not self._news.wait_for(
+                lambda: one.error is not None or (one.next >= end and not one.is_begun),
+                self._clients.timeout_s,
+            ):
+                where = self._clients.where(f"following {place[0]}-{place[1]}")
+                raise UnavailableError(f"{where}: its end was not reached; retry")
+
+    def close(self) -> None:
+        """End the thread; what was read stays readable."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _expect(self, place: _Place, sink: Sink) -> None:
+        self._followed[place] = _Followed(sink)
+        self._wake.set()
+        if self._thread is None:
+            name = f"srm-tables-{self._clients.alias}"
+            self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
+            self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            consumer = self._open()
+            if consumer is not None:
+                try:
+                    self._read(consumer)
+                except SrmError as error:
+                    _logger.warning("%s", error)
+                except Exception:  # else reading would end unnoticed
+                    _logger.exception("%s failed: begun again", self._clients.where("following"))
+                finally:
+                    with suppress(RuntimeError):
+                        consumer.close()
+            self._forget_assignment()
+            self._closed.wait(_AGAIN_S)
+
+    def _open(self) -> Consumer | None:
+        props = {**reader_props(self._clients.consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        try:
+            with kafka_errors(self._clients.where("creating a consumer")):
+                return Consumer(props, logger=ClientLog())
+        except SrmError as error:
+            self._fail(list(self._followed), error)
+            return None
+
+    def _read(self, consumer: Consumer) -> None:
+        """Follow until the consumer is of no more use; DataLossError if all is to be read again."""
+        self._heard = self._looked = time.monotonic()
+        look_at = 0.0
+        while not self._closed.is_set():
+            if self._wake.is_set() or time.monotonic() >= look_at:
+                self._wake.clear()
+                look_at = time.monotonic() + _LOOK_S
+                self._look(consumer)
+                if any(one.is_awaited and one.without for one in [*self._followed.values()]):
+                    look_at = time.monotonic() + _AGAIN_S
+            is_reading = any(one.is_awaited for one in [*self._followed.values()])
+            for message in drain(consumer, _READING_POLL_S if is_reading else _FOLLOW_POLL_S):
+                self._take(message)
+            now = time.monotonic()
+            if now - self._looked > _TOMBSTONES_S:
+                return
+            if now - self._heard > _SILENCE_S:
+                self._heard = now
+                if is_stranded(consumer, next(iter(self._followed))[0]):
+                    return
+
+    def _look(self, consumer: Consumer) -> None:
+        """Assign new partitions, drop those that are gone or were re-created."""
+        with self._lock:
+            followed = dict(self._followed)
+        try:
+            found = topic_calls.describe(self._clients, {topic for topic, _ in followed})
+        except SrmError as error:
+            self._fail([place for place, one in followed.items() if not one.topic_id], error)
+            return
+        self._looked = time.monotonic()
+        for (topic, partition), one in followed.items():
+            known = found.get(topic)
+            topic_id = known.topic_id if known is not None and partition < known.partitions else ""
+            if one.is_as_it_was(topic_id):
+                continue
+            place = KafkaTopicPartition(topic, partition, OFFSET_BEGINNING)
+            with self._lock:
+                if one.topic_id:
+                    consumer.incremental_unassign([place])
+                one.begin(topic_id)
+            if topic_id:
+                consumer.incremental_assign([place])
+
+    def _take(self, message: Message) -> None:
+        place = (message.topic(), message.partition())
+        one = self._followed.get(place)
+        if one is None:
+            return
+        error = message.error()
+        if error is not None and error.code() in UNKNOWN_TOPIC_CODES:
+            self._wake.set()
+            return
+        try:
+            position = position_after(message, self._clients.where(f"following {place[0]}"))
+        except SrmError as refused:
+            self._fail([place], refused)
+            return
+        if position is None:
+            return
+        self._heard = time.monotonic()
+        if position < one.next:
+            where = self._clients.where(f"following {place[0]}-{place[1]}")
+            raise DataLossError(f"{where}: its log has lost records that were read; read again")
+        with self._lock:
+            one.next = position
+            if error is not None:
+                one.end()
+            elif (key := message.key()) is not None:
+                one.take(place, message, key)
+            self._news.notify_all()
+
+    def _fail(self, places: Collection[_Place], error: SrmError) -> None:
+        with self._lock:
+            for place in places:
+                self._followed[place].fail(error)
+            self._news.notify_all()
+
+    def _forget_assignment(self) -> None:
+        with self._lock:
+            for one in self._followed.values():
+                one.topic_id = ""

@@ -15,9 +15,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import ClientLog, drain, is_stranded, position_after, reader_props
-from srm.kafka.admin.errors import kafka_errors, translate
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
-from srm.kafka.wire.rights import on_topic
+from srm.kafka.wire.errors import kafka_errors, on_topic, translate
 
 _LOOK_AGAIN_S: Final = 1.0
 _SILENCE_S: Final = 20.0

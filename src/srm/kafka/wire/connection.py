@@ -24,15 +24,15 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from srm.errors import ConfigError, SrmError, UnavailableError
-from srm.kafka.wire.auth.security_access import SecurityAccess
-from srm.kafka.wire.auth.security_socket import (
+from srm.kafka.wire.login import SecurityAccess
+from srm.kafka.wire.messages import FLEXIBLE, Request
+from srm.kafka.wire.tls import (
     ReadableFirstError,
     TlsSocket,
     WritableFirstError,
     connect,
+    tls_failure,
 )
-from srm.kafka.wire.auth.security_tls import tls_failure
-from srm.kafka.wire.messages import FLEXIBLE, Request
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 Part = bytes | bytearray | memoryview

@@ -14,7 +14,7 @@ from srm.domain.offset_map.offset_ranges import OffsetRange, split
 from srm.engine.metrics.aggregation import AggregationSummary, aggregate_by
 from srm.engine.metrics.metrics import KeptWindows, WindowSpec
 from srm.engine.ports import FlowContext
-from srm.kafka.admin.errors import kafka_errors
+from srm.kafka.wire.errors import kafka_errors
 from srm.spark.jobs.spread import read, reader, spread
 
 RANGE_SIZE: Final = 100_000

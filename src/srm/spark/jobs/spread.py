@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from srm.domain.offset_map.offset_ranges import OffsetRange
 from srm.errors import ConflictError, SrmError, UnavailableError
-from srm.kafka.admin.errors import kafka_errors, translate
+from srm.kafka.wire.errors import kafka_errors, translate
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import SLOT, restore_flow
 from srm.engine.control import control_lists
 from srm.errors import SrmError
-from srm.kafka.state.flow_pause import KafkaFlowSwitch
-from srm.kafka.state.map_starts import MapStarts
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.driver_log import KafkaFlowSwitch
+from srm.kafka.state.slot_state import MapStarts
+from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.report import Reporter
 from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs

@@ -23,12 +23,12 @@ from srm import logs
 from srm.clock import now_ms
 from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.map_starts import MapStarts
 from srm.kafka.state.slot_state import (
     KafkaAssignmentFeed,
+    MapStarts,
     broker_configs,
 )
-from srm.kafka.state.state_log import KafkaStateLog
+from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.logs import LogFormat
 from srm.replication.batches.to_send import ClusterIds

@@ -26,7 +26,7 @@ from srm.domain.flow_state.reported_positions import (
 )
 from srm.domain.names import internal_topics
 from srm.errors import FencedError, SrmError, UnavailableError
-from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import MapStarts
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy.fetching import Quota

@@ -12,8 +12,8 @@ from srm.errors import (
     SrmError,
     UnavailableError,
 )
-from srm.kafka.admin import errors
-from srm.kafka.admin.errors import ERROR_CLASSES, kafka_errors, translate
+from srm.kafka.wire import errors
+from srm.kafka.wire.errors import ERROR_CLASSES, kafka_errors, translate
 
 CODES = sorted(
     name

@@ -12,8 +12,8 @@ import pytest
 from srm.errors import UnavailableError
 from srm.kafka.admin import groups
 from srm.kafka.admin.clients import Clients
-from srm.kafka.wire.group_messages import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, LEAVE_GROUP
 from srm.kafka.wire.messages import Message, Request
+from srm.kafka.wire.requests import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, LEAVE_GROUP
 
 NOT_COORDINATOR, UNSUPPORTED_VERSION = 16, 35
 MEMBER = {"member": "m-1", "instance_id": None, "client_id": "worker-1"}

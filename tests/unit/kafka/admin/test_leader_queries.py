@@ -12,7 +12,7 @@ import pytest
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients
-from srm.kafka.admin.leader_queries import epoch_ends
+from srm.kafka.admin.offsets import epoch_ends
 from srm.kafka.wire.messages import Request
 
 PLACE = TopicPartition("pay", 0)

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from srm.kafka.admin.transaction_log import largest, topics_of
+from srm.kafka.admin.transactions import largest, topics_of
 
 HEAD = struct.pack(">qhib", 7, 1, 60_000, 1)
 TAIL = struct.pack(">qq", 1, 2)

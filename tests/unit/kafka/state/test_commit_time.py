@@ -9,7 +9,7 @@ import pytest
 
 from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.kafka.admin.clients import Clients
-from srm.kafka.state import control_writer
+from srm.kafka.state import writers
 
 
 class Recording:
@@ -42,12 +42,12 @@ def test_no_commit_is_asked_for_when_what_was_checked_before_it_may_be_over(
 ) -> None:
     """A coordinator that returns later takes it, if nobody has aborted the transaction yet."""
     producer = Recording()
-    monkeypatch.setattr(control_writer, "Producer", lambda *_a, **_n: producer)
-    monkeypatch.setattr(control_writer, "log_ends", lambda _c, places: dict.fromkeys(places, 9))
+    monkeypatch.setattr(writers, "Producer", lambda *_a, **_n: producer)
+    monkeypatch.setattr(writers, "log_ends", lambda _c, places: dict.fromkeys(places, 9))
     servers = {"bootstrap.servers": "nowhere:1"}
     clients = Clients("P", servers, servers, servers, timeout_s=60)
 
-    control_writer.KafkaControlWriter(clients, "srm-control-x").write({"T": {b"k": b"v"}})
+    writers.KafkaControlWriter(clients, "srm-control-x").write({"T": {b"k": b"v"}})
 
     (asked,) = producer.commits
     assert asked <= CONTROL_TRANSACTION_S + CONTROL_ABORT_S

@@ -17,8 +17,8 @@ from srm.engine.cluster_ports import TopicDescription
 from srm.engine.table_ports import Stamped
 from srm.errors import AuthorizationError, UnavailableError
 from srm.kafka.admin.clients import Clients
-from srm.kafka.tables import live_tables
-from srm.kafka.tables.live_tables import LiveTable, LiveTables
+from srm.kafka.tables import compacted
+from srm.kafka.tables.compacted import LiveTable, LiveTables
 
 TOPIC: Final = "srm-table"
 _REFUSED: Final = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -127,10 +127,10 @@ class Reader:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log([(b"a", b"1"), (b"b", b"2")])
-    monkeypatch.setattr(live_tables, "Consumer", type("Reads", (Reader,), {"log": made}))
-    monkeypatch.setattr(live_tables.topic_calls, "describe", made.describe)
-    monkeypatch.setattr(live_tables, "_AGAIN_S", 0.0)
-    monkeypatch.setattr(live_tables, "_LOOK_S", 0.01)
+    monkeypatch.setattr(compacted, "Consumer", type("Reads", (Reader,), {"log": made}))
+    monkeypatch.setattr(compacted.topic_calls, "describe", made.describe)
+    monkeypatch.setattr(compacted, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(compacted, "_LOOK_S", 0.01)
     return made
 
 
@@ -273,9 +273,9 @@ def test_a_fresh_table_that_is_read_again_shows_nothing_before_its_end(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records that were read are not in the table yet: the rows are those of before."""
-    monkeypatch.setattr(live_tables.offset_calls, "log_ends", lambda _, places: {places[0]: 2})
+    monkeypatch.setattr(compacted.offset_calls, "log_ends", lambda _, places: {places[0]: 2})
     tables = LiveTables(Clients("B", {}, {}, {}, timeout_s=0.05), fresh=True)
-    one = tables._followed[TOPIC, 0] = live_tables._Followed(live_tables._Rows())
+    one = tables._followed[TOPIC, 0] = compacted._Followed(compacted._Rows())
     one.begin("")
     one.begin("first")
     for number, pair in enumerate(log.records):
@@ -294,7 +294,7 @@ def test_a_fresh_table_is_followed_from_its_first_read_on_and_read_to_its_end(
     def log_ends(_: Clients, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(places, len(log.records))
 
-    monkeypatch.setattr(live_tables.offset_calls, "log_ends", log_ends)
+    monkeypatch.setattr(compacted.offset_calls, "log_ends", log_ends)
     with closing(LiveTables(Clients("B", {}, {}, {}, timeout_s=10.0), fresh=True)) as tables:
         table = tables.table(TOPIC)
         assert log.opened == 0, "as one that is only written, or read at some offsets"

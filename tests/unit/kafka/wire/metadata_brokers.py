@@ -8,10 +8,14 @@ from contextlib import suppress
 from io import BytesIO
 
 from srm.kafka.wire.brokers import API_VERSIONS
-from srm.kafka.wire.group_messages import FIND_COORDINATORS
-from srm.kafka.wire.log_messages import EPOCH_ENDS, LIST_OFFSETS, METADATA
 from srm.kafka.wire.messages import FLEXIBLE, Message
-from srm.kafka.wire.transaction_messages import INIT_PRODUCER_ID
+from srm.kafka.wire.requests import (
+    EPOCH_ENDS,
+    FIND_COORDINATORS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+)
 from srm.replication.ports import Leader
 
 FETCH = 1

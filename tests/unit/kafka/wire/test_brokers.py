@@ -15,7 +15,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.cluster import WireCluster
-from srm.kafka.wire.group_messages import FIND_COORDINATORS
+from srm.kafka.wire.requests import FIND_COORDINATORS
 from srm.replication.ports import Leader
 
 ANYTHING = FIND_COORDINATORS(1, ["x"])

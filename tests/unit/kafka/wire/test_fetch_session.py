@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.fetch_session import WireFetchSession
-from srm.kafka.wire.frames import FetchResponse
+from srm.kafka.wire.frames import FetchResponse, WireFetchSession
 from srm.replication.ports import Fetched, FetchFrom
 
 A = b"a" * 16

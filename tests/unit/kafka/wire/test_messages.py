@@ -13,14 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srm.kafka.admin import acls
-from srm.kafka.wire import (
-    brokers,
-    group_messages,
-    log_messages,
-    messages,
-    transaction_messages,
-)
-from srm.kafka.wire.auth import sasl
+from srm.kafka.wire import brokers, login, messages, requests
 from srm.kafka.wire.messages import (
     CLASSIC,
     FLEXIBLE,
@@ -33,7 +26,7 @@ from srm.kafka.wire.messages import (
     Structure,
 )
 
-PLACES = (acls, brokers, group_messages, log_messages, transaction_messages, sasl)
+PLACES = (acls, brokers, login, requests)
 MESSAGES = {
     f"{message.api_key} v{message.version}": message
     for place in PLACES

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.leaders import SharedQueries
+from srm.kafka.wire.cluster import SharedQueries
 
 
 class Sender:

@@ -11,9 +11,9 @@ import pytest
 from tests.waiting import DEADLINE_S
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.auth.security import Security
-from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.login import SecurityAccess
+from srm.kafka.wire.security import Security
 from srm.replication.buffers import BufferPool
 
 DEAD, SILENT, ALIVE = "127.0.0.2", "127.0.0.3", "127.0.0.1"

@@ -22,9 +22,9 @@ from tests.unit.kafka.wire.test_wire_connection import (
 from tests.wires import as_it_is
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.auth.security import Sasl, Security, read_security
-from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.login import SecurityAccess
+from srm.kafka.wire.security import Sasl, Security, read_security
 from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.ports import ProduceAnswer
 

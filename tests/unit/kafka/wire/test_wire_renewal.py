@@ -14,9 +14,9 @@ from tests.certificates import Authority, Signed
 from tests.waiting import DEADLINE_S
 
 from srm.errors import ConfigError
-from srm.kafka.wire.auth.security import Security, Tls
-from srm.kafka.wire.auth.security_access import SecurityAccess
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.login import SecurityAccess
+from srm.kafka.wire.security import Security, Tls
 from srm.replication.buffers import BufferPool
 
 PASSWORD = "of the tests"

@@ -26,7 +26,7 @@ from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import MapStarts
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot as slot_module

@@ -15,7 +15,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
 )
 from srm.domain.names import internal_topics
-from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import MapStarts
 from srm.replication.claim import Claim
 from srm.replication.mapping.starts import NOWHERE, Start
 from srm.replication.partition import PartitionCopy, Phase

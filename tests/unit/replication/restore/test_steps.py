@@ -26,7 +26,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Translated
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
-from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import MapStarts
 from srm.replication.mapping import map_writer
 from srm.replication.restore import topic_handover
 from srm.replication.restore.flow_state import RestoreState, open_restores

@@ -25,7 +25,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.engine.table_ports import CompactedTopic
 from srm.errors import ConflictError
-from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import MapStarts
 from srm.replication.claim import Claim, Sealed
 from srm.replication.ports import Place, ProducerId, WriteResult
 from srm.replication.report import Reporter

@@ -17,7 +17,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
-from srm.kafka.state.map_starts import MapStarts
+from srm.kafka.state.slot_state import MapStarts
 from srm.replication.mapping.starts import NOWHERE, Start
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.flows import P_TO_B

@@ -12,7 +12,8 @@ from tests.certificates import Authority
 
 from srm.config.security import translate_security
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.wire.auth.security import (
+from srm.kafka.wire.brokers import addresses
+from srm.kafka.wire.security import (
     OidcTokens,
     Sasl,
     Security,
@@ -20,9 +21,7 @@ from srm.kafka.wire.auth.security import (
     UnsecuredTokens,
     read_security,
 )
-from srm.kafka.wire.auth.security_probe import addresses
-from srm.kafka.wire.auth.security_socket import _block
-from srm.kafka.wire.auth.security_tls import tls_context, tls_failure
+from srm.kafka.wire.tls import _block, tls_context, tls_failure
 
 NAME = {"sasl.username": "srm", "sasl.password": "secret"}
 OIDC = {

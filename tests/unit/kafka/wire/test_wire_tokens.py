@@ -12,9 +12,8 @@ from tests.identities import IdentityProvider, identity_provider
 from tests.seconds import Seconds
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.wire.auth.sasl_tokens import TokenSource, unsecured_token
-from srm.kafka.wire.auth.security import Sasl, UnsecuredTokens, read_security
-from srm.kafka.wire.auth.token_endpoint import _parse_grant
+from srm.kafka.wire.login import TokenSource, _parse_grant, unsecured_token
+from srm.kafka.wire.security import Sasl, UnsecuredTokens, read_security
 
 
 @pytest.fixture

@@ -1,14 +1,17 @@
-"""Requests about groups of all kinds.
+"""Requests apart from the hot path, as declarations: logs, transactions and groups of all kinds.
 
+KIP-79 (offsets by time), KIP-320 (epochs), KIP-516 (topic ids), KIP-98 and 664 (transactions),
 KIP-699 (coordinators in batches), KIP-709 (offsets in batches), KIP-518 and KIP-848 (listing by
 state and type), KIP-345 (static members), KIP-848, 1071, 932 (kinds), KIP-1226 (share lag).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
+from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.messages import (
     BOOLEAN,
     BYTES,
@@ -21,12 +24,212 @@ from srm.kafka.wire.messages import (
     NUMBERS,
     TEXT,
     UUID,
+    Array,
     FieldType,
     Message,
     Nullable,
+    Request,
     Structure,
     array,
 )
+
+_CONSUMER: Final = -1
+_READ_UNCOMMITTED: Final = 0
+_NO_ID: Final = bytes(16)
+
+_TIMES: Final = array(partition=INT32, current_leader_epoch=INT32, timestamp=INT64)
+_OFFSETS: Final = array(
+    partition=INT32, error_code=INT16, timestamp=INT64, offset=INT64, leader_epoch=INT32
+)
+LIST_OFFSETS: Final = Message(
+    2,
+    5,
+    Structure(replica_id=INT32, isolation_level=INT8, topics=array(topic=TEXT, partitions=_TIMES)),
+    Structure(throttle_time_ms=INT32, topics=array(topic=TEXT, partitions=_OFFSETS)),
+    CLASSIC,
+)
+
+_EPOCHS: Final = array(partition=INT32, current_leader_epoch=INT32, leader_epoch=INT32)
+_ENDS: Final = array(error_code=INT16, partition=INT32, leader_epoch=INT32, end_offset=INT64)
+EPOCH_ENDS: Final = Message(
+    23,
+    3,
+    Structure(replica_id=INT32, topics=array(topic=TEXT, partitions=_EPOCHS)),
+    Structure(throttle_time_ms=INT32, topics=array(topic=TEXT, partitions=_ENDS)),
+    CLASSIC,
+)
+
+_BROKERS: Final = array(node=INT32, host=TEXT, port=INT32, rack=TEXT)
+_PARTITIONS: Final = array(
+    error_code=INT16,
+    partition=INT32,
+    leader=INT32,
+    leader_epoch=INT32,
+    replicas=NUMBERS,
+    isr=NUMBERS,
+    offline=NUMBERS,
+)
+_TOPIC_METADATA: Final = array(
+    error_code=INT16,
+    topic=TEXT,
+    topic_id=UUID,
+    is_internal=BOOLEAN,
+    partitions=_PARTITIONS,
+    topic_operations=INT32,
+)
+METADATA: Final = Message(
+    3,
+    10,
+    Structure(
+        topics=array(topic_id=UUID, topic=TEXT),
+        allow_auto_topic_creation=BOOLEAN,
+        cluster_operations=BOOLEAN,
+        topic_operations=BOOLEAN,
+    ),
+    Structure(
+        throttle_time_ms=INT32,
+        brokers=_BROKERS,
+        cluster_id=TEXT,
+        controller=INT32,
+        topics=_TOPIC_METADATA,
+        cluster_operations=INT32,
+    ),
+)
+
+
+def metadata_request(topics: Collection[str]) -> Request:
+    """Make a request for the brokers and for topics by name, which does not create them."""
+    create = cluster_operations = topic_operations = False
+    wanted = [(_NO_ID, topic) for topic in topics]
+    return METADATA(wanted, create, cluster_operations, topic_operations)
+
+
+class LogQuery(NamedTuple):
+    """A query about one log, in ``leader_epoch`` only (KIP-320); ``value``: the time or epoch."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    value: int
+
+
+def offsets_request(queries: Iterable[LogQuery]) -> Request:
+    """Make a request for the first offsets at or after a time, or at an end of the log."""
+    return LIST_OFFSETS(_CONSUMER, _READ_UNCOMMITTED, _by_topic(queries))
+
+
+def epoch_ends_request(queries: Iterable[LogQuery]) -> Request:
+    """Make a request for the ends of leader epochs in the leader's logs."""
+    return EPOCH_ENDS(_CONSUMER, _by_topic(queries))
+
+
+def _by_topic(queries: Iterable[LogQuery]) -> list[tuple[str, list[tuple[int, int, int]]]]:
+    topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for (topic, number), leader_epoch, value in queries:
+        topics[topic].append((number, leader_epoch, value))
+    return list(topics.items())
+
+
+def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str, Any]]:
+    """Return what a broker answered of each partition."""
+    return {
+        TopicPartition(topic["topic"], found["partition"]): found
+        for topic in answer["topics"]
+        for found in topic["partitions"]
+    }
+
+
+_TOPIC_PARTITIONS: Final = array(topic=TEXT, partitions=NUMBERS)
+
+DESCRIBE_PRODUCERS: Final = Message(
+    61,
+    0,
+    Structure(topics=_TOPIC_PARTITIONS),
+    Structure(
+        throttle_time_ms=INT32,
+        topics=array(
+            topic=TEXT,
+            partitions=array(
+                partition=INT32,
+                error_code=INT16,
+                error_message=TEXT,
+                producers=array(
+                    producer_id=INT64,
+                    producer_epoch=INT32,
+                    last_sequence=INT32,
+                    last_timestamp_ms=INT64,
+                    coordinator_epoch=INT32,
+                    first_offset=INT64,
+                ),
+            ),
+        ),
+    ),
+)
+"""``first_offset`` is that of the producer's open transaction in the partition, -1 for none."""
+
+LIST_TRANSACTIONS: Final = Message(
+    66,
+    0,
+    Structure(states=NAMES, producer_ids=Array(INT64)),
+    Structure(
+        throttle_time_ms=INT32,
+        error_code=INT16,
+        unknown_states=NAMES,
+        transactions=array(transactional_id=TEXT, producer_id=INT64, state=TEXT),
+    ),
+)
+
+DESCRIBE_TRANSACTIONS: Final = Message(
+    65,
+    0,
+    Structure(transactional_ids=NAMES),
+    Structure(
+        throttle_time_ms=INT32,
+        transactions=array(
+            error_code=INT16,
+            transactional_id=TEXT,
+            state=TEXT,
+            timeout_ms=INT32,
+            start_ms=INT64,
+            producer_id=INT64,
+            producer_epoch=INT16,
+            topics=_TOPIC_PARTITIONS,
+        ),
+    ),
+)
+
+INIT_PRODUCER_ID: Final = Message(
+    22,
+    0,
+    Structure(transactional_id=TEXT, transaction_timeout_ms=INT32),
+    Structure(throttle_time_ms=INT32, error_code=INT16, producer_id=INT64, producer_epoch=INT16),
+    CLASSIC,
+)
+
+_PRODUCER: Final[Mapping[str, FieldType]] = {
+    "transactional_id": TEXT,
+    "producer_id": INT64,
+    "producer_epoch": INT16,
+}
+
+ADD_PARTITIONS: Final = Message(
+    24,
+    0,
+    Structure(**_PRODUCER, topics=_TOPIC_PARTITIONS),
+    Structure(
+        throttle_time_ms=INT32,
+        topics=array(topic=TEXT, partitions=array(partition=INT32, error_code=INT16)),
+    ),
+    CLASSIC,
+)
+
+END_TRANSACTION: Final = Message(
+    26,
+    0,
+    Structure(**_PRODUCER, committed=BOOLEAN),
+    Structure(throttle_time_ms=INT32, error_code=INT16),
+    CLASSIC,
+)
+
 
 _DESCRIBE: Final = Structure(groups=NAMES, authorized_operations=BOOLEAN)
 _LISTED: Final[Mapping[str, FieldType]] = {"group": TEXT, "protocol_type": TEXT, "state": TEXT}
@@ -39,8 +242,8 @@ _GROUP: Final[Mapping[str, FieldType]] = {
     "group_epoch": INT32,
     "assignment_epoch": INT32,
 }
-_TOPICS: Final = array(topic_id=UUID, topic=TEXT, partitions=NUMBERS)
-_ASSIGNMENT: Final = Structure(topics=_TOPICS)
+_TOPIC_IDS: Final = array(topic_id=UUID, topic=TEXT, partitions=NUMBERS)
+_ASSIGNMENT: Final = Structure(topics=_TOPIC_IDS)
 _TASKS: Final = array(subtopology=TEXT, partitions=NUMBERS)
 _TASK_ASSIGNMENT: Final = Structure(active=_TASKS, standby=_TASKS, warmup=_TASKS)
 _TASK_OFFSETS: Final = array(subtopology=TEXT, partition=INT32, offset=INT64)

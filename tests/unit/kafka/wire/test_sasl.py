@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from srm.kafka.wire.auth.sasl import Exchange, TokenRefusedError, oauthbearer, plain, scram
+from srm.kafka.wire.login import Exchange, TokenRefusedError, oauthbearer, plain, scram
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 FULL_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

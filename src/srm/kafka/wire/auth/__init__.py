@@ -1,1 +1,0 @@
-"""Authentication and TLS of the wire connections."""
