@@ -27,41 +27,10 @@ from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import TOPIC, of_code, on_cluster
-from srm.kafka.wire.messages import (
-    CLASSIC,
-    INT8,
-    INT16,
-    INT32,
-    TEXT,
-    Message,
-    Request,
-    Structure,
-    array,
-)
+from srm.kafka.wire.errors import TOPIC, check, on_cluster
+from srm.kafka.wire.messages import Request
+from srm.kafka.wire.requests import DESCRIBE_ACLS
 
-_RULES: Final = array(principal=TEXT, host=TEXT, operation=INT8, permission_type=INT8)
-# Without the right or an authorizer librdkafka returns an empty list instead of an error.
-DESCRIBE_ACLS: Final = Message(
-    29,
-    1,
-    Structure(
-        resource_type=INT8,
-        resource_name=TEXT,
-        pattern_type=INT8,
-        principal=TEXT,
-        host=TEXT,
-        operation=INT8,
-        permission_type=INT8,
-    ),
-    Structure(
-        throttle_time_ms=INT32,
-        error_code=INT16,
-        error_message=TEXT,
-        resources=array(resource_type=INT8, resource_name=TEXT, pattern_type=INT8, acls=_RULES),
-    ),
-    CLASSIC,
-)
 _ANYTHING: Final = DESCRIBE_ACLS(
     ResourceType.ANY.value,
     None,
@@ -150,7 +119,7 @@ def topic_rights(
     collection = TopicCollection(sorted(topics))
 
     def request(timeout_s: float) -> dict[str, frozenset[str]]:
-        futures = clients.admin_as(client).describe_topics(
+        futures = clients.admin(client).describe_topics(
             collection, include_authorized_operations=True, request_timeout=timeout_s
         )
         found: dict[str, frozenset[str]] = {}
@@ -213,18 +182,17 @@ def _on_each_broker(clients: Clients, request: Request) -> list[frozenset[Acl]]:
         answers = await asyncio.gather(
             *[brokers.query(node, request) for node in brokers.nodes], return_exceptions=True
         )
-        found, away = [], None
+        found, unavailable = [], None
         for answer in answers:
             if isinstance(answer, UnavailableError):
-                away = answer
+                unavailable = answer
             elif isinstance(answer, BaseException):
                 raise answer
-            elif answer["error_code"]:
-                raise of_code(answer["error_code"], clients.where("reading ACLs"), needs)
             else:
+                check([answer], clients.where("reading ACLs"), needs)
                 found.append(frozenset(_decode(answer)))
         if not found:
-            raise away or UnavailableError(clients.where("reading ACLs: no broker"))
+            raise unavailable or UnavailableError(clients.where("reading ACLs: no broker"))
         return found
 
     return clients.ask("reading ACLs", ask, needs)

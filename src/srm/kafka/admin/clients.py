@@ -17,10 +17,11 @@ from confluent_kafka.admin import AdminClient
 from srm.clock import pauses
 from srm.config.model import ClientKind
 from srm.config.secrets import ClientProperties
-from srm.errors import UnavailableError
+from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import Brokers, refusal_of
 from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, on_topic, translate
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 _CLOSE_S: Final = 1.0
 
@@ -38,11 +39,11 @@ class BrokerCalls:
 
     def run(self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float) -> _T:
         """Run a request to its end."""
-        asked = asyncio.run_coroutine_threadsafe(
+        running = asyncio.run_coroutine_threadsafe(
             self._run_bounded(request, timeout_s), self._start()
         )
         try:
-            return asked.result()
+            return running.result()
         except CancelledError:
             raise UnavailableError(
                 f"cluster {self._alias}: closed during the request; retry"
@@ -217,10 +218,10 @@ class Clients:
         self.timeout_s = timeout_s
         self.reader_lock = threading.RLock()
         self._admin_props = ClientProperties(admin_props)
-        self._consumer_props = ClientProperties(consumer_props)
+        self.consumer_props: Mapping[str, str] = ClientProperties(consumer_props)
         self._producer_props = ClientProperties(producer_props)
         self._brokers = BrokerCalls(alias, self._admin_props)
-        self._reading = BrokerCalls(alias, self._consumer_props)
+        self._reading = BrokerCalls(alias, self.consumer_props)
         self._lock = threading.Lock()
         self._asking = threading.local()
         self._admitted: list[Mapping[str, str]] = []
@@ -228,33 +229,21 @@ class Clients:
         self._reader: Consumer | None = None
         self._producer: Producer | None = None
 
-    @property
-    def consumer_props(self) -> Mapping[str, str]:
-        """Properties of a consumer, librdkafka's."""
-        return self._consumer_props
-
-    def admin(self) -> AdminClient:
-        """Return the admin client."""
-        with self._lock, kafka_errors(self.where("creating an admin client")):
-            if self._admin is None:
-                self._ask_admission(self._admin_props)
-                self._admin = AdminClient(dict(self._admin_props), logger=ClientLog())
-            self._admin.poll(0)  # renews a token that librdkafka makes itself
-            return self._retain(self._admin)
-
-    def admin_as(self, kind: ClientKind) -> AdminClient:
-        """Return an admin client that logs in as a kind of client does."""
+    def admin(self, kind: ClientKind = "admin") -> AdminClient:
+        """Return the admin client, or another one that logs in as a kind of client does."""
         props = {
             "admin": self._admin_props,
-            "consumer": self._consumer_props,
+            "consumer": self.consumer_props,
             "producer": self._producer_props,
         }[kind]
-        if props == self._admin_props:
-            return self.admin()
         with self._lock, kafka_errors(self.where("creating an admin client")):
-            self._ask_admission(props)
-            client = AdminClient(dict(props), logger=ClientLog())
-            client.poll(0)  # gets a token that librdkafka makes itself
+            client = self._admin if props == self._admin_props else None
+            if client is None:
+                self._require_admission(props)
+                client = AdminClient(dict(props), logger=ClientLog())
+                if props == self._admin_props:
+                    self._admin = client
+            client.poll(0)  # gets or renews a token that librdkafka makes itself
             return self._retain(client)
 
     def _retain(self, client: AdminClient) -> AdminClient:
@@ -266,15 +255,15 @@ class Clients:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
         with self._lock, kafka_errors(self.where("creating a consumer")):
             if self._reader is None:
-                self._ask_admission(self._consumer_props)
-                self._reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+                self._require_admission(self.consumer_props)
+                self._reader = Consumer(reader_props(self.consumer_props), logger=ClientLog())
             return self._reader
 
     def producer(self) -> Producer:
         """Return the shared idempotent producer."""
         with self._lock, kafka_errors(self.where("creating a producer")):
             if self._producer is None:
-                self._ask_admission(self._producer_props)
+                self._require_admission(self._producer_props)
                 props = {
                     **writer_props(self._producer_props),
                     "topic.metadata.propagation.max.ms": 3000,
@@ -286,7 +275,7 @@ class Clients:
     def producer_properties(self) -> Mapping[str, str]:
         """Return the settings for a producer of its own, once the cluster would let it in."""
         with self._lock:
-            self._ask_admission(self._producer_props)
+            self._require_admission(self._producer_props)
         return self._producer_props
 
     def discard_admin(self) -> None:
@@ -320,7 +309,7 @@ class Clients:
         with self._lock:
             self._admin = self._reader = self._producer = None
 
-    def _ask_admission(self, props: Mapping[str, str]) -> None:
+    def _require_admission(self, props: Mapping[str, str]) -> None:
         """Raise at once the refusal that librdkafka would retry until timeout and then not name."""
         if props in self._admitted or "security.protocol" not in props:
             return
@@ -337,10 +326,8 @@ class Clients:
     def call(self, doing: str, request: Callable[[float], _T], needs: Needs = NOTHING) -> _T:
         """Run an idempotent request until it succeeds, fails for good, or the time is up.
 
-        Args:
-            doing: what is done, for the message.
-            request: is given the seconds it may take; the first time that is half of them all.
-            needs: the rights that it takes, for the message.
+        It is given the seconds it may take, at first half of them all. ``doing`` and ``needs`` are
+        for messages.
         """
         deadline = time.monotonic() + self.timeout_s
         pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
@@ -368,18 +355,15 @@ class Clients:
         doing: str,
         request: Callable[[Brokers], Awaitable[_T]],
         needs: Needs = NOTHING,
+        *,
+        as_consumer: bool = False,
     ) -> _T:
-        """Do the same with a request for the brokers themselves, see :meth:`call`."""
-        return self.call(doing, lambda limit_s: self._brokers.run(request, limit_s), needs)
+        """Do the same with a request for the brokers themselves, see :meth:`call`.
 
-    def read_brokers(
-        self,
-        doing: str,
-        request: Callable[[Brokers], Awaitable[_T]],
-        needs: Needs = NOTHING,
-    ) -> _T:
-        """Do the same as the consumer: its user is the one that may read topics."""
-        return self.call(doing, lambda limit_s: self._reading.run(request, limit_s), needs)
+        ``as_consumer``: log in as the user that may read topics.
+        """
+        calls = self._reading if as_consumer else self._brokers
+        return self.call(doing, lambda limit_s: calls.run(request, limit_s), needs)
 
     def wait_until(
         self, what: str, condition: Callable[[], bool], timeout_s: float | None = None
@@ -394,6 +378,27 @@ class Clients:
                     f"{what} on cluster {self.alias}: not seen within {limit_s:g} s; retry"
                 )
             time.sleep(next(pause_s))
+
+
+def answers_of(
+    futures: Mapping[_K, Future[_T]],
+    limit_s: float,
+    error_of: Callable[[_K, KafkaError], SrmError | None],
+) -> dict[_K, _T]:
+    """Wait for several answers; those whose error is None, as it was expected, are left out."""
+    found: dict[_K, _T] = {}
+    failures: list[SrmError] = []
+    for key, future in futures.items():
+        try:
+            found[key] = answer_of(future, limit_s)
+        except KafkaException as error:
+            failure = error_of(key, error.args[0])
+            if failure is not None:
+                failures.append(failure)
+    if failures:
+        # What cannot succeed must not be tried again because of what can.
+        raise min(failures, key=lambda error: error.retriable)
+    return found
 
 
 def answer_of(future: Future[_T], limit_s: float) -> _T:

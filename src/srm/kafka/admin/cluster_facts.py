@@ -11,67 +11,12 @@ from srm.engine.cluster_ports import QuotaEntity
 from srm.errors import AuthorizationError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import of_code, on_cluster
-from srm.kafka.wire.messages import (
-    BOOLEAN,
-    CLASSIC,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    TEXT,
-    Fixed,
-    Message,
-    Structure,
-    array,
-)
+from srm.kafka.wire.errors import check, on_cluster
+from srm.kafka.wire.requests import DESCRIBE_CLIENT_QUOTAS, DESCRIBE_QUORUM
 
 _FETCH: Final = 1
 _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.1"), (12, "2.7"))
 """The oldest release that serves a version of Fetch."""
-
-_REPLICA: Final = array(
-    replica_id=INT32, log_end_offset=INT64, last_fetch_ms=INT64, last_caught_up_ms=INT64
-)
-_QUORUM: Final = Message(
-    55,
-    1,
-    Structure(topics=array(topic=TEXT, partitions=array(partition=INT32))),
-    Structure(
-        error_code=INT16,
-        topics=array(
-            topic=TEXT,
-            partitions=array(
-                partition=INT32,
-                error_code=INT16,
-                leader_id=INT32,
-                leader_epoch=INT32,
-                high_watermark=INT64,
-                voters=_REPLICA,
-                observers=_REPLICA,
-            ),
-        ),
-    ),
-)
-"""DescribeQuorum (KIP-836): the active controller is caught up now, by its own clock."""
-
-
-_FLOAT64: Final = Fixed("d")
-# confluent-kafka has no call for quotas.
-_DESCRIBE_CLIENT_QUOTAS: Final = Message(
-    48,
-    0,
-    Structure(components=array(entity_type=TEXT, match_type=INT8, match=TEXT), strict=BOOLEAN),
-    Structure(
-        throttle_time_ms=INT32,
-        error_code=INT16,
-        error_message=TEXT,
-        entries=array(
-            entity=array(entity_type=TEXT, entity_name=TEXT), values=array(key=TEXT, value=_FLOAT64)
-        ),
-    ),
-    CLASSIC,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +63,15 @@ async def _read(brokers: Brokers) -> ClusterFacts:
     least = min(newest, default=-1)
     release = next((name for version, name in _RELEASES if version <= least), "")
     node = brokers.nodes[0]
-    if not await brokers.serves(node, _QUORUM):
+    if not await brokers.serves(node, DESCRIBE_QUORUM):
         return ClusterFacts(release, len(newest), None)
     began_ms = now_ms()
-    answer = await brokers.query(node, _QUORUM([("__cluster_metadata", [(0,)])]))
+    answer = await brokers.query(node, DESCRIBE_QUORUM([("__cluster_metadata", [(0,)])]))
     ended_ms = now_ms()
-    if answer["error_code"]:
-        error = of_code(answer["error_code"], "describing the quorum", on_cluster("Describe"))
-        if isinstance(error, AuthorizationError):
-            return ClusterFacts(release, len(newest), None)
-        raise error
+    try:
+        check([answer], "describing the quorum", on_cluster("Describe"))
+    except AuthorizationError:
+        return ClusterFacts(release, len(newest), None)
     quorum = answer["topics"][0]["partitions"][0]
     caught_up = {one["replica_id"]: one["last_caught_up_ms"] for one in quorum["voters"]}
     at_ms = caught_up.get(quorum["leader_id"], -1)
@@ -143,9 +87,8 @@ def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
 
     async def ask(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
         await brokers.look()
-        answer = await brokers.query_any(_DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
-        if answer["error_code"]:
-            raise of_code(answer["error_code"], clients.where("reading quotas"), needs)
+        answer = await brokers.query_any(DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
+        check([answer], clients.where("reading quotas"), needs)
         return {
             tuple(sorted((part["entity_type"], part["entity_name"]) for part in entry["entity"])): {
                 limit["key"]: limit["value"] for limit in entry["values"]

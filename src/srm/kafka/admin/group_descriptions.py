@@ -13,7 +13,7 @@ from srm.engine.cluster_ports import GroupDescription, GroupKind, GroupState
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import of_code, on_cluster, on_group
+from srm.kafka.wire.errors import check, of_code, on_cluster, on_group
 from srm.kafka.wire.messages import Message
 from srm.kafka.wire.requests import (
     DESCRIBE_CLASSIC,
@@ -135,10 +135,8 @@ class _Look:
         by_type = await brokers.serves(node, LIST_GROUPS_BY_TYPE)
         request = LIST_GROUPS_BY_TYPE([], []) if by_type else LIST_GROUPS([])
         answer = await brokers.query(node, request)
-        if answer["error_code"]:
-            # A broker that does not answer hides the groups it coordinates.
-            where = self._clients.where("listing groups")
-            raise of_code(answer["error_code"], where, on_cluster("Describe"))
+        # A broker that does not answer hides the groups it coordinates.
+        check([answer], self._clients.where("listing groups"), on_cluster("Describe"))
         by_kind: dict[GroupKind, list[str]] = defaultdict(list)
         for listed in answer["groups"]:
             kind = _kind(listed.get("type", ""))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import (
     AsyncIterator,
@@ -17,16 +16,16 @@ from collections.abc import (
 )
 from typing import Any, Final, Generic, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import ByGroup
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
-from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.clients import Clients, answers_of
 from srm.kafka.admin.group_descriptions import batches, by_coordinator, coordinator
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import Needs, of_code, on_cluster, on_group, on_topic, translate
+from srm.kafka.wire.errors import check, of_code, on_cluster, on_group, on_topic, translate
 from srm.kafka.wire.messages import Request
 from srm.kafka.wire.requests import (
     COMMIT_OFFSETS,
@@ -38,6 +37,8 @@ from srm.kafka.wire.requests import (
     LEAVE_GROUP,
     LIST_GROUPS_BY_TYPE,
     SET_SHARE_STARTS,
+    by_partition,
+    by_topic,
 )
 
 _T = TypeVar("_T")
@@ -84,10 +85,11 @@ def committed_offsets(
         _check_places(clients, group, found, {0})
         return {place: offset for place, offset, _ in found if offset >= 0}
 
-    fetch = _Fetch(clients, [None], lambda: time.monotonic() < deadline, take)
-    results, errors = fetch.of(groups)
+    results, errors = _commits(clients, [None], lambda: time.monotonic() < deadline, take).of(
+        groups
+    )
     # Only a group without commits can be a share group.
-    starts, unread = _ShareStarts(clients).of([name for name in results if not results[name]])
+    starts, unread = _share_starts(clients).of([name for name in results if not results[name]])
     found = {name: {p: start for p, (start, _) in some.items()} for name, some in starts.items()}
     kept = {name: offsets for name, offsets in results.items() if name not in unread}
     return kept | found, errors | unread
@@ -109,7 +111,7 @@ def has_share_groups(clients: Clients) -> bool:
 
 def share_lags(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
     """Return the lags of share groups: offsets from the start on that are not acknowledged."""
-    starts, errors = _ShareStarts(clients).of(groups)
+    starts, errors = _share_starts(clients).of(groups)
     return {
         name: {p: lag for p, (_, lag) in some.items() if lag >= 0} for name, some in starts.items()
     }, errors
@@ -123,7 +125,7 @@ def share_groups(clients: Clients) -> frozenset[str]:
         if not await brokers.serves(node, FETCH_SHARE_STARTS):
             return []
         answer = await brokers.query(node, LIST_GROUPS_BY_TYPE([], ["share"]))
-        _check_all([answer], clients.where(doing), on_cluster("Describe"))
+        check([answer], clients.where(doing), on_cluster("Describe"), _GONE)
         return [listed["group"] for listed in answer["groups"]]
 
     async def look(brokers: Brokers) -> frozenset[str]:
@@ -144,7 +146,8 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
         question = DESCRIBE_SETTINGS(wanted, False, False)  # noqa: FBT003 - fields of the message
         found = (await brokers.query(brokers.nodes[0], question))["resources"]
         for each in found:
-            _check_all([each], clients.where(doing), on_group("DescribeConfigs", each["name"]))
+            needs = on_group("DescribeConfigs", each["name"])
+            check([each], clients.where(doing), needs, _GONE)
         return {each["name"]: s["value"] for each in found for s in each["settings"]}
 
     return clients.ask(doing, look)
@@ -163,7 +166,7 @@ def pending(
         return frozenset(place for place, _, code in found if code == _UNSTABLE)
 
     topics = [None, list(named.items())] if named else [None]
-    return _Fetch(clients, topics, lambda: True, take).of(groups)
+    return _commits(clients, topics, lambda: True, take).of(groups)
 
 
 def _reading(groups: Collection[str]) -> str:
@@ -180,11 +183,22 @@ def _check_places(
             raise of_code(code, where, on_topic("Describe", place.topic))
 
 
-class _OfGroups(ABC, Generic[_T]):
-    """Facts about groups, fetched from their coordinators with a request for many of them."""
+class _OfGroups(Generic[_T]):
+    """Facts about groups, fetched from their coordinators with a request for many of them.
 
-    def __init__(self, clients: Clients) -> None:
+    ``requests`` yields the requests about groups of a node; ``take`` makes the result of a group of
+    the answers about it, or raises its error.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        requests: Callable[[Brokers, int, Sequence[str]], AsyncIterator[Request]],
+        take: Callable[[str, Collection[Mapping[str, Any]]], _T],
+    ) -> None:
         self._clients = clients
+        self._requests = requests
+        self._take = take
         self._results: dict[str, _T] = {}
         self._errors: dict[str, SrmError] = {}
         self._later: dict[str, UnavailableError] = {}
@@ -225,26 +239,11 @@ class _OfGroups(ABC, Generic[_T]):
                 continue
             for name in some:
                 try:
-                    self._check(name, answers[name])
+                    where = self._clients.where(_reading([name]))
+                    check(answers[name], where, on_group("Describe", name), _ABSENT)
                     self._results[name] = self._take(name, answers[name])
                 except SrmError as error:
                     self._fail(brokers, name, error)
-
-    def _check(self, name: str, answers: Collection[Mapping[str, Any]]) -> None:
-        for group in answers:
-            if (code := group["error_code"]) and code not in _ABSENT:
-                where = self._clients.where(_reading([name]))
-                raise of_code(code, where, on_group("Describe", name))
-
-    @abstractmethod
-    def _requests(
-        self, brokers: Brokers, node: int, groups: Sequence[str]
-    ) -> AsyncIterator[Request]:
-        """Yield the requests about groups."""
-
-    @abstractmethod
-    def _take(self, name: str, answers: Collection[Mapping[str, Any]]) -> _T:
-        """Make the result of a group of the answers about it, or raise its error."""
 
     def _fail(self, brokers: Brokers, name: str, error: SrmError) -> None:
         """Keep the error of a group; its coordinator is looked for again."""
@@ -255,8 +254,13 @@ class _OfGroups(ABC, Generic[_T]):
             self._errors[name] = error
 
 
-class _Fetch(_OfGroups[_T]):
-    """Commits of groups.
+def _commits(
+    clients: Clients,
+    topics: Sequence[_Topics | None],
+    stable: Callable[[], bool],
+    take: Callable[[str, list[_Commit]], _T],
+) -> _OfGroups[_T]:
+    """Fetch commits of groups.
 
     Args:
         topics: one request for each, of all partitions where it is None.
@@ -264,54 +268,44 @@ class _Fetch(_OfGroups[_T]):
         take: makes the result of a group, or raises its error.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        topics: Sequence[_Topics | None],
-        stable: Callable[[], bool],
-        take: Callable[[str, list[_Commit]], _T],
-    ) -> None:
-        super().__init__(clients)
-        self._topics = topics
-        self._stable = stable
-        self._take_commits = take
-
-    async def _requests(
-        self, _brokers: Brokers, _node: int, groups: Sequence[str]
+    async def requests(
+        _brokers: Brokers, _node: int, groups: Sequence[str]
     ) -> AsyncIterator[Request]:
-        for topics in self._topics:
-            yield FETCH_OFFSETS([(name, topics) for name in groups], self._stable())
+        for some in topics:
+            yield FETCH_OFFSETS([(name, some) for name in groups], stable())
 
-    def _take(self, name: str, answers: Collection[Mapping[str, Any]]) -> _T:
+    def take_answers(name: str, answers: Collection[Mapping[str, Any]]) -> _T:
         found = [(place, p["offset"], p["error_code"]) for place, p in _partitions_of(answers)]
-        return self._take_commits(name, found)
+        return take(name, found)
+
+    return _OfGroups(clients, requests, take_answers)
 
 
-class _ShareStarts(_OfGroups[dict[TopicPartition, tuple[int, int]]]):
-    """Start offset and lag of share groups by partition; nothing of other groups."""
+def _share_starts(clients: Clients) -> _OfGroups[dict[TopicPartition, tuple[int, int]]]:
+    """Fetch start offset and lag of share groups by partition; nothing of other groups."""
 
-    async def _requests(
-        self, brokers: Brokers, node: int, groups: Sequence[str]
+    async def requests(
+        brokers: Brokers, node: int, groups: Sequence[str]
     ) -> AsyncIterator[Request]:
         if await brokers.serves(node, FETCH_SHARE_STARTS):
             yield FETCH_SHARE_STARTS([(name, None) for name in groups])
 
-    def _take(
-        self, name: str, answers: Collection[Mapping[str, Any]]
+    def take(
+        name: str, answers: Collection[Mapping[str, Any]]
     ) -> dict[TopicPartition, tuple[int, int]]:
         found = list(_partitions_of(answers))
         codes = [(place, p["offset"], p["error_code"]) for place, p in found]
-        _check_places(self._clients, name, codes, {0, *UNKNOWN_TOPIC_CODES})
+        _check_places(clients, name, codes, {0, *UNKNOWN_TOPIC_CODES})
         return {place: (p["offset"], p["lag"]) for place, p in found if p["offset"] >= 0}
+
+    return _OfGroups(clients, requests, take)
 
 
 def _partitions_of(
     answers: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[TopicPartition, Mapping[str, Any]]]:
     for answer in answers:
-        for topic in answer["topics"]:
-            for p in topic["partitions"]:
-                yield TopicPartition(topic["topic"], p["partition"]), p
+        yield from by_partition(answer).items()
 
 
 def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
@@ -323,7 +317,7 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
         members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
         async with coordinator(clients, brokers, group) as node:
             answer = await brokers.query(node, LEAVE_GROUP(group, members))
-            _check_all([answer, *answer["members"]], clients.where(doing), needs)
+            check([answer, *answer["members"]], clients.where(doing), needs, _GONE)
 
     if instance_ids:
         clients.ask(doing, request, needs)
@@ -341,44 +335,32 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
                 if await brokers.serves(node, describe):
                     question = describe([group], False)  # noqa: FBT003 - a field of the message
                     [found] = (await brokers.query(node, question))["groups"]
-                    _check_all([found], clients.where(doing), on_group("Describe", group))
+                    check([found], clients.where(doing), on_group("Describe", group), _GONE)
                     members += [m for m in found["members"] if goes(m["client_id"])]
             leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
             if leaving:
                 answer = await brokers.query(node, LEAVE_GROUP(group, leaving))
-                _check_all([answer, *answer["members"]], clients.where(doing), needs)
+                check([answer, *answer["members"]], clients.where(doing), needs, _GONE)
 
     clients.ask(doing, request, needs)
 
 
-def _check_all(answers: Collection[Mapping[str, Any]], where: str, needs: Needs) -> None:
-    """Raise the first error of some answers that does not say that a member or group is absent."""
-    for answer in answers:
-        if (code := answer["error_code"]) and code not in _GONE:
-            raise of_code(code, where, needs)
-
-
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Write offsets of a group; GroupActiveError if it has members."""
-    topics: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
-    for place, offset in sorted(offsets.items()):
-        topics[place.topic].append((place.partition, offset, _NO_EPOCH, ""))
-    question = COMMIT_OFFSETS(group, _NO_GENERATION, "", None, list(topics.items()))
-    _write(clients, group, offsets, question)
+    topics = by_topic((p, (offset, _NO_EPOCH, "")) for p, offset in sorted(offsets.items()))
+    _write(clients, group, offsets, COMMIT_OFFSETS(group, _NO_GENERATION, "", None, topics))
 
 
 def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set start offsets of a share group (KIP-932), maybe a new one; GroupActiveError: members."""
-    topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for place, offset in sorted(offsets.items()):
-        topics[place.topic].append((place.partition, offset))
     if not has_share_groups(clients):
         where = clients.where(f"writing offsets of group {group!r}")
         raise SrmError(
             f"{where}: the cluster has no share groups",
             "use Kafka 4.2 or later there, with share.version = 1",
         )
-    _write(clients, group, offsets, SET_SHARE_STARTS(group, list(topics.items())))
+    topics = by_topic((p, (offset,)) for p, offset in sorted(offsets.items()))
+    _write(clients, group, offsets, SET_SHARE_STARTS(group, topics))
 
 
 def _write(
@@ -411,22 +393,18 @@ def delete(clients: Clients, groups: Collection[str]) -> None:
     names = sorted(set(groups))
     if not names:
         return
-    needs = on_group("Delete", *names)
+
+    def error_of(name: str, error: KafkaError) -> SrmError | None:
+        if error.code() in _NO_GROUP:
+            return None
+        where = clients.where(f"deleting group {name!r}")
+        return translate(error, where, on_group("Delete", name))
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().delete_consumer_groups(names, request_timeout=timeout_s)
-        failed: list[SrmError] = []
-        for name, future in futures.items():
-            try:
-                answer_of(future, timeout_s)
-            except KafkaException as error:
-                if error.args[0].code() not in _NO_GROUP:
-                    where = clients.where(f"deleting group {name!r}")
-                    failed.append(translate(error.args[0], where, on_group("Delete", name)))
-        if failed:
-            raise min(failed, key=lambda error: error.retriable)
+        answers_of(futures, timeout_s, error_of)
 
-    clients.call("deleting groups", request, needs)
+    clients.call("deleting groups", request, on_group("Delete", *names))
 
 
 def _refusal_error(where: str, group: str, failed: Mapping[TopicPartition, int]) -> SrmError:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin import topics
-from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.clients import Clients, answers_of
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import of_code, on_topic, translate
 from srm.kafka.wire.messages import Request
 from srm.kafka.wire.requests import LogQuery, by_partition, epoch_ends_request
 
+_UNCOMMITTED: Final = IsolationLevel.READ_UNCOMMITTED
 # librdkafka keeps the epoch it knows after a restart of the broker, and the higher one of a topic
 # that is re-created under the same name, for as long as it lives.
 _OTHER_EPOCH = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
@@ -34,21 +35,19 @@ def log_starts(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the first offset each partition still holds."""
-    return _offsets(clients, partitions, OffsetSpec.earliest())
+    return _offsets(clients, dict.fromkeys(partitions, OffsetSpec.earliest()))
 
 
 def log_ends(clients: Clients, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the last stable offset of each partition."""
-    return _offsets(clients, partitions, OffsetSpec.latest())
+    return _offsets(clients, dict.fromkeys(partitions, OffsetSpec.latest()))
 
 
 def high_watermarks(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the offset after each partition's last record, whatever transactions are open."""
-    return _offsets(
-        clients, partitions, OffsetSpec.latest(), isolation=IsolationLevel.READ_UNCOMMITTED
-    )
+    return _offsets(clients, dict.fromkeys(partitions, OffsetSpec.latest()), _UNCOMMITTED)
 
 
 def newest_times(
@@ -56,26 +55,25 @@ def newest_times(
 ) -> dict[TopicPartition, int]:
     """Return the largest timestamp of each partition that holds a record (KIP-734)."""
     specs = dict.fromkeys(partitions, OffsetSpec.max_timestamp())
-    found = _list(clients, specs, IsolationLevel.READ_UNCOMMITTED, may_be_none=True)
+    found = _list(clients, specs, _UNCOMMITTED, may_be_none=True)
     return {p: answer.timestamp for p, answer in found.items() if answer.offset >= 0}
 
 
 def offsets_at(clients: Clients, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return where a time begins in each partition that holds a record so late (KIP-79)."""
     specs = {p: OffsetSpec.for_timestamp(time_ms) for p, time_ms in times.items()}
-    found = _list(clients, specs, IsolationLevel.READ_UNCOMMITTED, may_be_none=True)
-    return {p: answer.offset for p, answer in found.items() if answer.offset >= 0}
+    return _offsets(clients, specs, _UNCOMMITTED, may_be_none=True)
 
 
 def _offsets(
     clients: Clients,
-    partitions: Collection[TopicPartition],
-    spec: OffsetSpec,
-    *,
+    specs: Mapping[TopicPartition, OffsetSpec],
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    *,
+    may_be_none: bool = False,
 ) -> dict[TopicPartition, int]:
-    found = _list(clients, dict.fromkeys(partitions, spec), isolation)
-    return {p: answer.offset for p, answer in found.items()}
+    found = _list(clients, specs, isolation, may_be_none=may_be_none)
+    return {p: answer.offset for p, answer in found.items() if answer.offset >= 0}
 
 
 def _list(
@@ -91,30 +89,28 @@ def _list(
     wanted = {KafkaTopicPartition(p.topic, p.partition): specs[p] for p in sorted(specs)}
 
     def request(timeout_s: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
-        found: dict[TopicPartition, ListOffsetsResultInfo] = {}
         unknown: list[TopicPartition] = []
+
+        def error_of(raw: KafkaTopicPartition, error: KafkaError) -> SrmError | None:
+            partition = TopicPartition(raw.topic, raw.partition)
+            if error.code() in _OTHER_EPOCH:
+                clients.discard_admin()  # it keeps to what it knew
+            if error.code() in _UNKNOWN:
+                unknown.append(partition)
+                return None
+            where = clients.where(f"listing offsets of {partition}")
+            return translate(error, where, on_topic("Describe", raw.topic))
+
         futures = clients.admin().list_offsets(
             wanted, isolation_level=isolation, request_timeout=timeout_s
         )
-        for raw, future in futures.items():
-            partition = TopicPartition(raw.topic, raw.partition)
-            try:
-                answer = answer_of(future, timeout_s)
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code in _OTHER_EPOCH:
-                    clients.discard_admin()  # it keeps to what it knew
-                if code not in _UNKNOWN:
-                    where = clients.where(f"listing offsets of {partition}")
-                    raise translate(error, where, on_topic("Describe", raw.topic)) from error
-                unknown.append(partition)
-            else:
-                # librdkafka returns this without an error, also if the connection breaks
-                if answer.offset < 0 and not may_be_none:
-                    raise UnavailableError(
-                        f"{clients.where(f'listing offsets of {partition}')}: no answer; retry"
-                    )
-                found[partition] = answer
+        answers = answers_of(futures, timeout_s, error_of)
+        found = {TopicPartition(raw.topic, raw.partition): one for raw, one in answers.items()}
+        for partition, answer in found.items():
+            # librdkafka returns this without an error, also if the connection breaks
+            if answer.offset < 0 and not may_be_none:
+                where = clients.where(f"listing offsets of {partition}")
+                raise UnavailableError(f"{where}: no answer; retry")
         _require_absent(clients, unknown)
         return found
 
@@ -222,4 +218,5 @@ def epoch_ends(clients: Clients, epochs: Mapping[TopicPartition, int]) -> dict[T
     if not epochs:
         return {}
     topics = sorted({partition.topic for partition in epochs})
-    return clients.read_brokers("looking up leader epochs", request, on_topic("Describe", *topics))
+    needs = on_topic("Describe", *topics)
+    return clients.ask("looking up leader epochs", request, needs, as_consumer=True)

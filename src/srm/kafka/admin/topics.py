@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import (
+    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -21,7 +22,7 @@ from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
-from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.clients import Clients, answers_of
 from srm.kafka.wire.errors import on_topic, translate
 
 UNKNOWN_TOPIC_CODES = frozenset(
@@ -71,22 +72,23 @@ def describe(
         return {}
     collection = TopicCollection(sorted(wanted))
 
-    def request(timeout_s: float) -> dict[str, TopicDescription]:
-        futures = clients.admin().describe_topics(collection, request_timeout=timeout_s)
-        where = clients.where("describing")
-        found = _results(where, futures, timeout_s, operation, expected=UNKNOWN_TOPIC_CODES)
-        return {
-            name: TopicDescription(
-                name,
-                _topic_id(topic.topic_id),
-                len(topic.partitions),
-                _leaderless(topic),
-                min((len(partition.replicas) for partition in topic.partitions), default=1),
-            )
-            for name, topic in found.items()
-        }
-
-    return clients.call("describing topics", request)
+    found = _answers(
+        clients,
+        ("describing topics", "describing"),
+        operation,
+        lambda admin, limit_s: admin.describe_topics(collection, request_timeout=limit_s),
+        UNKNOWN_TOPIC_CODES,
+    )
+    return {
+        name: TopicDescription(
+            name,
+            _topic_id(topic.topic_id),
+            len(topic.partitions),
+            _leaderless(topic),
+            min((len(partition.replicas) for partition in topic.partitions), default=1),
+        )
+        for name, topic in found.items()
+    }
 
 
 def _leaderless(topic: TopicDescriptionAnswer) -> frozenset[int]:
@@ -107,42 +109,38 @@ def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, T
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
 
-    def request(timeout_s: float) -> dict[str, dict[str, TopicSetting]]:
-        futures = clients.admin().describe_configs(resources, request_timeout=timeout_s)
-        where = clients.where("reading configs")
-        found = _results(where, futures, timeout_s, "DescribeConfigs", expected=UNKNOWN_TOPIC_CODES)
-        return {
-            resource.name: {
-                name: TopicSetting(entry.value, _ORIGINS[ConfigSource(entry.source)])
-                for name, entry in entries.items()
-                if _is_shown(entry)
-            }
-            for resource, entries in found.items()
+    found = _answers(
+        clients,
+        ("reading topic configs", "reading configs"),
+        "DescribeConfigs",
+        lambda admin, limit_s: admin.describe_configs(resources, request_timeout=limit_s),
+        UNKNOWN_TOPIC_CODES,
+    )
+    return {
+        resource.name: {
+            name: TopicSetting(entry.value, _ORIGINS[ConfigSource(entry.source)])
+            for name, entry in entries.items()
+            if _is_shown(entry)
         }
-
-    return clients.call("reading topic configs", request)
+        for resource, entries in found.items()
+    }
 
 
 def _new(spec: TopicSpec) -> NewTopic:
-    return NewTopic(
-        spec.name,
-        num_partitions=spec.partitions,
-        replication_factor=spec.replication_factor,
-        config=dict(spec.configs),
-    )
+    return NewTopic(spec.name, spec.partitions, spec.replication_factor, config=dict(spec.configs))
 
 
 def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
     """Say why a topic could not be created now, None where it could; nothing is created."""
-
-    def request(timeout_s: float) -> None:
-        futures = clients.admin().create_topics(
-            [_new(spec)], validate_only=True, request_timeout=timeout_s
-        )
-        _results(clients.where("creating"), futures, timeout_s, "Create")
-
     try:
-        clients.call(f"checking whether topic {spec.name} can be created", request)
+        _answers(
+            clients,
+            (f"checking whether topic {spec.name} can be created", "creating"),
+            "Create",
+            lambda admin, limit_s: admin.create_topics(
+                [_new(spec)], validate_only=True, request_timeout=limit_s
+            ),
+        )
     except UnavailableError:
         raise
     except SrmError as error:
@@ -155,14 +153,14 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
     if not specs:
         return
     new = [_new(spec) for spec in specs]
-
-    def request(timeout_s: float) -> None:
-        futures = clients.admin().create_topics(new, request_timeout=timeout_s)
-        existing = {KafkaError.TOPIC_ALREADY_EXISTS}
-        _results(clients.where("creating"), futures, timeout_s, "Create", expected=existing)
-
     wanted = {spec.name for spec in specs}
-    clients.call(f"creating topics {_list_names(wanted)}", request)
+    _answers(
+        clients,
+        (f"creating topics {_list_names(wanted)}", "creating"),
+        "Create",
+        lambda admin, limit_s: admin.create_topics(new, request_timeout=limit_s),
+        {KafkaError.TOPIC_ALREADY_EXISTS},
+    )
     clients.wait_until(
         f"new topics {_list_names(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
     )
@@ -181,15 +179,16 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
         return
     new = [NewPartitions(name, count) for name, count in larger.items()]
 
-    def request(timeout_s: float) -> None:
-        futures = clients.admin().create_partitions(new, request_timeout=timeout_s)
-        _results(clients.where("growing"), futures, timeout_s, "Alter")
-
     def visible() -> bool:
         now = describe(clients, larger.keys())
         return all(name in now and now[name].partitions >= n for name, n in larger.items())
 
-    clients.call(f"growing topics {_list_names(larger)}", request)
+    _answers(
+        clients,
+        (f"growing topics {_list_names(larger)}", "growing"),
+        "Alter",
+        lambda admin, limit_s: admin.create_partitions(new, request_timeout=limit_s),
+    )
     clients.wait_until(f"new partitions of {_list_names(larger)}", visible)
 
 
@@ -210,10 +209,6 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
     if not resources:
         return
 
-    def request(timeout_s: float) -> None:
-        futures = clients.admin().incremental_alter_configs(resources, request_timeout=timeout_s)
-        _results(clients.where("changing configs"), futures, timeout_s, "AlterConfigs")
-
     def visible() -> bool:
         now = overrides(clients, changes.keys())
         return all(
@@ -222,7 +217,12 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
             for name, value in entries.items()
         )
 
-    clients.call(f"changing configs of {_list_names(changes)}", request)
+    _answers(
+        clients,
+        (f"changing configs of {_list_names(changes)}", "changing configs"),
+        "AlterConfigs",
+        lambda admin, limit_s: admin.incremental_alter_configs(resources, request_timeout=limit_s),
+    )
     try:
         clients.wait_until(f"new configs of {_list_names(changes)}", visible, _CONFIG_WAIT_S)
     except UnavailableError as error:
@@ -248,28 +248,29 @@ def _is_shown(entry: ConfigEntry) -> bool:
     )
 
 
-def _results(
-    where: str,
-    futures: Mapping[Any, Future[Any]],
-    limit_s: float,
+def _answers(
+    clients: Clients,
+    doing: tuple[str, str],
     operation: str,
+    start: Callable[[AdminClient, float], Mapping[Any, Future[Any]]],
     expected: Collection[int] = frozenset(),
 ) -> dict[Any, Any]:
-    """Collect results; one with an expected error is left out, other errors end in one raised."""
-    found: dict[Any, Any] = {}
-    failures: list[SrmError] = []
-    for key, future in futures.items():
-        try:
-            found[key] = answer_of(future, limit_s)
-        except KafkaException as error:
-            if error.args[0].code() not in expected:
-                name = key.name if isinstance(key, ConfigResource) else key
-                needs = on_topic(operation, name)
-                failures.append(translate(error, f"{where}: topic {name}", needs))
-    if failures:
-        # What cannot succeed must not be tried again because of what can.
-        raise min(failures, key=lambda error: error.retriable)
-    return found
+    """Call the admin client for topics; return its answers but those with an expected error.
+
+    ``doing`` is for messages: the call, and the same of one topic. ``operation`` is the right.
+    """
+
+    def error_of(key: object, error: KafkaError) -> SrmError | None:
+        if error.code() in expected:
+            return None
+        name = key.name if isinstance(key, ConfigResource) else str(key)
+        where = f"{clients.where(doing[1])}: topic {name}"
+        return translate(error, where, on_topic(operation, name))
+
+    def request(timeout_s: float) -> dict[Any, Any]:
+        return answers_of(start(clients.admin(), timeout_s), timeout_s, error_of)
+
+    return clients.call(doing[0], request)
 
 
 def _list_names(topics: Iterable[str], most: int = 5) -> str:

@@ -9,7 +9,6 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from io import BytesIO
 from operator import itemgetter
 from typing import Any, Final
 
@@ -25,19 +24,7 @@ from srm.kafka.admin.offsets import query_leaders, topic_errors
 from srm.kafka.admin.topics import describe
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import kafka_errors
-from srm.kafka.wire.messages import (
-    CLASSIC,
-    FLEXIBLE,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    NUMBERS,
-    TEXT,
-    Request,
-    Structure,
-    array,
-)
+from srm.kafka.wire.messages import CLASSIC, FLEXIBLE, INT16, Cursor, Request, layout
 from srm.kafka.wire.requests import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
@@ -153,16 +140,10 @@ async def _names(
 TOPIC: Final = "__transaction_state"
 _FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
 """By version."""
-_VALUE: Final = Structure(
-    producer_id=INT64,
-    producer_epoch=INT16,
-    timeout_ms=INT32,
-    status=INT8,
-    topics=array(topic=TEXT, partitions=NUMBERS),
-    updated_ms=INT64,
-    started_ms=INT64,
+_VALUE: Final = layout(
+    "producer_id:int64 producer_epoch:int16 timeout_ms:int32 status:int8"
+    " topics[topic:text partitions:int32[]] updated_ms:int64 started_ms:int64"
 )
-
 _INTERNAL: Final = "__"
 _LONGEST_S: Final = 30.0
 _POLL_S: Final = 0.5
@@ -170,7 +151,7 @@ _POLL_S: Final = 0.5
 
 def topics_of(value: bytes) -> frozenset[str]:
     """Return the topics that a record names; none of an ended or unknown transaction."""
-    data = BytesIO(value)
+    data = Cursor(value)
     form = _FORMS.get(INT16.decode(data, CLASSIC))
     if form is None:
         return frozenset()

@@ -167,7 +167,8 @@ def _scatter(
 
     topics = sorted({partition.topic for partition, _ in rest()})
     if topics:
-        clients.read_brokers("reading single records", request, on_topic("Read", *topics))
+        needs = on_topic("Read", *topics)
+        clients.ask("reading single records", request, needs, as_consumer=True)
 
 
 def fetched_of(

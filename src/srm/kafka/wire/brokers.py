@@ -15,18 +15,11 @@ from typing import Any, Final
 
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.errors import error_name
 from srm.kafka.wire.frames import FETCH, FetchResponse, fetch_request, fetch_response
 from srm.kafka.wire.login import SecurityAccess
-from srm.kafka.wire.messages import (
-    CLASSIC,
-    INT16,
-    Message,
-    Request,
-    Structure,
-    array,
-    error_name,
-)
-from srm.kafka.wire.requests import metadata_request
+from srm.kafka.wire.messages import Message, Request
+from srm.kafka.wire.requests import API_VERSIONS, metadata_request
 from srm.kafka.wire.security import read_security
 from srm.replication.buffers import BufferPool
 from srm.replication.ports import FetchFrom
@@ -125,13 +118,6 @@ _NEXT_BROKER_S: Final = 1.0
 """Wait for one broker before another one is queried as well."""
 _REFUSAL_S: Final = 5.0
 _LATE: Final = "no answer in time"
-API_VERSIONS: Final = Message(
-    18,
-    0,
-    Structure(),
-    Structure(error_code=INT16, versions=array(api_key=INT16, lowest=INT16, highest=INT16)),
-    CLASSIC,
-)
 _Versions = Mapping[int, tuple[int, int]]
 
 

@@ -30,6 +30,7 @@ from srm.kafka.wire.errors import (
     TOPIC,
     TRANSACTIONAL_ID,
     Needs,
+    error_name,
     missing,
     on_topic,
     on_transactional_id,
@@ -46,7 +47,7 @@ from srm.kafka.wire.frames import (
     produce_request,
     produce_response,
 )
-from srm.kafka.wire.messages import Request, error_name
+from srm.kafka.wire.messages import Request
 from srm.kafka.wire.requests import (
     ADD_PARTITIONS,
     END_TRANSACTION,

@@ -19,13 +19,12 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from io import BytesIO
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.login import SecurityAccess
-from srm.kafka.wire.messages import FLEXIBLE, Request
+from srm.kafka.wire.messages import FLEXIBLE, Cursor, Request
 from srm.kafka.wire.tls import (
     ReadableFirstError,
     TlsSocket,
@@ -222,7 +221,7 @@ class Connection:
 
     async def _exchange(self, send: Callable[[_Sending], None], request: Request) -> dict[str, Any]:
         def decode(body: PooledBuffer) -> dict[str, Any]:
-            made = request.decode(BytesIO(body.view[_CORRELATION.size :]))
+            made = request.decode(Cursor(body.view, _CORRELATION.size))
             self._note_pause(made.get("throttle_time_ms", 0))
             return made
 

@@ -5,10 +5,10 @@ A broker says only that a right is missing: which one a call needs is named here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -36,6 +36,11 @@ Needs = Mapping[int, str]
 
 NOTHING: Final[Needs] = MappingProxyType({})
 _KINDS: Final = {TOPIC: "topic", GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code."""
+    return KafkaError(code).name()
 
 
 def on_topic(operation: str, *topics: str) -> Needs:
@@ -191,6 +196,19 @@ def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOT
 def of_code(code: int, where: str, needs: Needs = NOTHING) -> SrmError:
     """Build the srm error for an error code in a broker's answer."""
     return translate(KafkaError(code), where, needs)
+
+
+def check(
+    answers: Iterable[Mapping[str, Any]],
+    where: str,
+    needs: Needs = NOTHING,
+    fine: Collection[int] = (),
+) -> None:
+    """Raise the first error of brokers' answers that is not a ``fine`` one."""
+    for answer in answers:
+        code = answer["error_code"]
+        if code and code not in fine:
+            raise of_code(code, where, needs)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Final
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError
 from srm.kafka.wire.connection import Part
-from srm.kafka.wire.messages import uvarint
+from srm.kafka.wire.messages import CLASSIC, INT32, TEXT, Cursor, uvarint
 from srm.replication import codes
 from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, Produced
@@ -79,54 +79,6 @@ def fetch_request(
     return bytes(out)
 
 
-class _Reader:
-    """A cursor over a response body."""
-
-    __slots__ = ("at", "view")
-
-    def __init__(self, view: memoryview, at: int) -> None:
-        self.view = view
-        self.at = at
-
-    def take(self, layout: struct.Struct) -> tuple[int, ...]:
-        values = layout.unpack_from(self.view, self.at)
-        self.at += layout.size
-        return values
-
-    def number(self, layout: str) -> int:
-        (value,) = struct.unpack_from(layout, self.view, self.at)
-        self.at += struct.calcsize(layout)
-        return int(value)
-
-    def raw(self, count: int) -> memoryview:
-        part = self.view[self.at : self.at + count]
-        self.at += count
-        return part
-
-    def uvarint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.view[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def skip_tags(self) -> list[int]:
-        """Return which tags there were."""
-        tags = []
-        for _ in range(self.uvarint()):
-            tags.append(self.uvarint())
-            size = self.uvarint()
-            self.at += size
-        return tags
-
-    def text(self) -> str:
-        length = self.number(">h")
-        return "" if length < 0 else bytes(self.raw(length)).decode()
-
-
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
     """A decoded fetch response; ``session_id`` 0: no session; ``error``: refused as a whole."""
@@ -143,7 +95,7 @@ class FetchResponse:
 
 def fetch_response(body: PooledBuffer) -> FetchResponse:
     """Decode a fetch response; the records are views into ``body``."""
-    reader = _Reader(body.view, 4)
+    reader = Cursor(body.view, 4)
     reader.skip_tags()
     throttle_time_ms, error, session_id = reader.take(_FETCHED_HEAD)
     partitions: list[FetchedPartition] = []
@@ -155,14 +107,14 @@ def fetch_response(body: PooledBuffer) -> FetchResponse:
     return FetchResponse(error, session_id, Fetched(partitions, body, throttle_time_ms))
 
 
-def _fetched_partition(reader: _Reader, topic_id: bytes) -> FetchedPartition:
+def _fetched_partition(reader: Cursor, topic_id: bytes) -> FetchedPartition:
     index, error, high_watermark, last_stable, log_start = reader.take(_FETCHED_PARTITION)
     aborted = []
     for _ in range(reader.uvarint() - 1):
         producer_id, first_offset = reader.take(_ABORTED)
         reader.skip_tags()
         aborted.append((producer_id, first_offset))
-    reader.at += 4  # preferred read replica
+    reader.skip(4)  # preferred read replica
     length = reader.uvarint() - 1
     records = reader.raw(length) if length > 0 else _EMPTY
     if _DIVERGING_EPOCH in reader.skip_tags():
@@ -200,20 +152,23 @@ def least_produced(batches: Sequence[tuple[TopicPartition, memoryview]]) -> int:
 
 def produce_response(body: PooledBuffer) -> ProduceAnswer:
     """Decode a produce response."""
-    reader = _Reader(body.view, 4)
+    reader = Cursor(body.view, 4)
     answers = {}
-    for _ in range(reader.number(">i")):
-        topic = reader.text()
-        for _ in range(reader.number(">i")):
+    for _ in range(INT32.decode(reader, CLASSIC)):
+        topic = TEXT.decode(reader, CLASSIC) or ""
+        for _ in range(INT32.decode(reader, CLASSIC)):
             index, error, base_offset, _, _, refused = reader.take(_PRODUCED)
-            records = [(reader.number(">i"), reader.text()) for _ in range(refused)]
-            message = reader.text()
+            records = [
+                (INT32.decode(reader, CLASSIC), TEXT.decode(reader, CLASSIC))
+                for _ in range(refused)
+            ]
+            message = TEXT.decode(reader, CLASSIC) or ""
             if records:
                 message = "; ".join(filter(None, (message, records[0][1])))
             answers[TopicPartition(topic, index)] = Produced(
                 error, base_offset, message, tuple([at for at, _ in records])
             )
-    return ProduceAnswer(answers, throttle_time_ms=reader.number(">i"))
+    return ProduceAnswer(answers, throttle_time_ms=INT32.decode(reader, CLASSIC))
 
 
 _LAST_EPOCH: Final = 2**31 - 1

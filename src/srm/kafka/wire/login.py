@@ -23,33 +23,14 @@ from urllib.parse import urlencode
 
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
 from srm.http_post import PostError, basic, post
-from srm.kafka.wire.messages import (
-    BYTES,
-    CLASSIC,
-    INT16,
-    INT64,
-    NAMES,
-    TEXT,
-    Message,
-    Request,
-    Structure,
-    error_name,
-)
+from srm.kafka.wire.errors import error_name
+from srm.kafka.wire.messages import Request
+from srm.kafka.wire.requests import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from srm.kafka.wire.security import OidcTokens, Sasl, Security, Tls, UnsecuredTokens
 from srm.kafka.wire.tls import authorities, tls_context
 
 Exchange = Generator[bytes, bytes, None]
 
-SASL_HANDSHAKE: Final = Message(
-    17, 1, Structure(mechanism=TEXT), Structure(error_code=INT16, mechanisms=NAMES), CLASSIC
-)
-SASL_AUTHENTICATE: Final = Message(
-    36,
-    1,
-    Structure(payload=BYTES),
-    Structure(error_code=INT16, error_message=TEXT, payload=BYTES, session_lifetime_ms=INT64),
-    CLASSIC,
-)
 _FEWEST_ITERATIONS: Final = 4096
 """RFC 7677, and Kafka's own client: a broker that wants fewer is after the password."""
 

@@ -6,19 +6,12 @@ how its sizes are written. Requests take values by position, answers give them b
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from io import BytesIO
 from typing import Any, Final, Protocol
-
-from confluent_kafka import KafkaError
-
-
-def error_name(code: int) -> str:
-    """Return Kafka's name of an error code."""
-    return KafkaError(code).name()
 
 
 def uvarint(value: int) -> bytes:
@@ -31,21 +24,49 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_uvarint(data: BytesIO) -> int:
-    value = shift = 0
-    while True:
-        byte = _take(data, 1)[0]
-        value |= (byte & 0x7F) << shift
-        if byte <= 0x7F:
-            return value
-        shift += 7
+class Cursor:
+    """A place in a message that is read; ValueError where the message ends too early."""
 
+    __slots__ = ("at", "view")
 
-def _take(data: BytesIO, size: int) -> bytes:
-    taken = data.read(size)
-    if len(taken) < size:
-        raise ValueError(f"the message ends {size - len(taken)} bytes early")
-    return taken
+    def __init__(self, view: memoryview | bytes, at: int = 0) -> None:
+        self.view = memoryview(view)
+        self.at = at
+
+    def skip(self, size: int) -> int:
+        """Move on; return the former place."""
+        before = self.at
+        self.at += size
+        if self.at > len(self.view):
+            raise ValueError(f"the message ends {self.at - len(self.view)} bytes early")
+        return before
+
+    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Read values of fixed sizes."""
+        return layout.unpack_from(self.view, self.skip(layout.size))
+
+    def raw(self, size: int) -> memoryview:
+        """Return the next bytes without a copy."""
+        before = self.skip(size)
+        return self.view[before : self.at]
+
+    def uvarint(self) -> int:
+        """Read what :func:`uvarint` writes."""
+        value = shift = 0
+        while True:
+            byte = self.view[self.skip(1)]
+            value |= (byte & 0x7F) << shift
+            if byte <= 0x7F:
+                return value
+            shift += 7
+
+    def skip_tags(self) -> list[int]:
+        """Return which tagged fields there were."""
+        tags = []
+        for _ in range(self.uvarint()):
+            tags.append(self.uvarint())
+            self.skip(self.uvarint())
+        return tags
 
 
 class Fixed:
@@ -58,15 +79,16 @@ class Fixed:
         """Write a value."""
         return self._struct.pack(value)
 
-    def decode(self, data: BytesIO, _form: Form) -> Any:
+    def decode(self, data: Cursor, _form: Form) -> Any:
         """Read a value."""
-        return self._struct.unpack(_take(data, self._struct.size))[0]
+        return data.take(self._struct)[0]
 
 
 INT8: Final = Fixed("b")
 INT16: Final = Fixed("h")
 INT32: Final = Fixed("i")
 INT64: Final = Fixed("q")
+FLOAT64: Final = Fixed("d")
 BOOLEAN: Final = Fixed("?")
 UUID: Final = Fixed("16s")
 
@@ -81,9 +103,9 @@ class Form(Enum):
         """Write a size, -1 for null."""
         return uvarint(size + 1) if self is FLEXIBLE else fixed.encode(size, self)
 
-    def decode_size(self, data: BytesIO, fixed: Fixed) -> int:
+    def decode_size(self, data: Cursor, fixed: Fixed) -> int:
         """Read a size, negative for null."""
-        size: int = _read_uvarint(data) - 1 if self is FLEXIBLE else fixed.decode(data, self)
+        size: int = data.uvarint() - 1 if self is FLEXIBLE else fixed.decode(data, self)
         return size
 
     @property
@@ -91,11 +113,10 @@ class Form(Enum):
         """End of a structure."""
         return b"\x00" if self is FLEXIBLE else b""
 
-    def skip_tags(self, data: BytesIO) -> None:
+    def skip_tags(self, data: Cursor) -> None:
         """Read the end of a structure."""
-        for _ in range(_read_uvarint(data) if self is FLEXIBLE else 0):
-            _read_uvarint(data)
-            _take(data, _read_uvarint(data))
+        if self is FLEXIBLE:
+            data.skip_tags()
 
 
 CLASSIC: Final = Form.CLASSIC
@@ -108,8 +129,8 @@ class FieldType(Protocol):
     def encode(self, value: Any, form: Form, /) -> bytes:
         """Write a value."""
 
-    def decode(self, data: BytesIO, form: Form, /) -> Any:
-        """Read a value; ValueError or struct.error where it is incomplete."""
+    def decode(self, data: Cursor, form: Form, /) -> Any:
+        """Read a value."""
 
 
 class Blob:
@@ -123,10 +144,10 @@ class Blob:
         size = -1 if value is None else len(value)
         return form.encode_size(size, self._width) + (value or b"")
 
-    def decode(self, data: BytesIO, form: Form) -> Any:
+    def decode(self, data: Cursor, form: Form) -> Any:
         """Read a value."""
         size = form.decode_size(data, self._width)
-        return None if size < 0 else _take(data, size)
+        return None if size < 0 else bytes(data.raw(size))
 
 
 class _Text:
@@ -138,7 +159,7 @@ class _Text:
         """Write a value."""
         return self._blob.encode(None if value is None else value.encode(), form)
 
-    def decode(self, data: BytesIO, form: Form) -> str | None:
+    def decode(self, data: Cursor, form: Form) -> str | None:
         """Read a value."""
         value = self._blob.decode(data, form)
         return None if value is None else value.decode()
@@ -161,7 +182,7 @@ class Array:
         items = (self.item.encode(value, form) for value in values)
         return form.encode_size(len(values), INT32) + b"".join(items)
 
-    def decode(self, data: BytesIO, form: Form) -> list[Any] | None:
+    def decode(self, data: Cursor, form: Form) -> list[Any] | None:
         """Read values."""
         size = form.decode_size(data, INT32)
         return None if size < 0 else [self.item.decode(data, form) for _ in range(size)]
@@ -170,7 +191,7 @@ class Array:
 class Structure:
     """Named fields."""
 
-    def __init__(self, **fields: FieldType) -> None:
+    def __init__(self, fields: Mapping[str, FieldType]) -> None:
         self.fields = fields
 
     def encode(self, values: Sequence[Any], form: Form) -> bytes:
@@ -178,7 +199,7 @@ class Structure:
         fields = zip(self.fields.values(), values, strict=True)
         return b"".join(kind.encode(value, form) for kind, value in fields) + form.no_tags
 
-    def decode(self, data: BytesIO, form: Form) -> dict[str, Any]:
+    def decode(self, data: Cursor, form: Form) -> dict[str, Any]:
         """Read the fields."""
         found = {name: kind.decode(data, form) for name, kind in self.fields.items()}
         form.skip_tags(data)
@@ -194,18 +215,51 @@ class Nullable(Structure):
             return INT8.encode(-1, form)
         return INT8.encode(1, form) + super().encode(values, form)
 
-    def decode(self, data: BytesIO, form: Form) -> Any:
+    def decode(self, data: Cursor, form: Form) -> Any:
         """Read a mark and, unless that says null, the structure."""
         return None if INT8.decode(data, form) < 0 else super().decode(data, form)
 
 
-def array(**fields: FieldType) -> Array:
-    """Make an array of structures."""
-    return Array(Structure(**fields))
+_TYPES: Final[Mapping[str, FieldType]] = {
+    "int8": INT8,
+    "int16": INT16,
+    "int32": INT32,
+    "int64": INT64,
+    "float64": FLOAT64,
+    "bool": BOOLEAN,
+    "uuid": UUID,
+    "text": TEXT,
+    "bytes": BYTES,
+}
+_TOKEN: Final = re.compile(r"\w+:\w+(?:\[\])?|\w+(?:\[|\(|\?\()|[\])]")
 
 
-NAMES: Final = Array(TEXT)
-NUMBERS: Final = Array(INT32)
+def layout(text: str) -> Structure:
+    """Read a notation of fields.
+
+    ``name:type`` is a value, ``name:type[]`` an array of values, ``name[...]`` an array of
+    structures, ``name(...)`` a structure, and ``name?(...)`` one that may be null.
+    """
+    return Structure(_fields(iter(_TOKEN.findall(text))))
+
+
+def _fields(tokens: Iterator[str]) -> dict[str, FieldType]:
+    """Read fields up to the bracket that closes them."""
+    fields: dict[str, FieldType] = {}
+    for token in tokens:
+        name, _, kind = token.partition(":")
+        if kind:
+            one = _TYPES[kind.removesuffix("[]")]
+            fields[name] = Array(one) if kind.endswith("[]") else one
+        elif token.endswith("["):
+            fields[token[:-1]] = Array(Structure(_fields(tokens)))
+        elif token.endswith("?("):
+            fields[token[:-2]] = Nullable(_fields(tokens))
+        elif token.endswith("("):
+            fields[token[:-1]] = Structure(_fields(tokens))
+        else:
+            break
+    return fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,11 +270,18 @@ class Message:
     version: int
     request: Structure
     response: Structure
-    form: Form = FLEXIBLE
+    form: Form
 
     def __call__(self, *values: object) -> Request:
         """Make a request of the values of its fields."""
         return Request(self, values)
+
+
+def message(
+    api_key: int, version: int, request: str, response: str, form: Form = FLEXIBLE
+) -> Message:
+    """Declare a message by the notation of :func:`layout`."""
+    return Message(api_key, version, layout(request), layout(response), form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +295,7 @@ class Request:
         """Write the request after its header."""
         return self.message.request.encode(self.values, self.message.form)
 
-    def decode(self, data: BytesIO) -> dict[str, Any]:
+    def decode(self, data: Cursor) -> dict[str, Any]:
         """Read the answer after its correlation id."""
         self.message.form.skip_tags(data)  # of the header
         return self.message.response.decode(data, self.message.form)

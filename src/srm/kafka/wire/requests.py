@@ -1,4 +1,4 @@
-"""Requests apart from the hot path, as declarations: logs, transactions and groups of all kinds.
+"""Requests apart from the hot path: connections, clusters, logs, transactions and groups.
 
 KIP-79 (offsets by time), KIP-320 (epochs), KIP-516 (topic ids), KIP-98 and 664 (transactions),
 KIP-699 (coordinators in batches), KIP-709 (offsets in batches), KIP-518 and KIP-848 (listing by
@@ -12,88 +12,95 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from srm.domain.names.topics import TopicPartition
-from srm.kafka.wire.messages import (
-    BOOLEAN,
-    BYTES,
-    CLASSIC,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    NAMES,
-    NUMBERS,
-    TEXT,
-    UUID,
-    Array,
-    FieldType,
-    Message,
-    Nullable,
-    Request,
-    Structure,
-    array,
-)
+from srm.kafka.wire.messages import CLASSIC, Request, message
 
 _CONSUMER: Final = -1
 _READ_UNCOMMITTED: Final = 0
 _NO_ID: Final = bytes(16)
+_PARTITIONS: Final = "topics[topic:text partitions:int32[]]"
+_HEAD: Final = "throttle_time_ms:int32 error_code:int16"
+_PARTITION_CODES: Final = "topics[topic:text partitions[partition:int32 error_code:int16]]"
 
-_TIMES: Final = array(partition=INT32, current_leader_epoch=INT32, timestamp=INT64)
-_OFFSETS: Final = array(
-    partition=INT32, error_code=INT16, timestamp=INT64, offset=INT64, leader_epoch=INT32
+# ----- connections and clusters
+
+API_VERSIONS: Final = message(
+    18, 0, "", "error_code:int16 versions[api_key:int16 lowest:int16 highest:int16]", CLASSIC
 )
-LIST_OFFSETS: Final = Message(
-    2,
-    5,
-    Structure(replica_id=INT32, isolation_level=INT8, topics=array(topic=TEXT, partitions=_TIMES)),
-    Structure(throttle_time_ms=INT32, topics=array(topic=TEXT, partitions=_OFFSETS)),
+SASL_HANDSHAKE: Final = message(
+    17, 1, "mechanism:text", "error_code:int16 mechanisms:text[]", CLASSIC
+)
+SASL_AUTHENTICATE: Final = message(
+    36,
+    1,
+    "payload:bytes",
+    "error_code:int16 error_message:text payload:bytes session_lifetime_ms:int64",
     CLASSIC,
 )
-
-_EPOCHS: Final = array(partition=INT32, current_leader_epoch=INT32, leader_epoch=INT32)
-_ENDS: Final = array(error_code=INT16, partition=INT32, leader_epoch=INT32, end_offset=INT64)
-EPOCH_ENDS: Final = Message(
-    23,
-    3,
-    Structure(replica_id=INT32, topics=array(topic=TEXT, partitions=_EPOCHS)),
-    Structure(throttle_time_ms=INT32, topics=array(topic=TEXT, partitions=_ENDS)),
-    CLASSIC,
-)
-
-_BROKERS: Final = array(node=INT32, host=TEXT, port=INT32, rack=TEXT)
-_PARTITIONS: Final = array(
-    error_code=INT16,
-    partition=INT32,
-    leader=INT32,
-    leader_epoch=INT32,
-    replicas=NUMBERS,
-    isr=NUMBERS,
-    offline=NUMBERS,
-)
-_TOPIC_METADATA: Final = array(
-    error_code=INT16,
-    topic=TEXT,
-    topic_id=UUID,
-    is_internal=BOOLEAN,
-    partitions=_PARTITIONS,
-    topic_operations=INT32,
-)
-METADATA: Final = Message(
+METADATA: Final = message(
     3,
     10,
-    Structure(
-        topics=array(topic_id=UUID, topic=TEXT),
-        allow_auto_topic_creation=BOOLEAN,
-        cluster_operations=BOOLEAN,
-        topic_operations=BOOLEAN,
-    ),
-    Structure(
-        throttle_time_ms=INT32,
-        brokers=_BROKERS,
-        cluster_id=TEXT,
-        controller=INT32,
-        topics=_TOPIC_METADATA,
-        cluster_operations=INT32,
-    ),
+    "topics[topic_id:uuid topic:text]"
+    " allow_auto_topic_creation:bool cluster_operations:bool topic_operations:bool",
+    "throttle_time_ms:int32 brokers[node:int32 host:text port:int32 rack:text]"
+    " cluster_id:text controller:int32"
+    " topics[error_code:int16 topic:text topic_id:uuid is_internal:bool"
+    "  partitions[error_code:int16 partition:int32 leader:int32 leader_epoch:int32"
+    "   replicas:int32[] isr:int32[] offline:int32[]]"
+    "  topic_operations:int32]"
+    " cluster_operations:int32",
+)
+_REPLICA: Final = (
+    "replica_id:int32 log_end_offset:int64 last_fetch_ms:int64 last_caught_up_ms:int64"
+)
+DESCRIBE_QUORUM: Final = message(
+    55,
+    1,
+    "topics[topic:text partitions[partition:int32]]",
+    "error_code:int16 topics[topic:text partitions[partition:int32 error_code:int16"
+    f" leader_id:int32 leader_epoch:int32 high_watermark:int64 voters[{_REPLICA}]"
+    f" observers[{_REPLICA}]]]",
+)
+"""KIP-836: the active controller is caught up now, by its own clock."""
+
+# confluent-kafka has no call for quotas.
+DESCRIBE_CLIENT_QUOTAS: Final = message(
+    48,
+    0,
+    "components[entity_type:text match_type:int8 match:text] strict:bool",
+    f"{_HEAD} error_message:text entries[entity[entity_type:text entity_name:text]"
+    " values[key:text value:float64]]",
+    CLASSIC,
+)
+# Without the right or an authorizer librdkafka returns an empty list instead of an error.
+DESCRIBE_ACLS: Final = message(
+    29,
+    1,
+    "resource_type:int8 resource_name:text pattern_type:int8"
+    " principal:text host:text operation:int8 permission_type:int8",
+    f"{_HEAD} error_message:text resources[resource_type:int8 resource_name:text pattern_type:int8"
+    " acls[principal:text host:text operation:int8 permission_type:int8]]",
+    CLASSIC,
+)
+
+# ----- logs
+
+LIST_OFFSETS: Final = message(
+    2,
+    5,
+    "replica_id:int32 isolation_level:int8"
+    " topics[topic:text partitions[partition:int32 current_leader_epoch:int32 timestamp:int64]]",
+    "throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16"
+    " timestamp:int64 offset:int64 leader_epoch:int32]]",
+    CLASSIC,
+)
+EPOCH_ENDS: Final = message(
+    23,
+    3,
+    "replica_id:int32"
+    " topics[topic:text partitions[partition:int32 current_leader_epoch:int32 leader_epoch:int32]]",
+    "throttle_time_ms:int32 topics[topic:text"
+    " partitions[error_code:int16 partition:int32 leader_epoch:int32 end_offset:int64]]",
+    CLASSIC,
 )
 
 
@@ -114,18 +121,25 @@ class LogQuery(NamedTuple):
 
 def offsets_request(queries: Iterable[LogQuery]) -> Request:
     """Make a request for the first offsets at or after a time, or at an end of the log."""
-    return LIST_OFFSETS(_CONSUMER, _READ_UNCOMMITTED, _by_topic(queries))
+    return LIST_OFFSETS(_CONSUMER, _READ_UNCOMMITTED, _queries_by_topic(queries))
 
 
 def epoch_ends_request(queries: Iterable[LogQuery]) -> Request:
     """Make a request for the ends of leader epochs in the leader's logs."""
-    return EPOCH_ENDS(_CONSUMER, _by_topic(queries))
+    return EPOCH_ENDS(_CONSUMER, _queries_by_topic(queries))
 
 
-def _by_topic(queries: Iterable[LogQuery]) -> list[tuple[str, list[tuple[int, int, int]]]]:
-    topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for (topic, number), leader_epoch, value in queries:
-        topics[topic].append((number, leader_epoch, value))
+def _queries_by_topic(queries: Iterable[LogQuery]) -> list[tuple[str, list[Any]]]:
+    return by_topic((partition, (epoch, value)) for partition, epoch, value in queries)
+
+
+def by_topic(
+    partitions: Iterable[tuple[TopicPartition, tuple[object, ...]]],
+) -> list[tuple[str, list[Any]]]:
+    """Group partitions, each with further fields, for a request."""
+    topics: dict[str, list[Any]] = defaultdict(list)
+    for (topic, number), fields in partitions:
+        topics[topic].append((number, *fields))
     return list(topics.items())
 
 
@@ -138,391 +152,167 @@ def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str,
     }
 
 
-_TOPIC_PARTITIONS: Final = array(topic=TEXT, partitions=NUMBERS)
+# ----- transactions
 
-DESCRIBE_PRODUCERS: Final = Message(
+DESCRIBE_PRODUCERS: Final = message(
     61,
     0,
-    Structure(topics=_TOPIC_PARTITIONS),
-    Structure(
-        throttle_time_ms=INT32,
-        topics=array(
-            topic=TEXT,
-            partitions=array(
-                partition=INT32,
-                error_code=INT16,
-                error_message=TEXT,
-                producers=array(
-                    producer_id=INT64,
-                    producer_epoch=INT32,
-                    last_sequence=INT32,
-                    last_timestamp_ms=INT64,
-                    coordinator_epoch=INT32,
-                    first_offset=INT64,
-                ),
-            ),
-        ),
-    ),
+    _PARTITIONS,
+    "throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16"
+    " error_message:text producers[producer_id:int64 producer_epoch:int32 last_sequence:int32"
+    " last_timestamp_ms:int64 coordinator_epoch:int32 first_offset:int64]]]",
 )
 """``first_offset`` is that of the producer's open transaction in the partition, -1 for none."""
 
-LIST_TRANSACTIONS: Final = Message(
+LIST_TRANSACTIONS: Final = message(
     66,
     0,
-    Structure(states=NAMES, producer_ids=Array(INT64)),
-    Structure(
-        throttle_time_ms=INT32,
-        error_code=INT16,
-        unknown_states=NAMES,
-        transactions=array(transactional_id=TEXT, producer_id=INT64, state=TEXT),
-    ),
+    "states:text[] producer_ids:int64[]",
+    f"{_HEAD} unknown_states:text[]"
+    " transactions[transactional_id:text producer_id:int64 state:text]",
 )
-
-DESCRIBE_TRANSACTIONS: Final = Message(
+DESCRIBE_TRANSACTIONS: Final = message(
     65,
     0,
-    Structure(transactional_ids=NAMES),
-    Structure(
-        throttle_time_ms=INT32,
-        transactions=array(
-            error_code=INT16,
-            transactional_id=TEXT,
-            state=TEXT,
-            timeout_ms=INT32,
-            start_ms=INT64,
-            producer_id=INT64,
-            producer_epoch=INT16,
-            topics=_TOPIC_PARTITIONS,
-        ),
-    ),
+    "transactional_ids:text[]",
+    "throttle_time_ms:int32 transactions[error_code:int16 transactional_id:text state:text"
+    f" timeout_ms:int32 start_ms:int64 producer_id:int64 producer_epoch:int16 {_PARTITIONS}]",
 )
-
-INIT_PRODUCER_ID: Final = Message(
+INIT_PRODUCER_ID: Final = message(
     22,
     0,
-    Structure(transactional_id=TEXT, transaction_timeout_ms=INT32),
-    Structure(throttle_time_ms=INT32, error_code=INT16, producer_id=INT64, producer_epoch=INT16),
+    "transactional_id:text transaction_timeout_ms:int32",
+    f"{_HEAD} producer_id:int64 producer_epoch:int16",
     CLASSIC,
 )
-
-_PRODUCER: Final[Mapping[str, FieldType]] = {
-    "transactional_id": TEXT,
-    "producer_id": INT64,
-    "producer_epoch": INT16,
-}
-
-ADD_PARTITIONS: Final = Message(
-    24,
-    0,
-    Structure(**_PRODUCER, topics=_TOPIC_PARTITIONS),
-    Structure(
-        throttle_time_ms=INT32,
-        topics=array(topic=TEXT, partitions=array(partition=INT32, error_code=INT16)),
-    ),
-    CLASSIC,
+_PRODUCER: Final = "transactional_id:text producer_id:int64 producer_epoch:int16"
+ADD_PARTITIONS: Final = message(
+    24, 0, f"{_PRODUCER} {_PARTITIONS}", f"throttle_time_ms:int32 {_PARTITION_CODES}", CLASSIC
 )
+END_TRANSACTION: Final = message(26, 0, f"{_PRODUCER} committed:bool", _HEAD, CLASSIC)
 
-END_TRANSACTION: Final = Message(
-    26,
-    0,
-    Structure(**_PRODUCER, committed=BOOLEAN),
-    Structure(throttle_time_ms=INT32, error_code=INT16),
-    CLASSIC,
-)
+# ----- groups
 
-
-_DESCRIBE: Final = Structure(groups=NAMES, authorized_operations=BOOLEAN)
-_LISTED: Final[Mapping[str, FieldType]] = {"group": TEXT, "protocol_type": TEXT, "state": TEXT}
-_LIST_HEAD: Final[Mapping[str, FieldType]] = {"throttle_time_ms": INT32, "error_code": INT16}
-_GROUP: Final[Mapping[str, FieldType]] = {
-    "error_code": INT16,
-    "error_message": TEXT,
-    "group": TEXT,
-    "state": TEXT,
-    "group_epoch": INT32,
-    "assignment_epoch": INT32,
-}
-_TOPIC_IDS: Final = array(topic_id=UUID, topic=TEXT, partitions=NUMBERS)
-_ASSIGNMENT: Final = Structure(topics=_TOPIC_IDS)
-_TASKS: Final = array(subtopology=TEXT, partitions=NUMBERS)
-_TASK_ASSIGNMENT: Final = Structure(active=_TASKS, standby=_TASKS, warmup=_TASKS)
-_TASK_OFFSETS: Final = array(subtopology=TEXT, partition=INT32, offset=INT64)
-_PAIRS: Final = array(key=TEXT, value=TEXT)
-_INTERNAL_TOPICS: Final = array(
-    topic=TEXT, partitions=INT32, replication_factor=INT16, configs=_PAIRS
-)
-_TOPOLOGY: Final = Nullable(
-    epoch=INT32,
-    subtopologies=array(
-        subtopology=TEXT,
-        source_topics=NAMES,
-        repartition_sinks=NAMES,
-        changelogs=_INTERNAL_TOPICS,
-        repartition_sources=_INTERNAL_TOPICS,
-    ),
-)
-
-FIND_COORDINATORS: Final = Message(
+FIND_COORDINATORS: Final = message(
     10,
     4,
-    Structure(key_type=INT8, keys=NAMES),
-    Structure(
-        throttle_time_ms=INT32,
-        coordinators=array(
-            key=TEXT, node=INT32, host=TEXT, port=INT32, error_code=INT16, error_message=TEXT
-        ),
-    ),
+    "key_type:int8 keys:text[]",
+    "throttle_time_ms:int32 coordinators[key:text node:int32 host:text port:int32 error_code:int16"
+    " error_message:text]",
 )
 """Kafka 3.0 and later."""
 
-LIST_GROUPS: Final = Message(
-    16, 4, Structure(states=NAMES), Structure(**_LIST_HEAD, groups=array(**_LISTED))
-)
-
-LIST_GROUPS_BY_TYPE: Final = Message(
-    16,
-    5,
-    Structure(states=NAMES, types=NAMES),
-    Structure(**_LIST_HEAD, groups=array(**_LISTED, type=TEXT)),
+_LISTED: Final = "group:text protocol_type:text state:text"
+LIST_GROUPS: Final = message(16, 4, "states:text[]", f"{_HEAD} groups[{_LISTED}]")
+LIST_GROUPS_BY_TYPE: Final = message(
+    16, 5, "states:text[] types:text[]", f"{_HEAD} groups[{_LISTED} type:text]"
 )
 """Of brokers that have groups of other than the classic type."""
 
-DESCRIBE_CLASSIC: Final = Message(
+_DESCRIBE: Final = "groups:text[] authorized_operations:bool"
+_GROUP: Final = (
+    "error_code:int16 error_message:text group:text state:text"
+    " group_epoch:int32 assignment_epoch:int32"
+)
+_ASSIGNED: Final = "topics[topic_id:uuid topic:text partitions:int32[]]"
+_TASKS: Final = " ".join(
+    f"{kind}[subtopology:text partitions:int32[]]" for kind in ("active", "standby", "warmup")
+)
+_TASK_OFFSETS: Final = "subtopology:text partition:int32 offset:int64"
+_INTERNAL_TOPIC: Final = (
+    "topic:text partitions:int32 replication_factor:int16 configs[key:text value:text]"
+)
+
+DESCRIBE_CLASSIC: Final = message(
     15,
     4,
     _DESCRIBE,
-    Structure(
-        throttle_time_ms=INT32,
-        groups=array(
-            error_code=INT16,
-            group=TEXT,
-            state=TEXT,
-            protocol_type=TEXT,
-            protocol=TEXT,
-            members=array(
-                member=TEXT,
-                instance_id=TEXT,
-                client_id=TEXT,
-                host=TEXT,
-                metadata=BYTES,
-                assignment=BYTES,
-            ),
-            authorized_operations=INT32,
-        ),
-    ),
+    "throttle_time_ms:int32 groups[error_code:int16 group:text state:text protocol_type:text"
+    " protocol:text members[member:text instance_id:text client_id:text host:text metadata:bytes"
+    " assignment:bytes] authorized_operations:int32]",
     CLASSIC,
 )
-
-DESCRIBE_CONSUMER: Final = Message(
+DESCRIBE_CONSUMER: Final = message(
     69,
     0,
     _DESCRIBE,
-    Structure(
-        throttle_time_ms=INT32,
-        groups=array(
-            **_GROUP,
-            assignor=TEXT,
-            members=array(
-                member=TEXT,
-                instance_id=TEXT,
-                rack=TEXT,
-                epoch=INT32,
-                client_id=TEXT,
-                host=TEXT,
-                topics=NAMES,
-                pattern=TEXT,
-                assignment=_ASSIGNMENT,
-                target=_ASSIGNMENT,
-            ),
-            authorized_operations=INT32,
-        ),
-    ),
+    f"throttle_time_ms:int32 groups[{_GROUP} assignor:text members[member:text instance_id:text"
+    " rack:text epoch:int32 client_id:text host:text topics:text[] pattern:text"
+    f" assignment({_ASSIGNED}) target({_ASSIGNED})] authorized_operations:int32]",
 )
-
-DESCRIBE_STREAMS: Final = Message(
+DESCRIBE_STREAMS: Final = message(
     89,
     0,
     _DESCRIBE,
-    Structure(
-        throttle_time_ms=INT32,
-        groups=array(
-            **_GROUP,
-            topology=_TOPOLOGY,
-            members=array(
-                member=TEXT,
-                epoch=INT32,
-                instance_id=TEXT,
-                rack=TEXT,
-                client_id=TEXT,
-                host=TEXT,
-                topology_epoch=INT32,
-                process=TEXT,
-                endpoint=Nullable(host=TEXT, port=INT16),
-                client_tags=_PAIRS,
-                task_offsets=_TASK_OFFSETS,
-                task_ends=_TASK_OFFSETS,
-                assignment=_TASK_ASSIGNMENT,
-                target=_TASK_ASSIGNMENT,
-                classic=BOOLEAN,
-            ),
-            authorized_operations=INT32,
-        ),
-    ),
+    f"throttle_time_ms:int32 groups[{_GROUP}"
+    " topology?(epoch:int32 subtopologies[subtopology:text source_topics:text[]"
+    f"  repartition_sinks:text[] changelogs[{_INTERNAL_TOPIC}]"
+    f"  repartition_sources[{_INTERNAL_TOPIC}]])"
+    " members[member:text epoch:int32 instance_id:text rack:text client_id:text host:text"
+    "  topology_epoch:int32 process:text endpoint?(host:text port:int16)"
+    f"  client_tags[key:text value:text] task_offsets[{_TASK_OFFSETS}] task_ends[{_TASK_OFFSETS}]"
+    f"  assignment({_TASKS}) target({_TASKS}) classic:bool]"
+    " authorized_operations:int32]",
 )
-
-DESCRIBE_SHARE: Final = Message(
+DESCRIBE_SHARE: Final = message(
     77,
     1,
     _DESCRIBE,
-    Structure(
-        throttle_time_ms=INT32,
-        groups=array(
-            **_GROUP,
-            assignor=TEXT,
-            members=array(
-                member=TEXT,
-                rack=TEXT,
-                epoch=INT32,
-                client_id=TEXT,
-                host=TEXT,
-                topics=NAMES,
-                assignment=_ASSIGNMENT,
-            ),
-            authorized_operations=INT32,
-        ),
-    ),
+    f"throttle_time_ms:int32 groups[{_GROUP} assignor:text members[member:text rack:text"
+    f" epoch:int32 client_id:text host:text topics:text[] assignment({_ASSIGNED})]"
+    " authorized_operations:int32]",
 )
 
-FETCH_OFFSETS: Final = Message(
+FETCH_OFFSETS: Final = message(
     9,
     8,
-    Structure(
-        groups=array(group=TEXT, topics=array(topic=TEXT, partitions=NUMBERS)),
-        require_stable=BOOLEAN,
-    ),
-    Structure(
-        throttle_time_ms=INT32,
-        groups=array(
-            group=TEXT,
-            topics=array(
-                topic=TEXT,
-                partitions=array(
-                    partition=INT32,
-                    offset=INT64,
-                    leader_epoch=INT32,
-                    metadata=TEXT,
-                    error_code=INT16,
-                ),
-            ),
-            error_code=INT16,
-        ),
-    ),
+    f"groups[group:text {_PARTITIONS}] require_stable:bool",
+    "throttle_time_ms:int32 groups[group:text topics[topic:text partitions[partition:int32"
+    " offset:int64 leader_epoch:int32 metadata:text error_code:int16]] error_code:int16]",
 )
 """Of all partitions where ``topics`` is None."""
 
-COMMIT_OFFSETS: Final = Message(
+COMMIT_OFFSETS: Final = message(
     8,
     8,
-    Structure(
-        group=TEXT,
-        generation=INT32,
-        member=TEXT,
-        instance_id=TEXT,
-        topics=array(
-            topic=TEXT,
-            partitions=array(partition=INT32, offset=INT64, leader_epoch=INT32, metadata=TEXT),
-        ),
-    ),
-    Structure(
-        throttle_time_ms=INT32,
-        topics=array(topic=TEXT, partitions=array(partition=INT32, error_code=INT16)),
-    ),
+    "group:text generation:int32 member:text instance_id:text topics[topic:text"
+    " partitions[partition:int32 offset:int64 leader_epoch:int32 metadata:text]]",
+    f"throttle_time_ms:int32 {_PARTITION_CODES}",
 )
 """Of a group without members where the generation is -1."""
 
-FETCH_SHARE_STARTS: Final = Message(
+FETCH_SHARE_STARTS: Final = message(
     90,
     1,
-    Structure(groups=array(group=TEXT, topics=array(topic=TEXT, partitions=NUMBERS))),
-    Structure(
-        throttle_time_ms=INT32,
-        groups=array(
-            group=TEXT,
-            topics=array(
-                topic=TEXT,
-                topic_id=UUID,
-                partitions=array(
-                    partition=INT32,
-                    offset=INT64,
-                    leader_epoch=INT32,
-                    lag=INT64,
-                    error_code=INT16,
-                    error_message=TEXT,
-                ),
-            ),
-            error_code=INT16,
-            error_message=TEXT,
-        ),
-    ),
+    f"groups[group:text {_PARTITIONS}]",
+    "throttle_time_ms:int32 groups[group:text topics[topic:text topic_id:uuid"
+    " partitions[partition:int32 offset:int64 leader_epoch:int32 lag:int64 error_code:int16"
+    " error_message:text]] error_code:int16 error_message:text]",
 )
 """Of all partitions where ``topics`` is None; Kafka 4.2 and later."""
 
-SET_SHARE_STARTS: Final = Message(
+SET_SHARE_STARTS: Final = message(
     91,
     0,
-    Structure(
-        group=TEXT, topics=array(topic=TEXT, partitions=array(partition=INT32, offset=INT64))
-    ),
-    Structure(
-        throttle_time_ms=INT32,
-        error_code=INT16,
-        error_message=TEXT,
-        topics=array(
-            topic=TEXT,
-            topic_id=UUID,
-            partitions=array(partition=INT32, error_code=INT16, error_message=TEXT),
-        ),
-    ),
+    "group:text topics[topic:text partitions[partition:int32 offset:int64]]",
+    f"{_HEAD} error_message:text topics[topic:text topic_id:uuid"
+    " partitions[partition:int32 error_code:int16 error_message:text]]",
 )
 """Of a group without members; an absent one is created."""
 
-DESCRIBE_SETTINGS: Final = Message(
+DESCRIBE_SETTINGS: Final = message(
     32,
     4,
-    Structure(
-        resources=array(type=INT8, name=TEXT, settings=NAMES),
-        with_synonyms=BOOLEAN,
-        with_docs=BOOLEAN,
-    ),
-    Structure(
-        throttle_time_ms=INT32,
-        resources=array(
-            error_code=INT16,
-            error_message=TEXT,
-            type=INT8,
-            name=TEXT,
-            settings=array(
-                name=TEXT,
-                value=TEXT,
-                read_only=BOOLEAN,
-                source=INT8,
-                sensitive=BOOLEAN,
-                synonyms=array(name=TEXT, value=TEXT, source=INT8),
-                type=INT8,
-                docs=TEXT,
-            ),
-        ),
-    ),
+    "resources[type:int8 name:text settings:text[]] with_synonyms:bool with_docs:bool",
+    "throttle_time_ms:int32 resources[error_code:int16 error_message:text type:int8 name:text"
+    " settings[name:text value:text read_only:bool source:int8 sensitive:bool"
+    " synonyms[name:text value:text source:int8] type:int8 docs:text]]",
 )
 """librdkafka has no settings of groups."""
 
-LEAVE_GROUP: Final = Message(
+LEAVE_GROUP: Final = message(
     13,
     5,
-    Structure(group=TEXT, members=array(member=TEXT, instance_id=TEXT, reason=TEXT)),
-    Structure(
-        throttle_time_ms=INT32,
-        error_code=INT16,
-        members=array(member=TEXT, instance_id=TEXT, error_code=INT16),
-    ),
+    "group:text members[member:text instance_id:text reason:text]",
+    f"{_HEAD} members[member:text instance_id:text error_code:int16]",
 )

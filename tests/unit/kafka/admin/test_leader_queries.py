@@ -47,9 +47,15 @@ class Asked(Clients):
         super().__init__("P", {}, {}, {})
         self.brokers = brokers
 
-    def read_brokers(
-        self, _doing: str, request: Callable[[Any], Awaitable[Any]], _needs: object = None
+    def ask(
+        self,
+        _doing: str,
+        request: Callable[[Any], Awaitable[Any]],
+        _needs: object = None,
+        *,
+        as_consumer: bool = False,
     ) -> Any:
+        assert as_consumer, "its user may read topics"
         return asyncio.run(cast("Any", request(self.brokers)))
 
 

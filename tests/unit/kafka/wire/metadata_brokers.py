@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import struct
 from contextlib import suppress
-from io import BytesIO
 
-from srm.kafka.wire.brokers import API_VERSIONS
-from srm.kafka.wire.messages import FLEXIBLE, Message
+from srm.kafka.wire.messages import FLEXIBLE, Cursor, Message
 from srm.kafka.wire.requests import (
+    API_VERSIONS,
     EPOCH_ENDS,
     FIND_COORDINATORS,
     INIT_PRODUCER_ID,
@@ -112,7 +111,7 @@ class MetadataBroker:
         if message is API_VERSIONS:
             known = [] if self.versions_error else [(key, 0, 10) for key in MESSAGES]
             return answer(message, self.versions_error, known)
-        data = BytesIO(request[10 + name :])
+        data = Cursor(request[10 + name :])
         message.form.skip_tags(data)
         asked = message.request.decode(data, message.form)
         if message is FIND_COORDINATORS:

@@ -23,15 +23,15 @@ from tests.waiting import until
 from tests.wires import as_it_is
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.wire.brokers import API_VERSIONS
 from srm.kafka.wire.connection import Connection, settle
 from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.messages import BYTES, CLASSIC, Fixed, Message, Structure
+from srm.kafka.wire.requests import API_VERSIONS
 from srm.kafka.wire.security import Sasl, Security, Tls
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 HANDSHAKE, AUTHENTICATE, ECHO = 17, 36, 0
-LOOK = Message(3, 0, Structure(asked=BYTES), Structure(sum=Fixed("32s")), CLASSIC)
+LOOK = Message(3, 0, Structure({"asked": BYTES}), Structure({"sum": Fixed("32s")}), CLASSIC)
 BIG = 3_000_000
 
 
