@@ -25,7 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.errors import BenchError, wait
 from bench.wire import BrokerSocket
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import LOOPBACK, answers, free_port
+from srm_lab.stack.process import LOOPBACK, answers, free_port
 
 PROJECT: Final = Path(__file__).resolve().parent.parent
 ONE_WAY_MS: Final = 25

@@ -22,7 +22,7 @@ from bench.errors import BenchError, wait
 from bench.results import Latency, Result, with_rates
 from bench.session import Meter, Session
 from bench.tree import PeakMemory
-from srm_lab.testing.processes import slot_workers
+from srm_lab.processes import slot_workers
 
 RUN_IN_S: Final = 15.0
 """Until then the brokers compile the code paths of load and probes, at the cost of the engine."""

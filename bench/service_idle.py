@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.errors import wait
 from bench.machine import describe_machine
-from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.process import LOOPBACK, free_port
 from srm_lab.stack.stack import Stack, StackOptions
 
 BIN: Final = Path(sys.executable).parent

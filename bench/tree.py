@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import psutil
 
-from srm_lab.testing.processes import is_worker
+from srm_lab.processes import is_worker
 
 _SAMPLE_S: Final = 1.0
 

@@ -35,8 +35,8 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.verification.verification import VerificationRequest
-from srm.spark.jobs.verification import BothClusters, verify
 from srm.spark.session import spark_session
+from srm.spark.verification import BothClusters, verify
 from srm.wiring import open_flow
 
 FLOW: Final = Flow("A", "B")

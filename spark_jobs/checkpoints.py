@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
-from srm.spark.jobs.groups import emit_spread
-from srm.spark.jobs.job import JobResult, group_failure, parser, run_job
+from srm.spark.jobs import JobResult, emit_spread, group_failure, parser, run_job
 
 
 def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
-from srm.spark.jobs.groups import sync_spread
-from srm.spark.jobs.job import JobResult, group_failure, parser, run_job
+from srm.spark.jobs import JobResult, group_failure, parser, run_job, sync_spread
 
 
 def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.metrics.metrics import WindowSpec
-from srm.spark.jobs.aggregation import aggregate
-from srm.spark.jobs.job import JobResult, parser, run_job
+from srm.spark.jobs import JobResult, aggregate, parser, run_job
 from srm.wiring import open_flow
 
 

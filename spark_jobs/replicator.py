@@ -14,7 +14,7 @@ from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import parse_duties
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
-from srm.spark.replication.replicator import Replicator, run_program
+from srm.spark.replicator import Replicator, run_program
 
 
 def main() -> int:

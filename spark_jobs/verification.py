@@ -13,8 +13,8 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.domain.verification.verification import verdict
 from srm.engine.verification.verification import VerificationRequest
-from srm.spark.jobs.job import JobResult, parser, run_job
-from srm.spark.jobs.verification import BothClusters, verify
+from srm.spark.jobs import JobResult, parser, run_job
+from srm.spark.verification import BothClusters, verify
 from srm.wiring import open_flow
 
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from srm_lab.stack.ports import LOOPBACK
+from srm_lab.stack.process import LOOPBACK
 
 SECRET: Final = "of the client"
 

@@ -24,7 +24,7 @@ from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver, Timing
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 from srm.wiring import open_flow
 
 PATIENT: Final = Timing(refresh_s=0.5, slot_timeout_s=300.0, grace_s=300.0)

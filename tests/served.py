@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.service.app import server_config
-from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.process import LOOPBACK, free_port
 
 
 @contextmanager

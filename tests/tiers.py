@@ -202,8 +202,7 @@ GROUPS: Final = (
         ),
         (
             *_COPYING,
-            "src/srm/spark/replication/*",
-            "src/srm/spark/session.py",
+            "src/srm/spark/[rsw]*.py",
         ),
     ),
     Group(
@@ -214,7 +213,7 @@ GROUPS: Final = (
             "src/srm/cli/moves/failover*",
             "src/srm/client/*",
             "src/srm/follow/*",
-            "src/srm/redirect/*",
+            "src/srm/redirect.py",
         ),
     ),
     Group(
@@ -246,7 +245,7 @@ GROUPS: Final = (
     Group(
         "triggerer",
         ("airflow/test_deferred_replicator.py",),
-        ("dags/srm_replication.py", "plugins/*", "src/srm/spark/replication/*"),
+        ("dags/srm_replication.py", "plugins/*", "src/srm/spark/[rsw]*.py"),
     ),
     Group("helm", ("integration/test_helm.py",), ("deploy/*",)),
     Group("celery", ("airflow/test_celery.py",), ("dags/*", "plugins/*")),

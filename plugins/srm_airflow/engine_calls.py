@@ -187,7 +187,7 @@ def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | Non
     from srm.domain.verification.verification import verdict  # noqa: PLC0415 - not for parsing
     from srm.engine.verification.verification import VerificationRequest, plan  # noqa: PLC0415 - as above
     from srm.engine.verification.verifying import carry_out_little  # noqa: PLC0415 - as above
-    from srm.spark.jobs.verification import BothClusters, PlainComparer  # noqa: PLC0415 - as above
+    from srm.spark.verification import BothClusters, PlainComparer  # noqa: PLC0415 - as above
 
     request = VerificationRequest(tuple(params["topics"]), params["records"], full=params["full"])
     clusters = BothClusters.of(load_config(config_path()), Flow.parse(flow))

@@ -18,7 +18,7 @@ from srm import telemetry
 from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
-from srm.spark.replication.supervisor import (
+from srm.spark.supervisor import (
     Application,
     ReplicatorSupervisor,
     lost_error,
@@ -28,11 +28,10 @@ from srm_airflow.additions import RunLink
 from srm_airflow.compat import AirflowFailException, conf
 from srm_airflow.connections import given_to_processes
 from srm_airflow.outcome import engine_errors, reason_kept
-from srm_airflow.replicator_trigger import ReplicatorTrigger, flows_state
 from srm_airflow.rest import PROGRESS_KEY
 from srm_airflow.settings import SPARK_CONNECTION, dag_id, spark_job
 from srm_airflow.spark_jobs import submit_hook
-from srm_airflow.triggers import MoveWaitTrigger, MoveWatch
+from srm_airflow.triggers import MoveWaitTrigger, MoveWatch, ReplicatorTrigger, flows_state
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -27,14 +27,14 @@ _PROGRESS = [
 
 async def serve_reports(scope: Any, receive: Any, send: Any) -> None:
     """Serve the pages of reports; their modules are imported with the first request."""
-    from srm_airflow.report_pages import app  # noqa: PLC0415 - workers load plugins too
+    from srm_airflow.apps import app  # noqa: PLC0415 - workers load plugins too
 
     await app(scope, receive, send)
 
 
 async def serve_service(scope: Any, receive: Any, send: Any) -> None:
     """Serve the SRM service: imported and started with the first request."""
-    from srm_airflow.service_app import serve  # noqa: PLC0415 - workers load plugins too
+    from srm_airflow.apps import serve  # noqa: PLC0415 - workers load plugins too
 
     await serve(scope, receive, send)
 

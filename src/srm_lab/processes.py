@@ -1,4 +1,4 @@
-"""Find and end processes of this machine by a mark in their environment."""
+"""Processes of this machine: by a mark in their environment, and of a replicator application."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import Final
 
 import psutil
+
+from srm.spark import WORKER_DAEMON
 
 KILL_SECONDS: Final = 10.0
 """Limit of the wait after SIGKILL."""
@@ -38,3 +40,23 @@ def end_processes(processes: Iterable[psutil.Process], timeout: float) -> None:
         with suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(alive, timeout=KILL_SECONDS)
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Return whether a process is Spark's worker daemon for Python, or a worker it forked.
+
+    Raises:
+        psutil.Error: the process is gone, or a zombie without a command line.
+    """
+    return WORKER_DAEMON in process.cmdline()
+
+
+def slot_workers(application: psutil.Process) -> list[psutil.Process]:
+    """Python workers of slots: children of Spark's worker daemon, which forks one for each task."""
+    daemons = []
+    for process in application.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if is_worker(process):
+                daemons.append(process)
+    parents = {process.pid for process in daemons}
+    return [process for process in daemons if process.ppid() in parents]

@@ -19,8 +19,8 @@ import httpx
 from tests.debian import program
 from tests.waiting import eventually
 
-from srm_lab.stack.airflow_env import EXECUTION_API, airflow_environment
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.airflow import EXECUTION_API, airflow_environment
+from srm_lab.stack.process import free_port
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.airflow.copies import Site, copied_site
 
-from srm_lab.stack.airflow_env import airflow_environment
+from srm_lab.stack.airflow import airflow_environment
 from srm_lab.stack.kafka import KafkaBroker
 
 PROJECT = Path(__file__).resolve().parents[2]

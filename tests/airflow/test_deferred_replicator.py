@@ -30,8 +30,7 @@ from srm_lab.demo.airflow_api import AirflowApi
 from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.airflow import EmbeddedAirflow
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import free_port
-from srm_lab.stack.process import HOME_MARK
+from srm_lab.stack.process import HOME_MARK, free_port
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(1800)]
 

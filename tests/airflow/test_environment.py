@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from srm.errors import StackError
-from srm_lab.stack.airflow_env import airflow_environment
+from srm_lab.stack.airflow import airflow_environment
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,7 @@ from srm_airflow.additions import RunLink
 from srm_airflow.clusters import KafkaClusterHook
 from srm_airflow.operators import MoveWaitOperator
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import free_port
 
 pytestmark = pytest.mark.airflow
 

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from srm.errors import UnavailableError
-from srm.spark.replication.supervisor import Application
+from srm.spark.supervisor import Application
 from srm_airflow import operators
 from srm_airflow.operators import APPLICATION_KEY, ReplicationOperator
 

@@ -17,11 +17,11 @@ from srm.domain.names.topics import Flow
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import read_request
 from srm.errors import UnavailableError
-from srm.spark.replication.supervisor import Application
-from srm_airflow import operators, replicator_trigger
+from srm.spark.supervisor import Application
+from srm_airflow import operators, triggers
 from srm_airflow.compat import TaskDeferred
 from srm_airflow.operators import ReplicationOperator
-from srm_airflow.replicator_trigger import ReplicatorTrigger
+from srm_airflow.triggers import ReplicatorTrigger
 
 pytestmark = pytest.mark.airflow
 
@@ -59,7 +59,7 @@ def trigger(monkeypatch: pytest.MonkeyPatch, topic: Topic) -> ReplicatorTrigger:
         assert (config_path, flows) == ("srm.properties", FLOWS)
         yield {Flow.parse(flow): topic for flow in flows}
 
-    monkeypatch.setattr(replicator_trigger, "flows_state", opened)
+    monkeypatch.setattr(triggers, "flows_state", opened)
     return ReplicatorTrigger(
         config_path="srm.properties",
         flows=FLOWS,

@@ -29,7 +29,7 @@ def client(airflow_db: None, tmp_path: Path) -> Iterator[Any]:  # noqa: ARG001
     from airflow.api_fastapi.app import create_app, purge_cached_app  # noqa: PLC0415
     from fastapi.testclient import TestClient  # noqa: PLC0415
 
-    from srm_airflow import service_app  # noqa: PLC0415 - after conftest
+    from srm_airflow import apps as service_app  # noqa: PLC0415 - after conftest
 
     (tmp_path / "srm.properties").write_text(CONFIG)
     with pytest.MonkeyPatch.context() as patch:

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 from srm.errors import SrmError
 from srm_lab.demo.airflow_api import AirflowApi
 from srm_lab.stack.jars import fetch, jar_folder, locked_jars, maven_url
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import free_port
 
 logger = logging.getLogger(__name__)
 

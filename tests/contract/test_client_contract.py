@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 from srm.client.settings import load_client_config
 from srm.engine.cluster_ports import TopicSpec

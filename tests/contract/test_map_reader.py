@@ -28,7 +28,7 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import MapReader
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_maps import FakeMapReader
+from srm_lab.testing.fake_compacted import FakeMapReader
 
 
 class Stated:

@@ -11,8 +11,7 @@ import psutil
 from tests.conftest import owner
 from tests.waiting import eventually
 
-from srm_lab.stack.ports import LOOPBACK, free_port
-from srm_lab.stack.process import ManagedProcess, ProcessSpec
+from srm_lab.stack.process import LOOPBACK, ManagedProcess, ProcessSpec, free_port
 from srm_lab.stack.spark import check_spark, quick_start
 
 _DEPLOY = "org.apache.spark.deploy"

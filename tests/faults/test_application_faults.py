@@ -14,8 +14,8 @@ from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
 from srm.engine.flows import driver_requests, supervision
 from srm.wiring import open_state_topics
+from srm_lab.processes import slot_workers
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.testing.processes import slot_workers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(1500)]
 

@@ -27,7 +27,7 @@ from srm.engine.cluster_ports import TopicSpec
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.replication.driver.driver import Timing
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log, read_logs

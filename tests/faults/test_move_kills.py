@@ -21,7 +21,7 @@ from tests.cases import cases
 from tests.integration.moving import Site, hold_and_go
 from tests.waiting import eventually
 
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.domain.moves.routing import group_subject, topic_subject
 from srm.engine import moves
 from srm.engine.moves import MoveRequest, MoveStore

@@ -12,8 +12,8 @@ from tests.faults.application import START_S, Application, load
 from tests.faults.standalone import Standalone, standalone
 from tests.waiting import eventually
 
+from srm_lab.processes import slot_workers
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.testing.processes import slot_workers
 
 logger = logging.getLogger(__name__)
 

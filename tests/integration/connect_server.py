@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.waiting import eventually
 
 from srm.spark import WORKER_DAEMON
-from srm_lab.stack.ports import LOOPBACK, answers, free_port
+from srm_lab.stack.process import LOOPBACK, answers, free_port
 from srm_lab.stack.spark import check_spark
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -37,7 +37,7 @@ from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.writers import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 from srm_lab.testing.flows import flow_config
 from srm_lab.testing.logs import first_difference, read_log
 

@@ -16,7 +16,7 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import (
     STATE_PARTITIONS,
@@ -33,7 +33,7 @@ from srm.engine.moves.records import ControlChange
 from srm.engine.moves.registers import SIDES, Registers
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.state.writers import KafkaStateLog
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 from srm.wiring import kafka_cluster, open_move
 from srm_lab.stack.kafka import KafkaBroker
 

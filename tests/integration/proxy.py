@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import free_port
 
 
 class Proxy:

@@ -24,7 +24,7 @@ from tests.waiting import eventually
 from srm.config.security import translate_security
 from srm_lab.stack.java import find_java
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import LOOPBACK
+from srm_lab.stack.process import LOOPBACK
 
 PASSWORD: Final = "it's srm's, \"quoted\""
 SUITE: Final = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"

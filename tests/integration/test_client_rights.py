@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.client.settings import load_client_config
 from srm.config.model import Config
 from srm.domain.names import internal_topics

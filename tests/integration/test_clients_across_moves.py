@@ -27,7 +27,7 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.client.aio import FailoverAIOConsumer, FailoverAIOProducer
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics

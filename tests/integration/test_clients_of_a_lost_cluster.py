@@ -16,7 +16,7 @@ from tests.integration.test_clients import values_on
 from tests.waiting import Stopwatch, eventually
 
 from srm.client.producer import FailoverProducer
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves

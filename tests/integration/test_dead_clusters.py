@@ -23,7 +23,7 @@ from srm.cli.main import app
 from srm.cli.main import control as control_app
 from srm.errors import SrmError
 from srm.kafka.admin.clients import Clients
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ from srm.cli.main import app
 from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

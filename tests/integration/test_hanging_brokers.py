@@ -19,7 +19,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.wire.cluster import WireCluster
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(1200)]
 

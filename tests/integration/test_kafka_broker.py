@@ -18,9 +18,8 @@ from tests.waiting import eventually
 from srm.domain.names.topics import TopicPartition
 from srm.errors import StackError
 from srm.kafka.cluster import KafkaCluster
-from srm_lab.stack.class_archive import archive_options, class_archive
 from srm_lab.stack.jars import KAFKA_VERSION, cache_folder, jar_folder
-from srm_lab.stack.java import find_java
+from srm_lab.stack.java import archive_options, class_archive, find_java
 from srm_lab.stack.kafka import KafkaBroker, archive_broker_classes
 
 pytestmark = pytest.mark.kafka

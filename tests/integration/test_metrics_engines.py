@@ -39,7 +39,7 @@ JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "metrics.py"
 SPREAD = """
 import os, sys
 from srm.spark.session import spark_session
-from srm.spark.jobs.spread import cores, spread
+from srm.spark.jobs import cores, spread
 with spark_session("srm-test") as spark:
     found = spread(spark, range(40), lambda part: [(item, os.getpid()) for item in part])
     print(cores(spark), [item for item, _ in found] == list(range(40)), os.getpid() in dict(found))

@@ -18,7 +18,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
-from srm.spark.jobs.aggregation import aggregate
+from srm.spark.jobs import aggregate
 from srm.spark.session import spark_session
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

@@ -27,7 +27,7 @@ from tests.integration.moving import (
 )
 from tests.waiting import eventually
 
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves import MoveReport, MoveRequest

@@ -13,7 +13,7 @@ from tests.integration.moving import Site, hold_and_go, route_clients
 from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine import moves

@@ -16,7 +16,7 @@ from tests.suffix_policy import SUFFIX_POLICY
 from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import RoutingWatcher
 from srm.config.model import Config
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves

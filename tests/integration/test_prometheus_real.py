@@ -20,8 +20,7 @@ from tests.waiting import eventually
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.groups.checkpoints import emit
 from srm.wiring import open_flow
-from srm_lab.stack.ports import free_port
-from srm_lab.stack.process import ManagedProcess, ProcessSpec
+from srm_lab.stack.process import ManagedProcess, ProcessSpec, free_port
 from srm_lab.stack.service import EmbeddedService
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

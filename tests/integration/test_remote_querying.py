@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 from srm.service.access.passwords import line
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.process import LOOPBACK, free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -14,10 +14,9 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.client.routing import client_heartbeat
-from srm.client.routing.following import Moment
-from srm.client.routing.routing import RoutingWatcher
-from srm.domain.moves.routing import Ack
+from srm.client import routing
+from srm.client.routing import Moment, RoutingWatcher
+from srm.domain.moves.routing import Ack, acks_of
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest
@@ -34,7 +33,7 @@ def late_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     def late() -> Moment:
         return Moment(time.time_ns() // 1_000_000 - HOUR_MS, time.monotonic())
 
-    monkeypatch.setattr(client_heartbeat, "now", late)
+    monkeypatch.setattr(routing, "now", late)
 
 
 def produce(site: Site, alias: str, count: int) -> None:

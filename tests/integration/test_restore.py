@@ -28,7 +28,7 @@ from srm.engine.groups import checkpoints
 from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.driver import keep_running
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 from srm.wiring import kafka_cluster, open_flow, open_move
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log

@@ -39,7 +39,7 @@ from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.duties import emit_heartbeats
 from srm.service.app import create_app
 from srm.service.views.views import Views
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 from srm.wiring import flow_context
 from srm_lab.testing.flows import flow_config
 

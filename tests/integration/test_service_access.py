@@ -22,7 +22,7 @@ from tests.served import served_as
 from tests.waiting import eventually
 
 from srm.service.access.passwords import line
-from srm_lab.stack.ports import LOOPBACK
+from srm_lab.stack.process import LOOPBACK
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -24,7 +24,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import FencedError, SupersededError
 from srm.replication.copy import slot
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log
 

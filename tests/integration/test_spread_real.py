@@ -24,7 +24,7 @@ from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext
-from srm.spark.jobs.groups import emit_spread, sync_spread
+from srm.spark.jobs import emit_spread, sync_spread
 from srm.spark.session import spark_session
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

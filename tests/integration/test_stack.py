@@ -20,8 +20,7 @@ from tests.waiting import eventually
 
 from srm.errors import StackError
 from srm_lab.processes import end_processes, marked_processes
-from srm_lab.stack.ports import LOOPBACK
-from srm_lab.stack.process import HOME_MARK
+from srm_lab.stack.process import HOME_MARK, LOOPBACK
 from srm_lab.stack.stack import Stack, StackOptions, StackStatus
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

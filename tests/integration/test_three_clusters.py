@@ -37,7 +37,7 @@ from srm.engine.flows import supervision
 from srm.engine.flows.supervision import Watch
 from srm.wiring import open_cluster
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.process import LOOPBACK, free_port
 from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.integration]

@@ -34,8 +34,8 @@ from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
 from srm.engine.verification import verification as engine
 from srm.engine.verification.verification import VerificationRequest
-from srm.spark.jobs.verification import BothClusters, compare_all, prove_all, verify
 from srm.spark.session import spark_session
+from srm.spark.verification import BothClusters, compare_all, prove_all, verify
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import LoggedRecord, read_log

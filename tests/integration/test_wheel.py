@@ -160,7 +160,7 @@ def test_programs_that_use_the_client_see_its_types(installed: Install, tmp_path
     [
         ("parquet", "pyarrow.parquet, srm.pages.files"),
         ("service", "srm.service.app, srm.cli.flows.service"),
-        ("spark", "srm.spark.replication.replicator, srm.spark.jobs.verification"),
+        ("spark", "srm.spark.replicator, srm.spark.verification"),
     ],
 )
 def test_each_extra_has_what_its_modules_import(

@@ -17,8 +17,8 @@ from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.ports import FlowContext
 from srm.errors import UnavailableError
-from srm.spark.jobs import groups as spread
-from srm.spark.jobs.groups import deal, merge_checkpoints, merge_syncs, over_groups, run_hand
+from srm.spark import jobs as spread
+from srm.spark.jobs import deal, merge_checkpoints, merge_syncs, over_groups, run_hand
 
 pytestmark = pytest.mark.spark
 

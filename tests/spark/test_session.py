@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from srm.errors import UnavailableError, UsageError
 from srm.spark import REMOTE
 from srm.spark.session import file_settings, settings, spark_session
-from srm_lab.stack.ports import free_port
+from srm_lab.stack.process import free_port
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.errors import ConflictError
-from srm.spark.jobs.spread import cores, cut, spread
+from srm.spark.jobs import cores, cut, spread
 
 pytestmark = pytest.mark.spark
 

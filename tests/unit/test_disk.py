@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from srm.disk import disk_errors, require_free_space, write_atomically
 from srm.errors import StackError
+from srm.files import disk_errors, require_free_space, write_atomically
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 from srm import logs, telemetry
 from srm.errors import GateClosedError
-from srm.redirect.webhook import Webhook
+from srm.redirect import Webhook
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -18,7 +18,7 @@ from srm.cli.main import app
 from srm.cli.moves.failover import description
 from srm.cli.tree import help_row
 from srm.domain.moves.request import FORM
-from srm.generating import write
+from srm.files import write
 
 DEFAULT_PATH: Final = Path("docs/commands.md")
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from srm.client.aio import FailoverAIOConsumer, FailoverAIOProducer
     from srm.client.consumer import FailoverConsumer
-    from srm.client.errors import ClosedError, HeldError
+    from srm.client.messages import ClosedError, HeldError
     from srm.client.producer import FailoverProducer
-    from srm.client.routing.routing import RoutingWatcher
+    from srm.client.routing import RoutingWatcher
     from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 
 __all__ = [
@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "ClosedError": "errors",
+    "ClosedError": "messages",
     "FailoverAIOConsumer": "aio",
     "FailoverAIOProducer": "aio",
     "FailoverConsumer": "consumer",
     "FailoverDeserializingConsumer": "serialising",
     "FailoverProducer": "producer",
     "FailoverSerializingProducer": "serialising",
-    "HeldError": "errors",
-    "RoutingWatcher": "routing.routing",
+    "HeldError": "messages",
+    "RoutingWatcher": "routing",
 }
 
 

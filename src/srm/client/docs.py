@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import srm.client
-from srm.generating import write
+from srm.files import write
 
 DEFAULT_PATH: Final = Path("docs/client-reference.md")
 

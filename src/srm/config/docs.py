@@ -21,7 +21,7 @@ from srm.config.keys.keys import (
     TRANSLATED,
 )
 from srm.domain.moves.routing import order_schema
-from srm.generating import write
+from srm.files import write
 
 DEFAULT_PATH: Final = Path("docs/configuration.md")
 SCHEMA_PATH: Final = Path("docs/redirect.schema.json")

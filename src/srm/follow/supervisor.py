@@ -9,22 +9,136 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from srm.client.routing.client_heartbeat import Announcer
-from srm.client.routing.following import is_given_up, same_order
-from srm.client.routing.routing import RoutingWatcher
+from srm.client.routing import Announcer, RoutingWatcher, is_given_up, same_order
 from srm.config.model import Config
+from srm.domain.moves.gate import is_member_of
 from srm.domain.moves.routing import AckState, Route, group_subject
 from srm.errors import SrmError, UsageError
-from srm.follow.events import say
-from srm.follow.members import MemberLooks, MembersLook
-from srm.follow.program import Program, ProgramEvent, Stopping, exit_code, reap_strangers
-from srm.follow.rendering import Template, render_arguments
-from srm.follow.restarts import Restarts
-from srm.follow.values import ProgramSettings, Values
+from srm.follow.program import Program, ProgramEvent, Restarts, Stopping, exit_code, reap_strangers
+from srm.follow.values import ProgramSettings, Template, Values, render_arguments
+from srm.logs import json_line, log_format
+
+if TYPE_CHECKING:
+    from srm.kafka.cluster import KafkaCluster
+
+
+event_log = logging.getLogger("srm.follow")
+
+
+def say(event: str, message: str, level: int = logging.INFO, **fields: object) -> None:
+    """Log one event; only JSON shows the fields, so the message repeats the important ones."""
+    event_log.log(level, message, extra={"event": event, "fields": fields})
+
+
+class EventFormatter(logging.Formatter):
+    """Formats events and all other log records of srm as one line each."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        if self._as_json:
+            record.event = getattr(record, "event", "log")
+            return json_line(record)
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        message = " ".join(record.getMessage().split())
+        if record.exc_info:
+            message += f" ({self.formatException(record.exc_info).splitlines()[-1]})"
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname} "
+        return f"{time} srm follow: {level}{message}"
+
+
+def use_event_log(*, as_json: bool) -> None:
+    """Write all log lines of this process as events, those of srm.follow from level INFO."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(EventFormatter(as_json=as_json or log_format() == "json"))
+    if not event_log.isEnabledFor(logging.INFO):
+        event_log.setLevel(logging.INFO)
+
+
+log = logging.getLogger(__name__)
+
+_IDLE_S: Final = 10.0
+"""Seconds without a look after which connections are closed."""
+
+
+_Wanted = tuple[str, str]
+"""The cluster to read, and the client id of an ended run."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembersLook:
+    """The members of a group as ``client id@host``, ``own`` by client id, or the ``error``."""
+
+    cluster: str
+    own: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    error: str = ""
+
+
+class MemberLooks:
+    """Reads a group's members in its own thread, so an unavailable cluster blocks no caller."""
+
+    def __init__(
+        self,
+        open_cluster: Callable[[str], AbstractContextManager[KafkaCluster]],
+        group: str,
+        client_id: str,
+        report: Callable[[MembersLook], None],
+    ) -> None:
+        self._open_cluster = open_cluster
+        self._group = group
+        self._client_id = client_id
+        self._report = report
+        self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def look(self, cluster: str, dead: str = "") -> None:
+        """Request one look for ``report``; members of the ``dead`` client id are removed first."""
+        self._wanted.put((cluster, dead))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="srm-members", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        wanted: _Wanted | None = None
+        while True:
+            wanted = wanted or self._wanted.get()
+            with self._open_cluster(wanted[0]) as opened:
+                wanted = self._stay(wanted, opened)
+
+    def _stay(self, wanted: _Wanted, opened: KafkaCluster) -> _Wanted | None:
+        """Serve requests for one cluster; return the first for another one, None when idle."""
+        cluster = wanted[0]
+        while wanted[0] == cluster:
+            self._report(self._look_at(*wanted, opened))
+            try:
+                wanted = self._wanted.get(timeout=_IDLE_S)
+            except queue.Empty:
+                return None
+        return wanted
+
+    def _look_at(self, cluster: str, dead: str, opened: KafkaCluster) -> MembersLook:
+        try:
+            found = opened.groups([self._group])[self._group]
+            if dead and any(is_member_of(dead, member) for member in found.members):
+                opened.remove_members(self._group, lambda name: is_member_of(dead, f"{name}@"))
+                found = opened.groups([self._group])[self._group]
+        except SrmError as error:
+            return MembersLook(cluster, error=str(error))
+        if found.state == "unknown":
+            return MembersLook(cluster, error=found.reason)
+        own = tuple(one for one in found.members if is_member_of(self._client_id, one))
+        return MembersLook(cluster, own, tuple(one for one in found.members if one not in own))
+
 
 FORWARDED: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)

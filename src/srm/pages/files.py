@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final, Literal, Self
 from urllib.parse import quote
 
-from srm.disk import write_atomically
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.recovery.source_return import ResidueRecord, json_row
 from srm.errors import StackError, UsageError
 from srm.extras import library
+from srm.files import write_atomically
 
 
 def signature_file(report: Path) -> Path:

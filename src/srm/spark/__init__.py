@@ -1,6 +1,6 @@
 """Spark sessions, the replicator application, and jobs spread over tasks."""
 
-WORKER_DAEMON = "srm.spark.replication.worker_daemon"
+WORKER_DAEMON = "srm.spark.worker_daemon"
 """Module of the process that Spark forks Python workers from."""
 
 REMOTE = "SPARK_REMOTE"

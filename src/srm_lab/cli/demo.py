@@ -16,7 +16,7 @@ from rich.table import Table
 from srm import patience
 from srm.cli.console import JsonOption, emit
 from srm.errors import IntegrityError, UsageError
-from srm_lab.cli.shell_hint import entering
+from srm_lab.cli.stack import entering
 
 if TYPE_CHECKING:
     from srm_lab.demo.report import DemoReport
@@ -76,8 +76,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _render(console: Console, result: DemoResult) -> None:
-    from srm_lab.cli.disaster_view import render_disaster
-    from srm_lab.demo.disaster_report import DisasterReport
+    from srm_lab.demo.disaster_report import DisasterReport, render_disaster
 
     report = result.report
     if isinstance(report, DisasterReport):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,10 +22,24 @@ from rich.table import Table
 from srm.cli.console import JsonOption, emit
 from srm.cli.watching import Looked, WatchOption, show
 from srm.pages.tables import Listing
-from srm_lab.cli.shell_hint import entering
 
 if TYPE_CHECKING:
     from srm_lab.stack.stack import OnProgress, Stack, StackStatus
+
+
+def entering(config: str | Path, *, venv: Path | None = None) -> str:
+    """Return lines for a shell in any folder: they find ``srm``, and its properties file.
+
+    The environment with srm, by default that of this process, is not entered if it is not one, or
+    if the shell finds its ``srm`` already.
+    """
+    home = Path(sys.prefix) if venv is None else venv
+    activate, found = home / "bin" / "activate", shutil.which("srm")
+    lines = [f"  export SRM_CONFIG={shlex.quote(str(Path(config).absolute()))}\n"]
+    if activate.is_file() and (found is None or Path(found).parent != home / "bin"):
+        lines.insert(0, f"  source {shlex.quote(str(activate))}\n")
+    return "".join(lines)
+
 
 DEFAULT_HOME = Path("build/stack")
 

@@ -28,11 +28,9 @@ from srm.engine.recovery import SettledReturn, settle_return
 from srm.engine.status.observing import flow_status
 from srm.errors import SrmError, StackError
 from srm.wiring import open_cluster, open_flow, open_move, open_return
-from srm_lab.demo.payments import PARTITIONS, TOPIC
-from srm_lab.demo.programs import application, producer
-from srm_lab.demo.record import PaymentEntry
+from srm_lab.demo.record import PARTITIONS, TOPIC, PaymentEntry
 from srm_lab.demo.scenario import GROUPS, SLOW_GROUP
-from srm_lab.demo.world import DemoWorld
+from srm_lab.demo.world import DemoWorld, application, producer
 from srm_lab.stack.process import HOME_MARK, ManagedProcess, ProcessSpec
 
 logger = logging.getLogger(__name__)

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from srm.client.errors import HeldError
+from srm.client.messages import HeldError
 from srm.client.producer import FailoverProducer
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.errors import SrmError
 from srm.signals import on_signals
-from srm_lab.demo.payments import TOPIC, Payment, PaymentStream
-from srm_lab.demo.record import PaymentEntry, RecordWriter
+from srm_lab.demo.record import TOPIC, Payment, PaymentEntry, PaymentStream, RecordWriter
 
 logger = logging.getLogger(__name__)
 

@@ -14,19 +14,17 @@ from pathlib import Path
 from typing import Final
 
 from srm import __version__
-from srm.disk import disk_errors
 from srm.errors import SrmError, StackError, UsageError
+from srm.files import disk_errors
 from srm_lab.demo.airflow_api import AirflowApi
 from srm_lab.demo.disaster import Disaster
 from srm_lab.demo.disaster_report import DisasterFindings, DisasterReport, write_disaster_report
 from srm_lab.demo.disaster_report import judge as judge_disaster
 from srm_lab.demo.display import Display
-from srm_lab.demo.programs import application, producer
-from srm_lab.demo.report import DemoReport, write_report
+from srm_lab.demo.report import DemoReport, draw, write_report
 from srm_lab.demo.scenario import GROUPS, DemoScenario, Move
-from srm_lab.demo.timeline import draw
 from srm_lab.demo.verdict import DemoFindings, judge
-from srm_lab.demo.world import DemoWorld
+from srm_lab.demo.world import DemoWorld, application, producer
 from srm_lab.stack.jars import KAFKA_VERSION
 from srm_lab.stack.service import NAME as SERVICE
 from srm_lab.stack.stack import Stack, StackOptions, StackStatus

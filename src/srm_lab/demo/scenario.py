@@ -18,9 +18,8 @@ from srm.errors import StackError
 from srm.pages.moves import seconds
 from srm.wiring import open_cluster, open_flow
 from srm_lab.demo.airflow_api import AirflowApi
-from srm_lab.demo.payments import PARTITIONS, TOPIC
-from srm_lab.demo.programs import application, producer
-from srm_lab.demo.world import DemoWorld, follow_run
+from srm_lab.demo.record import PARTITIONS, TOPIC
+from srm_lab.demo.world import DemoWorld, application, follow_run, producer
 
 GROUPS: Final = ("ledger", "fraud", "analytics")
 SLOW_GROUP: Final = "analytics"

@@ -17,7 +17,7 @@ NEEDED_BY_TASKS: Final = (
     "srm.engine.groups.group_sync",
     "srm.engine.moves",
     "srm.engine.control.topic_sync",
-    "srm.spark.replication.supervisor",
+    "srm.spark.supervisor",
     "srm.wiring",
 )
 

@@ -23,8 +23,8 @@ import httpx
 import platformdirs
 import tenacity
 
-from srm.disk import disk_errors, require_free_space, write_atomically
 from srm.errors import StackError
+from srm.files import disk_errors, require_free_space, write_atomically
 
 logger = logging.getLogger(__name__)
 

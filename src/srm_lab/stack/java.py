@@ -1,18 +1,23 @@
-"""Finds the Java runtime that Kafka and Spark need."""
+"""Java for the stack: the installed one, and archives of classes by which it starts faster."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import logging
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from srm.errors import StackError
+from srm.files import disk_errors
+from srm_lab.stack.jars import cache_folder
 
 MINIMUM_VERSION: Final = 17
 QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -96,3 +101,58 @@ def _locate(environ: Mapping[str, str]) -> Path:
             "or point JAVA_HOME at one"
         )
     return Path(found)
+
+
+logger = logging.getLogger(__name__)
+
+_SILENT: Final = "-Xlog:cds=off,cds+dynamic=off"
+"""Java would say on standard output, where a program prints its results, that one does not fit."""
+
+OnBegin = Callable[[str], None]
+"""Called with a few words before an archive is written, which takes seconds."""
+
+
+def class_archive(program: str, java: Java, jars: Path) -> Path:
+    """Return where the archive of a program is kept, written or not.
+
+    Args:
+        program: what it is called, with its version.
+        java: the Java that it is for.
+        jars: the folder of the program's jars.
+    """
+    found = [(str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars.glob("*.jar")]
+    digest = hashlib.sha256(repr(sorted(found)).encode()).hexdigest()[:8]
+    return cache_folder() / f"{program}-java-{java.build}-{digest}.jsa"
+
+
+def archive_options(archive: Path) -> tuple[str, ...]:
+    """Return the options of Java that use an archive; none where there is none."""
+    return (f"-XX:SharedArchiveFile={archive}", _SILENT) if archive.exists() else ()
+
+
+def write_archive(
+    archive: Path, run: Callable[[Path, str], object], on_begin: OnBegin | None = None
+) -> None:
+    """Have an archive written by ``run`` if it is missing; without one all works, but slower.
+
+    Several at once do no harm: each writes its own, and the last one stays.
+
+    Args:
+        archive: where it is kept.
+        run: runs the program from its start to its end in order, in a folder of its own and with
+            one more option of Java.
+            on_begin: called if it is missing.
+    """
+    if archive.exists():
+        return
+    if on_begin is not None:
+        on_begin("keeps its classes for quicker starts, this time only")
+    with disk_errors(archive):
+        archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".class-archive.") as folder:
+        written = Path(folder) / archive.name
+        try:
+            run(Path(folder), f"-XX:ArchiveClassesAtExit={written}")
+            written.replace(archive)
+        except (OSError, StackError, subprocess.SubprocessError) as error:
+            logger.info("no archive of classes, Java starts more slowly: %s", error)

@@ -15,13 +15,26 @@ import javaproperties
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from srm.disk import write_atomically
 from srm.errors import StackError
-from srm_lab.stack.class_archive import OnBegin, archive_options, class_archive, write_archive
+from srm.files import write_atomically
 from srm_lab.stack.jars import KAFKA_VERSION, cache_folder, jar_folder, kafka_class_path
-from srm_lab.stack.java import QUICK_START, find_java
-from srm_lab.stack.ports import LOOPBACK, answers, free_port, require_free
-from srm_lab.stack.process import ManagedProcess, ProcessSpec, telling_line
+from srm_lab.stack.java import (
+    QUICK_START,
+    OnBegin,
+    archive_options,
+    class_archive,
+    find_java,
+    write_archive,
+)
+from srm_lab.stack.process import (
+    LOOPBACK,
+    ManagedProcess,
+    ProcessSpec,
+    answers,
+    free_port,
+    require_free,
+    telling_line,
+)
 
 logger = logging.getLogger(__name__)
 

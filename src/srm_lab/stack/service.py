@@ -10,8 +10,7 @@ from typing import Final
 
 import httpx
 
-from srm_lab.stack.ports import LOOPBACK, require_free
-from srm_lab.stack.process import ManagedProcess, ProcessSpec
+from srm_lab.stack.process import LOOPBACK, ManagedProcess, ProcessSpec, require_free
 
 NAME: Final = "SRM service"
 _START_SECONDS: Final = 240.0

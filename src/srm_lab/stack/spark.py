@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from srm.errors import StackError
-from srm_lab.stack.class_archive import OnBegin, archive_options, class_archive, write_archive
-from srm_lab.stack.java import QUICK_START, find_java
+from srm_lab.stack.java import (
+    QUICK_START,
+    OnBegin,
+    archive_options,
+    class_archive,
+    find_java,
+    write_archive,
+)
 from srm_lab.stack.process import telling_line
 
 _RUN_SECONDS: Final = 300.0

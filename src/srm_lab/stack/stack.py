@@ -7,27 +7,158 @@ group (the replicator that Airflow submits outlives its task on purpose).
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from srm.disk import require_free_space
+from srm.errors import NotFoundError, StackError
+from srm.files import disk_errors, require_free_space, write_atomically
 from srm_airflow import folder
 from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.airflow import COMPONENTS, EmbeddedAirflow
-from srm_lab.stack.config_file import name_airflow, write_config
-from srm_lab.stack.home import StackHome
 from srm_lab.stack.jars import kafka_class_path
 from srm_lab.stack.java import find_java
 from srm_lab.stack.kafka import KafkaBroker, archive_broker_classes
-from srm_lab.stack.process import HOME_MARK
+from srm_lab.stack.process import HOME_MARK, free_port
 from srm_lab.stack.service import NAME as SERVICE
 from srm_lab.stack.service import EmbeddedService
 from srm_lab.stack.spark import archive_spark_classes, check_spark
+
+
+@dataclass(frozen=True)
+class StackState:
+    """Stored state of a stack: its ports, and whether it has Airflow and the SRM service."""
+
+    airflow_port: int
+    with_airflow: bool = False
+    service_port: int = 0
+
+
+class StackHome:
+    """One stack's folder; at most one command changes a stack at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @property
+    def config(self) -> Path:
+        """The properties file of the stack."""
+        return self.path / "srm.properties"
+
+    @property
+    def logs(self) -> Path:
+        """Folder with one log file per component."""
+        return self.path / "logs"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder for one command; created when absent.
+
+        Raises:
+            StackError: another command holds it, or the folder cannot be written.
+        """
+        with disk_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / ".lock").open("w")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StackError(
+                    f"another srm stack command works on {self.path}: wait until it has ended"
+                ) from None
+            yield
+
+    def require(self) -> None:
+        """Check that a stack was started here before.
+
+        Raises:
+            NotFoundError: it was not.
+        """
+        if not self._state_file.exists():
+            raise NotFoundError(f"no stack in {self.path}: start one with 'srm stack up'")
+
+    def state(self) -> StackState:
+        """Return the remembered state; what has no port yet gets a free one."""
+        if not self._state_file.exists():
+            return StackState(free_port(), service_port=free_port())
+        state = StackState(**json.loads(self._state_file.read_text(encoding="utf-8")))
+        return state if state.service_port else replace(state, service_port=free_port())
+
+    def remember(self, state: StackState, *, with_airflow: bool) -> None:
+        """Write the state down; Airflow, once part of the stack, stays part of it."""
+        kept = replace(state, with_airflow=state.with_airflow or with_airflow)
+        write_atomically(self._state_file, json.dumps(asdict(kept)).encode())
+
+    @property
+    def _state_file(self) -> Path:
+        return self.path / "stack.json"
+
+
+_AIRFLOW_URL: Final = "service.airflow.url"
+_TEMPLATE: Final = """\
+# The two embedded clusters and both flows between them, in MirrorMaker 2's syntax.
+# Written once by 'srm stack up': edit it as you like, it is kept.
+
+clusters = P, B
+P.bootstrap.servers = {P}
+B.bootstrap.servers = {B}
+
+P->B.enabled = true
+B->P.enabled = true
+
+# What is copied, and whose progress is carried over.
+topics = Payments.*
+groups = .*
+tasks.max = 2
+
+# Progress on the replica goes back to the original, so that a failback loses and repeats nothing.
+reverse.checkpointing.enabled = true
+B->P.reverse.checkpointed.topics = P\\\\.Payments.*
+P->B.reverse.checkpointed.topics = B\\\\.Payments.*
+
+emit.checkpoints.interval.seconds = 15
+sync.group.offsets.enabled = true
+refresh.topics.interval.seconds = 2
+emit.heartbeats.interval.seconds = 1
+
+# One broker each.
+replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+"""
+
+
+def write_config(path: Path, addresses: Mapping[str, str]) -> None:
+    """Write the properties file unless there is one; ``addresses`` by alias, ``P`` and ``B``.
+
+    Raises:
+        StackError: the file cannot be written.
+    """
+    if not path.exists():
+        write_atomically(path, _TEMPLATE.format(**addresses).encode())
+
+
+def name_airflow(path: Path, url: str) -> None:
+    """Let the file say where Airflow is, for links from the pages, unless it says so already.
+
+    Raises:
+        StackError: the file cannot be read or written.
+    """
+    with disk_errors(path):
+        text = path.read_text("utf-8")
+    if _AIRFLOW_URL not in text:
+        said = f"# Where the pages of srm-service find it.\n{_AIRFLOW_URL} = {url}\n"
+        write_atomically(path, f"{text.rstrip()}\n\n{said}".encode())
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,28 @@
-"""A compacted topic in memory."""
+"""Compacted topics of the fake cluster: tables, state logs and offset maps."""
 
 from __future__ import annotations
 
 import base64
 import uuid
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from srm.clock import now_ms
+from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionStatus, SlotReport
+from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_index import Entries, IndexEntry, IndexKey, IndexKind, IndexRecord
+from srm.domain.offset_map.map_loader import Answers, Wanted, WantedOffsets, load, unread
+from srm.domain.offset_map.map_records import MapBlock, MapEnd, topic_id_text
+from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.verification.compared_record import ComparedRecord
+from srm.engine.ports import FlowMaps
 from srm.engine.table_ports import Row, Stamped
-from srm.errors import FencedError, NotFoundError, UsageError
+from srm.errors import FencedError, NotFoundError, SrmError, UnavailableError, UsageError
+from srm.replication.ports import Place, WriteResult
 
 LARGEST_RECORD: Final = 999_964
 """Key and value that librdkafka accepts together: 1,000,000 bytes less 36 for the record."""
@@ -252,3 +262,149 @@ class FakeControlWriter:
     def _require_newest(self) -> None:
         if self._epochs[self._id] != self._epoch:
             raise FencedError(f"writing as {self._name}: a newer step of a move is at work")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRecord:
+    """One record, as it was handed over."""
+
+    place: Place
+    key: bytes
+    value: bytes | None
+
+
+class FakeStateLog:
+    """Keeps what is written (implements the data plane's StateLog).
+
+    Attributes:
+        records: all records that were acknowledged, in order.
+        away: places that are unreachable: a record written there is delayed until they are
+            back.
+        refused: places that refuse records, with the reason.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[WrittenRecord] = []
+        self.away: set[Place] = set()
+        self.refused: dict[Place, SrmError] = {}
+        self._on_their_way: list[WrittenRecord] = []
+        self._failed: dict[Place, SrmError] = {}
+        self._ends: Counter[Place] = Counter()
+        self._offsets = defaultdict[Place, dict[bytes, int]](dict)
+
+    def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
+        """See the port."""
+        self._on_their_way.append(WrittenRecord((topic, partition), key, value))
+        self._deliver()
+
+    def waiting(self, place: Place) -> int:
+        """See the port."""
+        self._deliver()
+        return sum(record.place == place for record in self._on_their_way)
+
+    def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
+        """See the port; does not wait, as nothing changes in the meantime."""
+        del timeout_s
+        self._deliver()
+        failed = {p: self._failed.pop(p) for p in places if p in self._failed}
+        pending = frozenset(p for p in places if p not in failed and self.waiting(p))
+        offsets = {p: self._offsets.pop(p) for p in places if p in self._offsets}
+        return WriteResult(failed, pending, offsets)
+
+    def flush(self, timeout_s: float) -> None:
+        """See the port."""
+        places = {record.place for record in self._on_their_way} | self._failed.keys()
+        settled = self.settle(places, timeout_s)
+        for failure in settled.failed.values():
+            raise failure
+        if settled.pending:
+            raise UnavailableError(f"not acknowledged: {sorted(settled.pending)}")
+
+    def table(self, place: Place) -> dict[bytes, bytes]:
+        """Return the latest value of each key of a place."""
+        rows = {record.key: record.value for record in self.records if record.place == place}
+        return {key: value for key, value in rows.items() if value is not None}
+
+    def _deliver(self) -> None:
+        late = []
+        for record in self._on_their_way:
+            place = record.place
+            if place in self.away:
+                late.append(record)
+            elif place in self.refused:
+                self._failed[place] = self.refused[place]
+            else:
+                self.records.append(record)
+                self._offsets[place][record.key] = self._ends[place]
+                self._ends[place] += 1
+        self._on_their_way = late
+
+
+class FakeMapReader:
+    """Holds the maps of one flow (implements the engine's MapReader)."""
+
+    def __init__(self, maps: Mapping[TopicPartition, OffsetMap] | None = None) -> None:
+        self.maps: dict[TopicPartition, OffsetMap] = dict(maps or {})
+        self.errors: dict[TopicPartition, str] = {}
+        self.reports: tuple[SlotReport, ...] = ()
+        self.statuses: dict[TopicPartition, PartitionStatus] = {}
+        self.notes: dict[TopicPartition, tuple[PartitionNotes, ...]] = {}
+
+    def put(
+        self, partition: TopicPartition, runs: Iterable[Run], position: Position | None = None
+    ) -> None:
+        """Replace the map of one source partition.
+
+        Raises:
+            IntegrityError: the runs contradict each other.
+        """
+        self.maps[partition] = OffsetMap.of(runs, position)
+
+    def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
+        """Return what the test stated about the given source topics, as little as was requested.
+
+        With offsets, a map is a window around them: a caller that forgot one gets an error.
+        """
+        return FlowMaps(
+            {
+                p: known if wanted is None else _window(known, wanted.get(p))
+                for p, known in self.maps.items()
+                if p.topic in topics
+            },
+            self.reports,
+            {p: status for p, status in self.statuses.items() if p.topic in topics},
+            {p: reason for p, reason in self.errors.items() if p.topic in topics},
+            {p: notes for p, notes in self.notes.items() if p.topic in topics},
+        )
+
+
+_ID: Final = topic_id_text(bytes(16))
+_COPY: Final = (_ID, 0, _ID)
+_RUNS_PER_BLOCK: Final = 2
+
+
+def _window(known: OffsetMap, wanted: Wanted | None) -> OffsetMap:
+    """Return a map around what is wanted, as if it had been written in the smallest of blocks."""
+    if wanted is None:
+        return OffsetMap() if known.position is None else unread(known.position)
+    runs = known.runs
+    blocks = [
+        MapBlock("", *_COPY, (), runs[at : at + _RUNS_PER_BLOCK], open_end=False, owner=(0, at))
+        for at in range(0, len(runs), _RUNS_PER_BLOCK)
+    ]
+    if not blocks:
+        return known
+    rows = [(block.key(), block.value()) for block in blocks]
+    entries = Entries.of(IndexEntry.of_block(block, at) for at, block in enumerate(blocks[:-1]))
+    chunk = IndexRecord(IndexKey(IndexKind.CHUNK, *_COPY, (0, 0)), entries)
+    rows.append((chunk.key.encode(), chunk.value()))
+    end = MapEnd(blocks[-1].block_key.target_start, blocks[-1].owner, len(blocks) - 1, len(blocks))
+    steps = load(_COPY, end, known.position, wanted)
+    needs = next(steps)
+    try:
+        while True:
+            answers: Answers = {need: rows[need.place] for need in needs}
+            needs = steps.send(answers)
+    except StopIteration as stop:
+        found: OffsetMap = stop.value.offset_map
+        return found

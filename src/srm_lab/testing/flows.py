@@ -1,8 +1,8 @@
-"""Settings of a flow for tests and simulations: short intervals, one replica, everything on."""
+"""Flows and a clock for tests."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +10,24 @@ from srm.config.model import FlowConfig
 from srm.domain.names.policy import DefaultReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
+
+
+@dataclass
+class FakeClock:
+    """Epoch milliseconds under the control of a test; pass the instance as ``now_ms``."""
+
+    time_ms: int = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        """Return the current time in epoch milliseconds."""
+        return self.time_ms
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time go by."""
+        if milliseconds < 0:
+            raise ValueError(f"time goes forward only, not by {milliseconds} ms")
+        self.time_ms += milliseconds
+
 
 SECOND = timedelta(seconds=1)
 P_TO_B = Flow("P", "B")

@@ -25,10 +25,10 @@ from tests.conftest import owner
 from tests.faults.campaign.proxy import Proxy
 from tests.faults.campaign.settings import Setting
 
-from srm.disk import write_atomically
 from srm.errors import StackError
+from srm.files import write_atomically
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.ports import LOOPBACK
+from srm_lab.stack.process import LOOPBACK
 
 MARK: Final = "SRM_CAMPAIGN"
 """Marks a broker with the folder of the campaign that started it."""

@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from srm_lab.stack.ports import LOOPBACK
+from srm_lab.stack.process import LOOPBACK
 
 _CHUNK: Final = 1 << 16
 

@@ -24,10 +24,10 @@ from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionPosition
 from srm.domain.offset_map.map_records import CopyId
 from srm.replication.copy.slot import SlotSpec
-from srm.spark.replication.slot import run_slot
+from srm.spark.slot import run_slot
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["srm.spark.replication.slot", "tests.faults.campaign.slots"])
+_CONTEXT.set_forkserver_preload(["srm.spark.slot", "tests.faults.campaign.slots"])
 _WATCH_S: Final = 0.2
 
 

@@ -18,7 +18,7 @@ from bench.socket_copy import measure
 from bench.tree import PeakMemory, Tree
 from tests.waiting import eventually
 
-from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.process import LOOPBACK, free_port
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass\nprint('burnt', flush=True)\ninput()\n"
 PARENT = (

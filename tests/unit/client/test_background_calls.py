@@ -8,7 +8,7 @@ import threading
 import pytest
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.client.background_calls import Aside
+from srm.client.threads import Aside
 from srm.errors import GivenUpError
 
 

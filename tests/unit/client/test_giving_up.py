@@ -12,11 +12,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.client import consumer as consumer_module
-from srm.client import group_follower
-from srm.client.cluster_producers import ClusterProducers
+from srm.client.cluster_producers import ClusterProducers, Transactions
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
-from srm.client.transactions import Transactions
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.routing import ERA, Ack, Route
@@ -139,7 +137,12 @@ def config(tmp_path: Path) -> Config:
 
 @pytest.fixture(autouse=True)
 def natives(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Native]]:
-    monkeypatch.setattr(group_follower, "Consumer", Native)
+    checked = consumer_module.Consumer
+
+    def made(properties: dict[str, Any], **given: Any) -> Any:
+        return (Native if "bootstrap.servers" in properties else checked)(properties, **given)
+
+    monkeypatch.setattr(consumer_module, "Consumer", made)
     Native.made, Native.answers = [], threading.Event()
     Native.before_commit = lambda: None
     yield Native.made

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from srm.client.routing.membership import subscription
+from srm.client.membership import subscription
 from srm.client.settings import ClientSettings, load_client_config
 from srm.errors import UsageError
 

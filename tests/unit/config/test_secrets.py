@@ -24,8 +24,8 @@ from srm.errors import ConfigError, SrmError, UsageError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.wire.security import read_security
 from srm.replication.copy.slot import SlotSpec
-from srm.spark.jobs.verification import BothClusters
-from srm.spark.replication.slot import SlotTask
+from srm.spark.slot import SlotTask
+from srm.spark.verification import BothClusters
 
 PLANTED = "hunter2"
 FLOW = Flow("P", "B")

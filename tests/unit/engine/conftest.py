@@ -14,9 +14,9 @@ from srm.config.model import Config, FlowConfig
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.ports import FlowContext
-from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_maps import FakeMapReader
+from srm_lab.testing.fake_compacted import FakeMapReader
+from srm_lab.testing.flows import FakeClock
 
 PROPERTIES = """
 clusters = P, B

@@ -13,10 +13,9 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.ports import FlowContext
-from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_maps import FakeMapReader
-from srm_lab.testing.flows import flow_config
+from srm_lab.testing.fake_compacted import FakeMapReader
+from srm_lab.testing.flows import FakeClock, flow_config
 
 ORIGINAL = TopicPartition("Topic", 0)
 COPY = TopicPartition("P.Topic", 0)

@@ -12,12 +12,9 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.routing import Ack, Route, home_route
-from srm.follow.members import MembersLook
-from srm.follow.program import Stopping
-from srm.follow.rendering import Template
-from srm.follow.restarts import Restarts
-from srm.follow.supervisor import Job, ProgramSupervisor
-from srm.follow.values import ProgramSettings
+from srm.follow.program import Restarts, Stopping
+from srm.follow.supervisor import Job, MembersLook, ProgramSupervisor
+from srm.follow.values import ProgramSettings, Template
 
 GROUP = ProgramSettings("audit", ("Payments",))
 PRODUCER = ProgramSettings(writes=("Payments",))

@@ -21,8 +21,7 @@ from srm.cli.main import app
 from srm.domain.moves.gate import ANNOUNCED_MS
 from srm.domain.moves.routing import CLOCK_KEY, Ack, Route, decode_route
 from srm.follow import supervisor
-from srm.follow.rendering import Template
-from srm.follow.values import SECRETIVE, Values
+from srm.follow.values import SECRETIVE, Template, Values
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from srm.follow.events import EventFormatter, say
+from srm.follow.supervisor import EventFormatter, say
 
 
 def formatted(caplog: pytest.LogCaptureFixture, *, as_json: bool) -> list[str]:
@@ -31,7 +31,7 @@ def test_an_event_is_one_line_with_its_time_and_its_level_where_that_matters(
 def test_as_json_it_has_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "srm.follow")
     say("started", "started x", pid=7, cluster="P")
-    logging.getLogger("srm.client.routing.routing").warning("routes of %s", "B")
+    logging.getLogger("srm.client.routing").warning("routes of %s", "B")
     first, second = map(json.loads, formatted(caplog, as_json=True))
 
     assert (first["event"], first["level"], first["pid"], first["cluster"]) == (

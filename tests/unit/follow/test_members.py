@@ -9,7 +9,7 @@ from tests.waiting import eventually
 
 from srm.engine.cluster_ports import GroupDescription
 from srm.errors import UnavailableError
-from srm.follow.members import MemberLooks, MembersLook
+from srm.follow.supervisor import MemberLooks, MembersLook
 
 ME = "srm-follow-h-1-ab"
 

@@ -11,8 +11,7 @@ import pytest
 from tests.unit.follow.following import GROUP, config_in
 
 from srm.errors import UsageError
-from srm.follow.rendering import Template, render_arguments
-from srm.follow.values import Values
+from srm.follow.values import Template, Values, render_arguments
 
 SECRET = 'it\'s "odd" \\ = : é'
 

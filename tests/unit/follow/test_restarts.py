@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.follow.restarts import Restarts
+from srm.follow.program import Restarts
 
 
 def test_pauses_double_up_to_half_a_minute() -> None:

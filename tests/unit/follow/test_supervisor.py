@@ -10,11 +10,9 @@ import psutil
 from tests.unit.follow.following import GROUP, PRODUCER, Running
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.follow.members import MembersLook
-from srm.follow.program import Stopping
-from srm.follow.rendering import Template
-from srm.follow.restarts import Restarts
-from srm.follow.values import ProgramSettings
+from srm.follow.program import Restarts, Stopping
+from srm.follow.supervisor import MembersLook
+from srm.follow.values import ProgramSettings, Template
 
 SUBJECT = "group:audit"
 TOPIC = "topic:Payments"

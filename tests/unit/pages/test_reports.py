@@ -256,7 +256,7 @@ def test_an_export_that_dies_leaves_no_json_without_its_signature_and_is_complet
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: int
 ) -> None:
     written = []
-    write = disk.write_atomically
+    write = files.write_atomically
 
     def dying(file: Path, content: bytes) -> None:
         written.append(file)

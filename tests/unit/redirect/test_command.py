@@ -18,7 +18,7 @@ from tests.waiting import eventually
 from srm.clock import using
 from srm.domain.moves.routing import RedirectOrder
 from srm.engine.ports import CallResult
-from srm.redirect.command import Command
+from srm.redirect import Command
 
 
 def run(

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.redirect.orders import ORDER
 
 from srm.engine.ports import CallResult
-from srm.redirect.webhook import Webhook
+from srm.redirect import Webhook
 
 SECRET = "it's a secret"
 

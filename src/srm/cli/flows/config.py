@@ -22,9 +22,9 @@ from srm.config.keys.keys import CLIENT_KEYS, KEYS
 from srm.config.loader import CLIENT_KINDS, SettingsFile, build_config, read_settings
 from srm.config.model import Config, FlowConfig
 from srm.config.secrets import shown
-from srm.disk import write_atomically
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, StackError, UsageError
+from srm.files import write_atomically
 from srm.kafka.wire.security import read_security
 from srm.pages.tables import Listing
 

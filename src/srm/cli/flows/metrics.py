@@ -91,7 +91,7 @@ def _in_spark(
     config: Config, flows: Iterable[Flow], spec: WindowSpec, master: str | None, remote: str | None
 ) -> dict[Flow, AggregationSummary]:
     # Importing Spark takes longer than most other commands run.
-    from srm.spark.jobs.aggregation import aggregate as aggregate_flow
+    from srm.spark.jobs import aggregate as aggregate_flow
     from srm.spark.session import file_settings, spark_session
 
     done: dict[Flow, AggregationSummary] = {}

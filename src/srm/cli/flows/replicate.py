@@ -193,7 +193,7 @@ def replicate(
     Exit code 0 after SIGTERM or Ctrl-C; 4 when other replicators have taken over all flows.
     """
     # Importing Spark takes longer than most other commands run.
-    from srm.spark.replication.replicator import Replicator, run_program
+    from srm.spark.replicator import Replicator, run_program
 
     resolved = load_config(config)
     replicator = Replicator(

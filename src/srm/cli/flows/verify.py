@@ -74,8 +74,8 @@ def verify(
 
         def comparer() -> Comparer:
             # Importing Spark takes longer than most other commands run.
-            from srm.spark.jobs.verification import BothClusters, SparkComparer
             from srm.spark.session import file_settings, spark_session
+            from srm.spark.verification import BothClusters, SparkComparer
 
             clusters = BothClusters.of(resolved, flow)
             status.update("starting Spark")

@@ -10,17 +10,20 @@ from typing import Annotated, Final
 import typer
 
 from srm.cli.console import ClientConfigOption
-from srm.client.routing.routing import RoutingWatcher, default_client_id
+from srm.client.routing import RoutingWatcher, default_client_id
 from srm.client.settings import load_client_config
 from srm.config.model import Config
 from srm.errors import UsageError
-from srm.follow.events import use_event_log
-from srm.follow.members import MemberLooks
-from srm.follow.program import Stopping
-from srm.follow.rendering import Template
-from srm.follow.restarts import Restart, Restarts
-from srm.follow.supervisor import ENDING, FORWARDED, Job, ProgramSupervisor
-from srm.follow.values import ProgramSettings
+from srm.follow.program import Restart, Restarts, Stopping
+from srm.follow.supervisor import (
+    ENDING,
+    FORWARDED,
+    Job,
+    MemberLooks,
+    ProgramSupervisor,
+    use_event_log,
+)
+from srm.follow.values import ProgramSettings, Template
 from srm.kafka.cluster import KafkaCluster
 
 _LOOK_TIMEOUT_S: Final = 5.0

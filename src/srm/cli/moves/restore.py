@@ -32,7 +32,7 @@ from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out
 
 if TYPE_CHECKING:
-    from srm.spark.replication.replicator import Replicator
+    from srm.spark.replicator import Replicator
 
 FromOption = Annotated[
     str, typer.Option("--from", metavar="ALIAS", help="Cluster that holds the copies, B.")
@@ -85,8 +85,7 @@ def restore(
     planned move. An interrupted restore continues with the next run.
     """
     # Importing Spark takes longer than most other commands run.
-    from srm.spark.replication.replicator import run_program
-    from srm.spark.replication.restore import open_restore
+    from srm.spark.replicator import open_restore, run_program
 
     def run(replicator: Replicator) -> None:
         shown = replication_view(replicator.progress, as_json=False)

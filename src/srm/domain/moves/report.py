@@ -29,7 +29,7 @@ from srm.domain.moves.request import SETTINGS, Mode, Operation
 from srm.domain.moves.routing import missing_confirmations
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import Document, adapter, encode
-from srm.generating import write
+from srm.files import write
 
 SCHEMA: Final = "srm.move-report/1"
 """Version of the fields, raised when a field changes its meaning or is removed."""

@@ -1,6 +1,6 @@
 """Metrics aggregation: raw records of a flow in, windows on its target out, safe to repeat.
 
-Records are counted here, or in parts by Spark tasks (:mod:`srm.spark.jobs.aggregation`). The
+Records are counted here, or in parts by Spark tasks (:mod:`srm.spark.jobs`). The
 replicator can compute windows itself (:mod:`srm.replication.driver.duties`). The aggregation then
 finds them stored and writes nothing, so it also serves as a check for missing windows.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, get_args
 
-from srm.generating import write
+from srm.files import write
 from srm.service.prometheus.metric_table import METRICS, Subject
 
 DEFAULT_PATH: Final = Path("docs/monitoring.md")

@@ -20,9 +20,9 @@ from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.ports import FlowContext
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
-from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_maps import FakeMapReader
+from srm_lab.testing.fake_compacted import FakeMapReader
+from srm_lab.testing.flows import FakeClock
 
 PROPERTIES = """
 clusters = P, B

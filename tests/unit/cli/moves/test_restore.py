@@ -34,7 +34,7 @@ def srm(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Srm:
     def opened(*_: object) -> Iterator[object]:
         yield world.context()
 
-    monkeypatch.setattr("srm.spark.replication.restore.open_restore", opened)
+    monkeypatch.setattr("srm.spark.replicator.open_restore", opened)
 
     def run(*arguments: str) -> Result:
         ends = ("--from", "B", "--to", "P", "--config", str(path))

@@ -16,7 +16,7 @@ from srm.errors import UnavailableError
 from srm.kafka.admin import clients as module
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.tables.compacted import KafkaCompactedTopic
-from srm_lab.stack.ports import LOOPBACK, free_port
+from srm_lab.stack.process import LOOPBACK, free_port
 
 
 @pytest.fixture

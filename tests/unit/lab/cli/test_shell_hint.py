@@ -9,7 +9,7 @@ from rich.console import Console
 from tests.unit.cli.filled import filled
 
 from srm_lab.cli import demo, stack
-from srm_lab.cli.shell_hint import entering
+from srm_lab.cli.stack import entering
 from srm_lab.stack.stack import StackStatus
 
 

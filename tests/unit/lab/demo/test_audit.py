@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm_lab.demo.audit import audit_group, number_stints
 from srm_lab.demo.record import PaymentEntry
+from srm_lab.demo.verdict import audit_group, number_stints
 
 WRITTEN = [PaymentEntry(n, "P", "Payments", n % 2, n // 2, f"shop-{n:08d}") for n in range(1, 41)]
 

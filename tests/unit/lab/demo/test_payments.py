@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from srm_lab.demo.payments import PaymentStream, missing_numbers, read_payment
-from srm_lab.demo.work import Analytics, Bookkeeping, Fraud
+from srm_lab.demo.application import Analytics, Bookkeeping, Fraud
+from srm_lab.demo.record import PaymentStream, missing_numbers, read_payment
 
 
 def payments(name: str, count: int) -> list[dict[str, object]]:

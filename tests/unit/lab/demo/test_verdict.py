@@ -13,9 +13,8 @@ import pytest
 from srm.domain.names.topics import Flow
 from srm.domain.verification.verification import PartitionVerification, VerificationSummary
 from srm_lab.demo.record import PaymentEntry
-from srm_lab.demo.report import DemoReport, write_report
+from srm_lab.demo.report import DemoReport, draw, write_report
 from srm_lab.demo.scenario import GROUPS, Move
-from srm_lab.demo.timeline import draw
 from srm_lab.demo.verdict import DemoFindings, judge, pause_before
 
 WRITTEN = [PaymentEntry(n * 100, "P", "Payments", 0, n - 1, f"shop-{n:08d}") for n in range(1, 31)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from srm_lab.stack.airflow import dag_files
-from srm_lab.stack.airflow_database import schema_version
+from srm_lab.stack.airflow import dag_files, schema_version
 from srm_lab.stack.spark import check_spark
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from srm.errors import StackError
-from srm_lab.stack.class_archive import archive_options, class_archive, write_archive
-from srm_lab.stack.java import Java
+from srm_lab.stack.java import Java, archive_options, class_archive, write_archive
 
 OPTION = "-XX:ArchiveClassesAtExit="
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
-from srm_lab.stack.config_file import name_airflow, write_config
+from srm_lab.stack.stack import name_airflow, write_config
 
 ADDRESSES = {"P": "127.0.0.1:20001", "B": "127.0.0.1:20002"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from srm.errors import NotFoundError, StackError
-from srm_lab.stack.home import StackHome
+from srm_lab.stack.stack import StackHome
 
 
 def test_a_second_command_on_the_same_stack_is_refused(tmp_path: Path) -> None:

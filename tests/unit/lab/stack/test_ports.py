@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from srm.errors import StackError
-from srm_lab.stack import ports
-from srm_lab.stack.ports import LOOPBACK, PortBlock, answers, free_port, is_free, require_free
+from srm_lab.stack import process
+from srm_lab.stack.process import LOOPBACK, PortBlock, answers, free_port, is_free, require_free
 
 
 def listening() -> socket.socket:
@@ -35,12 +35,12 @@ def test_processes_choose_from_different_ports_and_one_takes_no_port_again_soon(
 ) -> None:
     """Whoever is given a port listens on it seconds later, and wants it back after a crash."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(ports, "_LAST", 20_000 + 2 * ports.BLOCK - 1)
+    monkeypatch.setattr(process, "_LAST", 20_000 + 2 * process.BLOCK - 1)
 
     blocks = [PortBlock(), PortBlock()]  # a lock of one file is held once, whoever asks
 
-    assert {block.first for block in blocks} == {20_000, 20_000 + ports.BLOCK}
-    taken = [blocks[0].next() for _ in range(ports.BLOCK // 2)]
+    assert {block.first for block in blocks} == {20_000, 20_000 + process.BLOCK}
+    taken = [blocks[0].next() for _ in range(process.BLOCK // 2)]
     assert len(set(taken)) == len(taken)
     assert PortBlock().next(), "without a lock where there is none"
 

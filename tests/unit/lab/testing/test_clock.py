@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm_lab.testing.clock import FakeClock
+from srm_lab.testing.flows import FakeClock
 
 
 def test_it_stands_still_until_it_is_advanced():

@@ -31,7 +31,7 @@ from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Place, ProducerId
 from srm.replication.report import Reporter
-from srm_lab.testing.fake_state_log import FakeStateLog, WrittenRecord
+from srm_lab.testing.fake_compacted import FakeStateLog, WrittenRecord
 from srm_lab.testing.flows import flow_config
 
 logger = logging.getLogger(__name__)

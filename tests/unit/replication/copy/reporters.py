@@ -18,7 +18,7 @@ from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Place, ProducerId
 from srm.replication.report import Reporter
-from srm_lab.testing.fake_state_log import FakeStateLog
+from srm_lab.testing.fake_compacted import FakeStateLog
 from srm_lab.testing.flows import flow_config
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")

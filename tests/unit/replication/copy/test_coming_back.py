@@ -19,7 +19,7 @@ from srm.domain.flow_state.reported_positions import newest_position, positions_
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy
-from srm_lab.testing.fake_state_log import FakeStateLog
+from srm_lab.testing.fake_compacted import FakeStateLog
 
 
 def read(log: FakeStateLog) -> tuple[PartitionPosition, map_world.World]:

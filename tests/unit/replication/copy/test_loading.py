@@ -35,8 +35,7 @@ from srm.replication.copy.slot import Slot
 from srm.replication.mapping.starts import Predecessor, Start
 from srm.replication.report import Reporter
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_compacted import FakeCompactedTopic
-from srm_lab.testing.fake_state_log import FakeStateLog
+from srm_lab.testing.fake_compacted import FakeCompactedTopic, FakeStateLog
 from srm_lab.testing.flows import P_TO_B, flow_config
 
 AWAY = UnavailableError("the map is away")

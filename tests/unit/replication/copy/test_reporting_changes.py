@@ -23,7 +23,7 @@ from srm.domain.offset_map.offset_map import Run
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import ProducerId
-from srm_lab.testing.fake_state_log import FakeStateLog
+from srm_lab.testing.fake_compacted import FakeStateLog
 
 
 @pytest.fixture

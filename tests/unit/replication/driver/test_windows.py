@@ -19,10 +19,9 @@ from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.ports import FlowContext
 from srm.errors import UnavailableError
 from srm.replication.driver.duties import keep_windows
-from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_maps import FakeMapReader
-from srm_lab.testing.flows import P_TO_B, flow_config
+from srm_lab.testing.fake_compacted import FakeMapReader
+from srm_lab.testing.flows import P_TO_B, FakeClock, flow_config
 
 START_MS = 1_700_000_000_000
 SPEC = WindowSpec(window_ms=20_000, slide_ms=10_000, look_back_ms=400_000, keep_all_ms=400_000)

@@ -38,7 +38,7 @@ from srm.replication.partition import PartitionCopy, Phase, SyncMark
 from srm.replication.ports import ProducerId
 from srm.replication.report import Reporter
 from srm.replication.resume.resume import Resumed, Walked
-from srm_lab.testing.fake_state_log import FakeStateLog
+from srm_lab.testing.fake_compacted import FakeStateLog
 from srm_lab.testing.flows import flow_config
 
 

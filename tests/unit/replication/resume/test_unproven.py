@@ -18,7 +18,7 @@ from srm.replication.partition import Phase
 from srm.replication.ports import ProducerId
 from srm.replication.report import Reporter
 from srm.replication.resume.source_lookahead import Comparison
-from srm_lab.testing.fake_state_log import FakeStateLog
+from srm_lab.testing.fake_compacted import FakeStateLog
 from srm_lab.testing.flows import flow_config
 
 STATE = internal_topics.replication("P"), REPORTS

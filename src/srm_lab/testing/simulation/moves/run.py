@@ -13,8 +13,7 @@ from typing import Final
 
 from srm.domain.moves.routing import group_subject
 from srm.domain.names.topics import TopicPartition
-from srm_lab.testing.simulation.moves.clients import Applications, Group
-from srm_lab.testing.simulation.moves.director import Director, Ended
+from srm_lab.testing.simulation.moves.director import Applications, Director, Ended, Group
 from srm_lab.testing.simulation.moves.sites import TOPIC, Sites
 
 FAULTS: Final = ("markers", "disasters", "late", "clocks", "names")

@@ -18,9 +18,9 @@ from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.records import RoutingHistory
 from srm.engine.ports import FlowContext
-from srm_lab.testing.clock import FakeClock
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_maps import FakeMapReader
+from srm_lab.testing.fake_compacted import FakeMapReader
+from srm_lab.testing.flows import FakeClock
 
 THREE_CLUSTERS = """
 clusters = P, B, C

@@ -1,0 +1,433 @@
+"""One stay of a consumer on one cluster, from opening to leaving, with its messages.
+
+Offsets are valid only within one stay: the topic of the same name on the other cluster has other
+offsets. So all offset bookkeeping is here and ends with the stay.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from srm.client.messages import FailoverMessage, named_errors, stamp
+from srm.client.threads import Aside
+from srm.errors import UsageError
+from srm.kafka.wire.errors import Needs, on_group, translate
+
+log = logging.getLogger(__name__)
+
+_SLICE_S: Final = 0.1
+_COMMIT_DEADLINE_S: Final = 30.0
+_COMMITTED_TIMEOUT_S: Final = 5.0
+
+# A topic that does not exist yet, or no longer: read once it exists. Copies are created late.
+_PASSING: Final = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- librdkafka's local codes are named so
+}
+# Commits with these errors never succeed: the group has assigned our partitions to other members.
+_LOST: Final = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+}
+_NO_OFFSET: Final = KafkaError._NO_OFFSET  # noqa: SLF001
+_STATE: Final = KafkaError._STATE  # noqa: SLF001
+
+_T = TypeVar("_T")
+
+Place = tuple[str, int]
+"""Topic and partition number."""
+
+
+class Membership:
+    """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1.
+
+    ``commits``: whether processed messages are committed automatically.
+    ``is_given_up``: returns whether the cluster is abandoned; calls to it are then not waited for.
+    """
+
+    def __init__(
+        self,
+        native: Consumer,
+        cluster: str,
+        epoch: int,
+        group: str,
+        *,
+        commits: bool,
+        is_given_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.native = native
+        self.cluster = cluster
+        self.epoch = epoch
+        self.group = group
+        self.owned: set[Place] = set()
+        self.fresh: list[TopicPartition] = []
+        self.given_up = False
+        self.unsure: dict[str, int] = {}
+        self._commits = commits
+        self._pending: deque[FailoverMessage] = deque()
+        self._delivered: dict[Place, int] = {}
+        self._processed: dict[Place, int] = {}
+        self._first: dict[Place, int] = {}
+        self._confirmed: dict[Place, int] = {}
+        self._closing = False
+        self._rebalancing = False
+        self._aside = Aside(f"srm-stay-{group}", is_given_up)
+
+    # ----- reading
+
+    @property
+    def ready(self) -> int:
+        """Number of messages that wait to be taken."""
+        return len(self._pending)
+
+    def fetch(self, count: int, timeout_s: float) -> None:
+        """Wait for up to ``count`` messages, errors included, and keep them until taken.
+
+        Those of a partition that is lost before are dropped: its next owner reads them.
+        """
+        if count == 1:
+            message = self.native.poll(timeout_s)
+            found = [] if message is None else [message]
+        else:
+            found = self.native.consume(count, timeout_s)
+        self._pending += [stamp(m, self.cluster, self.epoch) for m in found if self._counts(m)]
+
+    def take(self, count: int) -> list[FailoverMessage]:
+        """Hand up to ``count`` messages over to the application."""
+        taken = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
+        for message in taken:
+            if message.error() is None:
+                self._first.setdefault(_place(message), message.offset())
+                self._delivered[_place(message)] = message.offset() + 1
+        return taken
+
+    def has_handed_over(self, offsets: Iterable[TopicPartition]) -> bool:
+        """Return whether the application got all records before these offsets in this stay."""
+        return all(
+            one.offset <= self._delivered.get((one.topic, one.partition), -1)
+            for one in offsets
+            if one.offset >= 0
+        )
+
+    def _counts(self, message: Any) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() in _PASSING:
+            log.debug("group %s on %s: %s", self.group, self.cluster, error)
+            return False
+        return True
+
+    # ----- processed messages
+
+    def process(self, messages: Iterable[FailoverMessage]) -> dict[str, int]:
+        """Mark messages, and all before each in its partition, as processed.
+
+        Returns records by topic-partition that only another member can commit now.
+        """
+        lost: dict[str, int] = {}
+        stored: dict[Place, TopicPartition] = {}
+        for message in messages:
+            place = _place(message)
+            if place not in self.owned:
+                log.warning(
+                    "group %s: %s-%d was revoked while this member processed offset %d",
+                    self.group,
+                    *place,
+                    message.offset(),
+                )
+                lost[_name(place)] = lost.get(_name(place), 0) + 1
+            elif message.offset() >= self._processed.get(place, -1):
+                stored[place] = offset_after(message)
+                self._processed[place] = message.offset() + 1
+        if stored:
+            self.store(list(stored.values()))
+        return lost
+
+    def store(self, offsets: list[TopicPartition]) -> None:
+        """Store offsets for the next commit."""
+        try:
+            self.native.store_offsets(offsets=offsets)
+        except KafkaException as error:
+            if error.args[0].code() not in {_STATE, *_LOST}:
+                raise
+            log.warning("group %s: offsets were not stored: %s", self.group, error)
+        for one in offsets:
+            self._processed[one.topic, one.partition] = one.offset
+
+    def rewind(self, place: Place) -> None:
+        """Forget the messages of a partition, because the application seeks in it."""
+        self._drop([place])
+        self._forget(place)
+
+    # ----- assigned and revoked partitions
+
+    def gain(self, partitions: Sequence[TopicPartition]) -> None:
+        """Record assigned partitions."""
+        self.owned |= {(one.topic, one.partition) for one in partitions}
+        self.fresh += partitions
+        for one in partitions:
+            self.unsure.pop(_name((one.topic, one.partition)), None)  # it is read again here
+
+    def lose(self, partitions: Sequence[TopicPartition]) -> None:
+        """Record partitions that other members have or will have."""
+        places = [(one.topic, one.partition) for one in partitions]
+        self.owned -= set(places)
+        self._drop(places)
+        for place in places:
+            self._forget(place)
+
+    def _forget(self, place: Place) -> None:
+        for known in (self._delivered, self._processed, self._first, self._confirmed):
+            known.pop(place, None)
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions this member has."""
+        return [TopicPartition(*place) for place in sorted(self.owned)]
+
+    def start_offsets(self) -> dict[str, int]:
+        """Return committed offsets of partitions assigned since the last call (or GivenUpError)."""
+        fresh, self.fresh = self.fresh, []
+        return {_name(place): offset for place, offset in self._read_commits(fresh).items()}
+
+    def count_uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+        """Count records processed and, by the cluster's offsets, not committed."""
+        seen = self._progress
+        ours = [one for one in partitions if (one.topic, one.partition) in seen]
+        committed = self._read_commits(ours)
+        return {
+            _name(place): seen[place] - offset
+            for place, offset in committed.items()
+            if offset < seen[place]
+        }
+
+    def count_unconfirmed(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
+        """Count records that were processed and not confirmed as committed, without a request.
+
+        A commit still without an answer counts as none; that is at most one commit interval.
+        """
+        counts: dict[str, int] = {}
+        for one in partitions:
+            place = (one.topic, one.partition)
+            start = self._confirmed.get(place, self._first.get(place, 0))
+            if place in self._progress and start < self._progress[place]:
+                counts[_name(place)] = self._progress[place] - start
+        return counts
+
+    def lose_unsure(self, partitions: Sequence[TopicPartition]) -> None:
+        """Record lost partitions whose last commit is unknown."""
+        self.unsure |= self.count_unconfirmed(partitions)
+        self.lose(partitions)
+
+    def confirm(self, offsets: Iterable[TopicPartition]) -> None:
+        """Record offsets the group has committed."""
+        for one in offsets:
+            if one.error is None and one.offset >= 0:
+                self._confirmed[one.topic, one.partition] = one.offset
+
+    @property
+    def _progress(self) -> dict[Place, int]:
+        return self._processed if self._commits else self._delivered
+
+    def _read_commits(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
+        if not partitions:
+            return {}
+        asked = [TopicPartition(one.topic, one.partition) for one in partitions]
+        try:
+            found = self._ask(lambda: self.native.committed(asked, timeout=_COMMITTED_TIMEOUT_S))
+        except KafkaException as error:
+            log.warning("group %s: committed offsets are not known: %s", self.group, error)
+            return {}
+        return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+
+    def _drop(self, places: Sequence[Place]) -> None:
+        self._pending = deque(m for m in self._pending if _place(m) not in places)
+
+    # ----- committing and leaving
+
+    def commit_processed(self) -> bool:
+        """Commit what is processed and wait for it; return whether the group accepted it.
+
+        A rebalance in progress is waited for. GivenUpError: the cluster is abandoned.
+        """
+        deadline = time.monotonic() + _COMMIT_DEADLINE_S
+        while True:
+            try:
+                self.commit_once()
+            except KafkaException as error:
+                failure = error.args[0]
+                if failure.code() in _LOST:
+                    log.warning(
+                        "group %s: this member was removed from its group, the records it "
+                        "processed last are read again: %s",
+                        self.group,
+                        failure,
+                    )
+                    return False
+                passing = failure.retriable() or (
+                    failure.code() == KafkaError.REBALANCE_IN_PROGRESS
+                )
+                if not passing or time.monotonic() > deadline:
+                    with named_errors(self.where("committing"), self.needs):
+                        raise
+                # Polling lets the rebalance continue; a message it returns is delivered later.
+                message = self.native.poll(_SLICE_S)
+                if message is not None and self._counts(message):
+                    self._pending.append(stamp(message, self.cluster, self.epoch))
+            else:
+                return True
+
+    def commit_once(self) -> None:
+        """Commit what is stored, once."""
+        try:
+            results = self.commit()
+        except KafkaException as error:
+            if error.args[0].code() == _NO_OFFSET:  # nothing to commit
+                return
+            raise
+        for result in results:
+            if result.error is not None:
+                raise KafkaException(result.error)
+
+    def commit(self, offsets: list[TopicPartition] | None = None) -> list[TopicPartition]:
+        """Commit these offsets, or what is stored, and wait for it; return each result.
+
+        Offsets of an automatic or asynchronous commit without an answer are committed again:
+        otherwise their commit would never be confirmed.
+
+        GivenUpError: the cluster is abandoned; whether it was committed is unknown.
+        """
+        try:
+            results = self._commit(offsets)
+        except KafkaException as error:
+            under_way = [] if offsets is not None else self._under_way
+            if error.args[0].code() != _NO_OFFSET or not under_way:
+                raise
+            results = self._commit(under_way)
+        self.confirm(results)
+        return results
+
+    def _commit(self, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
+        which = {} if offsets is None else {"offsets": offsets}
+        return self._ask(lambda: self.native.commit(asynchronous=False, **which)) or []
+
+    @property
+    def _under_way(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(*place, offset)
+            for place, offset in self._processed.items()
+            if place in self.owned and self._confirmed.get(place) != offset
+        ]
+
+    def close(self) -> None:
+        """Leave the group, in the caller's thread; rebalance callbacks run within it."""
+        self._closing = True
+        self.native.close()
+        self._aside.leave()
+
+    def _ask(self, call: Callable[[], _T]) -> _T:
+        # confluent-kafka refuses calls of other threads while it closes a consumer. librdkafka
+        # answers no other thread while a rebalance callback runs.
+        return call() if self._closing or self._rebalancing else self._aside.call(call)
+
+    @contextmanager
+    def rebalancing(self) -> Iterator[None]:
+        """Make all calls in this thread during a rebalance callback."""
+        self._rebalancing = True
+        try:
+            yield
+        finally:
+            self._rebalancing = False
+
+    def abandon(self) -> None:
+        """Leave an abandoned cluster without waiting.
+
+        If it still answers, what is processed is committed there, to show the group's progress.
+        """
+        self._pending.clear()
+        commit = (lambda: self.native.commit(asynchronous=False),) if self._commits else ()
+        self._aside.leave(*commit, self.native.close)
+
+    @property
+    def is_over(self) -> bool:
+        """True if the calls that :meth:`abandon` started have ended."""
+        return self._aside.is_over
+
+    def wait_abandoned(self, timeout_s: float) -> None:
+        """Wait up to ``timeout_s`` for the calls that :meth:`abandon` started."""
+        self._aside.join(timeout_s)
+
+    def where(self, doing: str) -> str:
+        """Describe an action with its group and cluster, for messages."""
+        return f"{doing} as group {self.group!r} on cluster {self.cluster}"
+
+    @property
+    def needs(self) -> Needs:
+        """The right that all these calls need."""
+        return on_group("Read", self.group)
+
+    def warn(self, doing: str, error: KafkaException) -> None:
+        """Log a failure that does not stop the consumer."""
+        log.warning("%s", translate(error, self.where(doing), self.needs))
+
+
+def offset_after(message: Any) -> TopicPartition:
+    """Return the offset to commit for a processed message."""
+    # The source's leader epoch would make consumers of a copy refresh their metadata forever, but
+    # here it is committed to the cluster it was read from.
+    epoch = message.leader_epoch()
+    place = (message.topic(), message.partition(), message.offset() + 1)
+    return TopicPartition(*place) if epoch is None else TopicPartition(*place, leader_epoch=epoch)
+
+
+def subscription(
+    topics: Iterable[str], cluster: str, remote_names: Mapping[str, Callable[[str], str]]
+) -> list[str]:
+    """Return the names of topics and of their copies on a cluster.
+
+    A topic that starts with ``^`` is a pattern, as in confluent-kafka. ``remote_names`` has, for
+    each other cluster, the function that names its topics on this one.
+    """
+    names = list(topics)
+    for other, name_of in remote_names.items():
+        if other != cluster:
+            names += [_remote(topic, name_of) for topic in topics]
+    return list(dict.fromkeys(names))
+
+
+def _remote(topic: str, name_of: Callable[[str], str]) -> str:
+    if not topic.startswith("^"):
+        return name_of(topic)
+    before, found, after = (
+        part.replace(".", "\\.") for part in name_of("TOPIC").partition("TOPIC")
+    )
+    if not found:
+        raise UsageError(
+            f"the pattern {topic} cannot select copies, as the replication policy does not keep "
+            "the name of a topic in that of its copy",
+            "subscribe to names",
+        )
+    if not before + after:
+        return topic
+    # librdkafka's patterns are POSIX's: the alternatives are grouped after the prefix.
+    return f"^{before}({topic[1:].replace('|^', '|')}){after and after + '$'}"
+
+
+def _place(message: Any) -> Place:
+    return message.topic(), message.partition()
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

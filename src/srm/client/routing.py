@@ -1,0 +1,498 @@
+"""Routes as clients follow them: the watcher of all clusters, decisions, announcements.
+
+One thread per cluster tails ``__srm-routing`` there; the record of the highest rank ever
+read wins. While a cluster is down the others are followed; it is read again when it is back.
+
+A hold has a lease: without heartbeats of the move, clients continue on their old cluster. This
+process's monotonic clock counts the lease from the newest beat it has read. Before the hold lapses,
+the topic of the old cluster is read to its end again, because this process may have been slow to
+read. A hold does not lapse while that cluster cannot be read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Literal, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from srm.clock import now_ms
+from srm.config.model import Config
+from srm.domain.moves.routing import (
+    ERA,
+    Ack,
+    AckState,
+    ClientKind,
+    Route,
+    decode_route,
+    home_route,
+    home_subject,
+    is_subject,
+    merge,
+)
+from srm.domain.names import internal_topics
+from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.kafka.admin.clients import ClientLog
+from srm.kafka.tables.topic_tail import KafkaTopicTail
+from srm.kafka.wire.errors import on_topic, translate
+
+Step = Literal["stay", "finish", "leave", "hold", "open"]
+
+
+def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step:
+    """Decide what a client does about the present route; ``works_on`` is None if it has left.
+
+    ``busy``: a transaction is open, which can only end on the old cluster.
+
+    Returns:
+        ``stay``: do nothing; ``finish``: wait for the transaction, then decide again; ``leave``:
+        commit or flush, leave, decide again; ``hold``: wait and announce it; ``open``: start there.
+    """
+    if works_on is None:
+        return "hold" if route.state == "hold" else "open"
+    if route.state == "go" and route.cluster == works_on:
+        return "stay"
+    return "finish" if busy else "leave"
+
+
+def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
+    """Return whether an unplanned move has abandoned the cluster a client works on.
+
+    The client then leaves it at once. This includes an unplanned move the client missed, because
+    the cluster that took over could not be read at the time. ``followed`` is the route that brought
+    it there.
+    """
+    if route.gives_up(works_on):
+        return True
+    missed = followed is not None and route.generation % ERA and route.era > followed.era
+    return bool(missed) and route.cluster != works_on
+
+
+def same_order(one: Route | None, other: Route | None) -> bool:
+    """Return whether two routes require the same of a client, as a renewed hold does."""
+    return _order(one) == _order(other)
+
+
+def _order(route: Route | None) -> tuple[object, ...]:
+    return () if route is None else (route.generation, route.state, route.cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment by the two clocks: epoch milliseconds and monotonic seconds."""
+
+    wall_ms: int
+    monotonic_s: float
+
+
+class Announcement:
+    """State of one client on one subject, with the time each state was reached; builds its Acks.
+
+    Invariant: all states belong to one generation. A hold discards the states after an earlier
+    hold of the same generation.
+    """
+
+    def __init__(self, subject: str, client: str, kind: ClientKind) -> None:
+        self._subject = subject
+        self._client = client
+        self._kind = kind
+        self._route: Route | None = None
+        self._state: AckState = "resumed"
+        self._reached: dict[AckState, Moment] = {}
+        self._positions: dict[str, int] = {}
+        self._uncommitted: dict[str, int] = {}
+
+    def reach(
+        self, route: Route, state: AckState, now: Moment, positions: Mapping[str, int] | None = None
+    ) -> None:
+        """Record a state of a generation; the first position of each partition is kept."""
+        if self._route is None or self._route.generation != route.generation or state == "held":
+            self._reached.clear()
+            self._positions.clear()
+        elif self._route.cluster != route.cluster:
+            self._positions.clear()
+            self._reached.pop("processed", None)
+        # A new assignment does not undo "processed".
+        further = state == "resumed" and "processed" in self._reached
+        self._route, self._state = route, "processed" if further else state
+        self._reached.setdefault(state, now)
+        for partition, offset in (positions or {}).items():
+            self._positions.setdefault(partition, offset)
+
+    def lose(self, uncommitted: Mapping[str, int]) -> None:
+        """Add records that were processed and could not be committed."""
+        for partition, count in uncommitted.items():
+            self._uncommitted[partition] = self._uncommitted.get(partition, 0) + count
+
+    def forget_losses(self) -> None:
+        """Reset the count: the client leaves a cluster on which nothing is lost yet."""
+        self._uncommitted.clear()
+
+    def has_reached(self, state: AckState) -> bool:
+        """Return whether a state was reached in the present generation."""
+        return state in self._reached
+
+    def ack(self, now: Moment) -> Ack | None:
+        """Build the record of the present state, None before the first."""
+        if self._route is None:
+            return None
+        ages: dict[AckState, int] = {
+            state: max(0, round((now.monotonic_s - since.monotonic_s) * 1000))
+            for state, since in self._reached.items()
+        }
+        return Ack(
+            self._subject,
+            self._client,
+            self._route.generation,
+            self._state,
+            self._route.cluster,
+            self._reached[self._state].wall_ms,
+            dict(self._positions),
+            self._kind,
+            socket.gethostname(),
+            dict(self._uncommitted),
+            ages,
+        )
+
+
+log = logging.getLogger(__name__)
+
+_ALL_ANSWER_S = 10.0  # one of the clusters may be down for days
+_OTHERS_ANSWER_S = 1.0  # for an abandoned one: if it answers with newer routes, that is soon read
+_POLL_S = 0.5
+_SLICE_S = 0.1
+_RETRY_S = 1.0
+_ACK_FLUSH_S = 2.0
+_END_S = 5.0
+
+
+def default_client_id(role: str) -> str:
+    """Return a unique client id that names the client's host and process."""
+    return f"srm-{role}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+class RoutingWatcher:
+    """The merged routing table, kept up to date in the background.
+
+    Several clients of one process may share a watcher. Nothing is opened before :meth:`start`.
+    ``home``: cluster of a subject without a record, unless a move of everything has routed its
+    subjects to another one; by default the first in the configuration's ``clusters``.
+    ``clock``: seconds by a clock that is never set.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        home: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config = config
+        self.home = home or config.clusters[0]
+        config.client(self.home, "consumer")
+        self._changed = threading.Condition()
+        self._clock = clock
+        self._routes: dict[str, Route] = {}
+        self._seen_at: dict[str, float] = {}
+        self._lapsed: set[str] = set()
+        self._waiting = set(config.clusters)
+        self._began = 0.0
+        self._told = False
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._ack_producers: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, timeout_s: float = 60.0, subjects: Collection[str] = ()) -> None:
+        """Start following, and wait until the present routes are known.
+
+        Once another cluster has answered, one that does not answer within ten seconds of the first
+        start is followed in the background. The limit is one second if the other knows of an
+        unplanned move of all these subjects.
+
+        Raises:
+            UnavailableError: no cluster answered in time.
+        """
+        with self._changed:
+            if not self._threads:
+                self._began = time.monotonic()
+                for alias in self.config.clusters:
+                    thread = threading.Thread(
+                        target=self._follow, args=(alias,), name=f"srm-routing-{alias}", daemon=True
+                    )
+                    self._threads.append(thread)
+                    thread.start()
+            deadline = time.monotonic() + timeout_s
+            while not self._is_settled(subjects) and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(min(left, _SLICE_S))
+            if len(self._waiting) == len(self.config.clusters):
+                raise UnavailableError(
+                    f"none of the clusters {', '.join(self.config.clusters)} answered within "
+                    f"{timeout_s:g} s: check their addresses in {self.config.path}"
+                )
+            if self._waiting and not self._told:
+                self._told = True
+                log.warning("routes of %s are not known yet", ", ".join(sorted(self._waiting)))
+
+    def _is_settled(self, subjects: Collection[str]) -> bool:
+        """Return whether the clusters that have answered suffice to know the routes."""
+        if not self._waiting:
+            return True
+        if len(self._waiting) == len(self.config.clusters):
+            return False
+        waited = time.monotonic() - self._began
+        unplanned = bool(subjects) and all(
+            any(route.gives_up(alias) for alias in self._waiting)
+            for route in map(self.route, subjects)
+        )
+        return waited >= (_OTHERS_ANSWER_S if unplanned else _ALL_ANSWER_S)
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        for producer in self._ack_producers.values():
+            producer.flush(_ACK_FLUSH_S)
+        self._ack_producers.clear()
+
+    def route(self, subject: str) -> Route:
+        """Return the present route of a subject; a renewed hold is the same route."""
+        with self._changed:
+            route = self._routes.get(subject) or self._routes.get(home_subject(self.home))
+            if route is None:
+                return home_route(self.home)
+            if subject in self._lapsed:
+                return route.expire()
+            return replace(route, beat=0, time_ms=0) if route.state == "hold" else route
+
+    def wait_change(self, subject: str, known: Route, timeout_s: float) -> Route:
+        """Wait until the route of a subject differs from ``known``; return the present one."""
+        return self.wait_changes({subject: known}, timeout_s)[subject]
+
+    def wait_changes(
+        self, known: Mapping[str, Route | None], timeout_s: float | None
+    ) -> dict[str, Route]:
+        """Wait until the route of a subject differs from the known one; return all of them."""
+
+        def present() -> dict[str, Route]:
+            return {subject: self.route(subject) for subject in known}
+
+        with self._changed:
+            self._changed.wait_for(lambda: present() != known, timeout_s)
+            return present()
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Send an acknowledgement to all clusters in the background; a failure is only logged.
+
+        The cluster of the route needs it; the others get it in case that one is lost.
+        """
+        self._tell(ack, ack.value())
+
+    def withdraw(self, ack: Ack) -> None:
+        """Withdraw an acknowledgement of a closed client; as :meth:`acknowledge`."""
+        self._tell(ack, None)
+
+    def _tell(self, ack: Ack, value: bytes | None) -> None:
+        for alias in self.config.clusters:
+            level = logging.WARNING if alias == ack.cluster else logging.DEBUG
+            try:
+                producer = self._ack_producer(alias)
+                producer.produce(
+                    internal_topics.ROUTING,
+                    value,
+                    ack.key(),
+                    partition=0,
+                    on_delivery=partial(_log_failure, level, alias),
+                )
+                producer.poll(0)
+            except (KafkaException, BufferError, SrmError) as error:
+                log.log(level, "%s could not be reported to %s: %s", ack.state, alias, error)
+
+    def _ack_producer(self, alias: str) -> Any:
+        with self._changed:
+            if alias not in self._ack_producers:
+                properties = {
+                    **self.config.client(alias, "producer"),
+                    "enable.idempotence": True,
+                    "linger.ms": 0,
+                    "allow.auto.create.topics": False,
+                }
+                self._ack_producers[alias] = Producer(properties, logger=ClientLog())
+            return self._ack_producers[alias]
+
+    def _follow(self, alias: str) -> None:
+        while not self._stop.is_set():
+            try:
+                properties = self.config.client(alias, "consumer")
+                with KafkaTopicTail(properties, internal_topics.ROUTING) as tail:
+                    self._tail(alias, tail)
+            except SrmError as error:
+                log.warning("routes of %s cannot be followed: %s", alias, error)
+                self._stop.wait(_RETRY_S)
+
+    def _tail(self, alias: str, tail: KafkaTopicTail) -> None:
+        while not self._stop.is_set():
+            pairs = tail.poll(_POLL_S)
+            self._take([(key, value) for key, value in pairs if value is not None], alias)
+            if tail.caught_up and alias in self._waiting:
+                with self._changed:
+                    self._waiting.discard(alias)
+                    self._changed.notify_all()
+            if overdue := self._overdue(alias):
+                self._lapse(alias, tail, overdue)
+
+    def _overdue(self, alias: str) -> dict[str, Route]:
+        """Return the holds on a cluster's clients without a beat during their lease."""
+        with self._changed:
+            return {
+                subject: route
+                for subject, route in self._routes.items()
+                if (route.state, route.cluster) == ("hold", alias)
+                and route.lease_ms
+                and subject not in self._lapsed
+                and self._clock() - self._seen_at[subject] >= route.lease_ms / 1000
+            }
+
+    def _lapse(self, alias: str, tail: KafkaTopicTail, overdue: dict[str, Route]) -> None:
+        pairs, at_end = tail.read_to_end(_END_S)
+        self._take([(key, value) for key, value in pairs if value is not None], alias)
+        if not at_end:
+            return
+        with self._changed:
+            for subject, route in overdue.items():
+                if self._routes[subject] == route:
+                    log.warning(
+                        "%s: move %s holds it and sent no heartbeat for %d s, continuing on %s",
+                        subject,
+                        route.move_id,
+                        route.lease_ms // 1000,
+                        alias,
+                    )
+                    self._lapsed.add(subject)
+            self._changed.notify_all()
+
+    def _take(self, pairs: Collection[tuple[bytes, bytes]], alias: str) -> None:
+        for key, value in pairs:
+            if not is_subject(key):
+                continue
+            try:
+                route = decode_route(key, value)
+            except IntegrityError as error:
+                log.error("route on %s is skipped: %s", alias, error)  # noqa: TRY400 -- one line
+                continue
+            with self._changed:
+                subject = key.decode()
+                known = self._routes.get(subject)
+                merged = merge(known, route)
+                if merged is not None and merged != known:
+                    self._routes[subject] = merged
+                    self._seen_at[subject] = self._clock()
+                    self._lapsed.discard(subject)
+                    self._changed.notify_all()
+
+
+def _log_failure(level: int, alias: str, error: KafkaError | None, message: Any) -> None:
+    if error is not None:
+        why = translate(error, f"writing on {alias}", on_topic("Write", message.topic()))
+        log.log(level, "a client's heartbeat was not written: %s", why)
+
+
+REPEAT_S: Final = 30.0
+"""Seconds after which a client repeats its announcements."""
+
+
+def now() -> Moment:
+    """Read both clocks."""
+    return Moment(now_ms(), time.monotonic())
+
+
+class Announcer:
+    """Writes one client's announcements, repeats them, and withdraws them when it is closed.
+
+    They only report: a refusal is logged. Nothing is opened before the first. Thread-safe.
+    """
+
+    def __init__(self, watcher: RoutingWatcher, client_id: str, kind: ClientKind) -> None:
+        self._watcher = watcher
+        self._client_id = client_id
+        self._kind: ClientKind = kind
+        self._lock = threading.Lock()
+        self._said: dict[str, Announcement] = {}
+        self._written: dict[str, Ack] = {}
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def reach(
+        self,
+        subject: str,
+        route: Route,
+        state: AckState,
+        positions: Mapping[str, int] | None = None,
+    ) -> None:
+        """Announce a state."""
+        with self._lock:
+            self._of(subject).reach(route, state, now(), positions)
+            self._write(subject)
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(
+                    target=self._repeat, name="srm-announcer", daemon=True
+                )
+                self._thread.start()
+
+    def has_reached(self, subject: str, state: AckState) -> bool:
+        """Return whether a state of the present generation was announced."""
+        with self._lock:
+            return self._of(subject).has_reached(state)
+
+    def forget_losses(self, subject: str) -> None:
+        """Reset the count of losses."""
+        with self._lock:
+            self._of(subject).forget_losses()
+
+    def lose(self, subject: str, uncommitted: Mapping[str, int]) -> None:
+        """Announce records that were processed and could not be committed."""
+        if any(uncommitted.values()):
+            with self._lock:
+                self._of(subject).lose(uncommitted)
+                self._write(subject)
+
+    def close(self) -> None:
+        """Withdraw all announcements."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            for ack in self._written.values():
+                self._watcher.withdraw(ack)
+            self._written.clear()
+
+    def _of(self, subject: str) -> Announcement:
+        if subject not in self._said:
+            self._said[subject] = Announcement(subject, self._client_id, self._kind)
+        return self._said[subject]
+
+    def _write(self, subject: str) -> None:
+        ack = self._said[subject].ack(now())
+        if ack is not None and not self._closed.is_set():
+            self._written[subject] = ack
+            self._watcher.acknowledge(ack)
+
+    def _repeat(self) -> None:
+        while not self._closed.wait(REPEAT_S):
+            with self._lock:
+                for subject in self._said:
+                    self._write(subject)

@@ -1,1 +1,0 @@
-"""Routes as clients follow them, heartbeats and acknowledgements."""

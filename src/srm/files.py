@@ -1,0 +1,77 @@
+"""File writes that report a full or unwritable disk in one clear line, and generated documents."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from srm.errors import StackError
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_MEGABYTE: Final = 1_000_000
+
+
+@contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Raise StackError for errors of the file system while ``where`` is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StackError(f"the disk is full while writing {where}: free some space") from error
+        raise StackError(f"cannot write {where}: {error.strerror or error}") from error
+
+
+def require_free_space(where: Path, needed_bytes: int) -> None:
+    """Check the free space of the disk of ``where``, which need not exist yet."""
+    existing = where.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        raise StackError(
+            f"the disk is full: {free // _MEGABYTE} MB are free at {existing}, "
+            f"{needed_bytes // _MEGABYTE} MB are needed; free some space or choose another folder"
+        )
+
+
+def write_atomically(target: Path, content: bytes) -> None:
+    """Write a file atomically: readers see the old content or all of the new one."""
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write(
+    render: Callable[[Path], str],
+    default: Path,
+    doc: str | None,
+    arguments: Sequence[str] | None = None,
+) -> Path:
+    """Write a document to the named file or its default path; return the path.
+
+    ``doc``: text whose first line ``--help`` shows.
+    ``arguments``: of the command; default: those of this process.
+    """
+    first, _, _ = (doc or "").partition("\n")
+    parser = argparse.ArgumentParser(description=first)
+    parser.add_argument("path", nargs="?", type=Path, default=default, help="default: %(default)s")
+    path: Path = parser.parse_args(sys.argv[1:] if arguments is None else arguments).path
+    path.write_text(render(path), "utf-8")
+    return path

@@ -1,0 +1,263 @@
+"""Redirectors that srm calls: a webhook and a command."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Final
+from urllib.parse import quote, urlsplit
+
+from srm.clock import now_s, pauses
+from srm.config.model import RedirectSettings
+from srm.domain.moves.routing import RedirectKind, RedirectOrder
+from srm.engine.ports import Caller, CallResult
+from srm.http_post import PostError, post
+from srm.telemetry import trace_environment, trace_headers
+
+_FIRST_PAUSE_S: Final = 0.3
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class TryAgainError(Exception):
+    """This attempt failed and may be retried; the message has the reason."""
+
+
+def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> CallResult:
+    """Call until it succeeds or is ``cancelled``; return its answer, or the reason of its failure.
+
+    ``once`` raises TryAgainError for another attempt; none starts after ``limit_s``.
+    """
+    deadline = time.monotonic() + limit_s
+    pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return CallResult(done=True, said=once())
+        except RefusedError as error:
+            return CallResult(done=False, said=str(error))
+        except TryAgainError as error:
+            if time.monotonic() >= deadline or cancelled.is_set():
+                return CallResult(done=False, said=f"{error}; tried {tries} times")
+        cancelled.wait(random.uniform(0, next(pause_s)))  # noqa: S311 - no secret
+
+
+class RefusedError(Exception):
+    """The receiver refused; a retry would get the same answer."""
+
+
+TRY_AGAIN: Final = 75
+"""EX_TEMPFAIL of sysexits.h."""
+
+DEFAULT_GRACE_S: Final = 5.0
+"""Seconds between SIGTERM and SIGKILL for a command."""
+
+_LONGEST: Final = 100_000  # bytes: Linux starts no program with a variable of 128 KiB
+_POLL_S: Final = 0.05
+_SHOWN: Final = 200
+_TAIL: Final = 4096
+
+
+def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
+    """Return the variables a command gets besides srm's own; long lists are only in the file."""
+    found = {
+        "SRM_STEP": order.step,
+        "SRM_MOVE_ID": order.move_id,
+        "SRM_ATTEMPT": str(order.attempt),
+        "SRM_ORDER": str(order.order),
+        "SRM_KEY": order.key,
+        "SRM_OPERATION": order.operation,
+        "SRM_MODE": order.mode,
+        "SRM_SOURCE": order.source.alias,
+        "SRM_SOURCE_SERVERS": order.source.bootstrap_servers,
+        "SRM_TARGET": order.target.alias,
+        "SRM_TARGET_SERVERS": order.target.bootstrap_servers,
+        "SRM_TOPICS": ",".join(order.topics),
+        "SRM_GROUPS": ",".join(order.groups),
+        "SRM_ORDER_FILE": str(file),
+    }
+    return {name: value for name, value in found.items() if len(value.encode()) <= _LONGEST}
+
+
+class Command:
+    """Runs a program with an order (implements :class:`srm.engine.ports.Caller`).
+
+    The order is in the environment, and as JSON on the standard input and in a file. Exit code 0
+    is success, 75 requests a retry, any other is a refusal. The command runs in its own process
+    group, which is ended when the time is over. Background processes of a command that has ended
+    are not touched.
+    """
+
+    def __init__(
+        self, command: Sequence[str], limit_s: float, grace_s: float = DEFAULT_GRACE_S
+    ) -> None:
+        self._command = tuple(command)
+        self._limit_s = limit_s
+        self._grace_s = grace_s
+
+    @property
+    def limit_s(self) -> float:
+        """Longest time of a call in seconds, all attempts included."""
+        return self._limit_s + self._grace_s
+
+    def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
+        """Run the command until it succeeds, refuses, or the time is over."""
+        end = now_s() + self._limit_s
+        with tempfile.TemporaryDirectory(prefix="srm-") as home:
+            file = Path(home, "order.json")
+            file.write_bytes(order.value())
+            environ = {**os.environ, **trace_environment(), **environment(order, file)}
+            once = partial(self._run, environ, file, end, cancelled)
+            return attempt(once, self._limit_s, cancelled)
+
+    def _run(
+        self, environ: Mapping[str, str], file: Path, end: float, cancelled: threading.Event
+    ) -> str:
+        """Run it once and return its last line."""
+        name = Path(self._command[0]).name
+        # Files, not pipes: its background processes would keep pipes open.
+        with file.open("rb") as order, tempfile.TemporaryFile() as output:
+            try:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=order,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environ,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise RefusedError(f"{name} cannot be started: {error}") from error
+            ended = _wait(process, end, cancelled)
+            if not ended:
+                _end_group(process, self._grace_s)
+            said = _last_line(output)
+        if not ended:
+            why = "was cancelled" if cancelled.is_set() else "did not end in time, it was killed"
+            raise RefusedError(f"{name} {why}{said and ': '}{said}")
+        if process.returncode == 0:
+            return f"{name} exited with 0{said and ': '}{said}"
+        text = f"{name} exited with {process.returncode}{said and ': '}{said}"
+        raise TryAgainError(text) if process.returncode == TRY_AGAIN else RefusedError(text)
+
+
+def _wait(process: subprocess.Popen[bytes], end: float, cancelled: threading.Event) -> bool:
+    while not cancelled.is_set() and now_s() < end:
+        try:
+            process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return True
+    return process.poll() is not None
+
+
+def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    """End the command's process group with SIGTERM, then SIGKILL."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+        os.killpg(process.pid, signal.SIGKILL)  # the processes it started and left
+    process.wait()
+
+
+def _last_line(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _TAIL))
+    lines = output.read().decode(errors="replace").strip().splitlines()
+    return "".join(c for c in lines[-1][:_SHOWN] if c.isprintable()) if lines else ""
+
+
+TIMESTAMP_HEADER: Final = "X-Srm-Timestamp"
+SIGNATURE_HEADER: Final = "X-Srm-Signature"
+KEY_HEADER: Final = "Idempotency-Key"
+
+_ONE_TRY_S: Final = 10.0
+_SUCCESS: Final = range(200, 300)
+_AGAIN: Final = frozenset({408, 425, 429})
+_SERVER_ERROR: Final = 500
+_READ: Final = 4096
+
+
+def sign(secret: str, timestamp: str, body: bytes) -> str:
+    """Return the value of the signature header for a body and its timestamp."""
+    signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
+    return f"sha256={signed.hexdigest()}"
+
+
+class Webhook:
+    """Posts orders as JSON (implements :class:`srm.engine.ports.Caller`).
+
+    2xx is success. 408, 425, 429, 5xx and no answer are retried. Any other status is a refusal.
+    Only the host of the address is ever shown.
+    """
+
+    def __init__(self, url: str, secret: str, limit_s: float) -> None:
+        self._url = url
+        self._host = urlsplit(url).hostname or ""
+        self._secret = secret
+        self._limit_s = limit_s
+
+    @property
+    def limit_s(self) -> float:
+        """Longest time of a call in seconds, all attempts included."""
+        return self._limit_s + _ONE_TRY_S
+
+    def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
+        """Post an order until it is accepted, refused, or the time is over."""
+        return attempt(lambda: self._post(order), self._limit_s, cancelled)
+
+    def _post(self, order: RedirectOrder) -> str:
+        body, timestamp = order.value(), str(int(time.time()))
+        headers = {
+            "Content-Type": "application/json",
+            KEY_HEADER: quote(order.key),
+            TIMESTAMP_HEADER: timestamp,
+            SIGNATURE_HEADER: sign(self._secret, timestamp, body),
+            **trace_headers(),
+        }
+        timeout_s = min(_ONE_TRY_S, self._limit_s)
+        try:
+            status, read = post(self._url, body, headers, timeout_s=timeout_s, most=_READ)
+        except PostError as error:
+            # The text of a ValueError may hold the address.
+            why = "invalid address" if isinstance(error.cause, ValueError) else str(error)
+            raise TryAgainError(f"{self._host} does not answer: {why}") from None
+        text = _first_line(read)
+        said = f"{self._host} answered {status}{f': {text}' if text else ''}"
+        if status in _SUCCESS:
+            return said
+        if status in _AGAIN or status >= _SERVER_ERROR:
+            raise TryAgainError(said)
+        raise RefusedError(said)
+
+
+def _first_line(read: bytes) -> str:
+    """Return the printable beginning of an answer."""
+    lines = read.decode(errors="replace").strip().splitlines()
+    return "".join(c for c in lines[0][:_SHOWN] if c.isprintable()) if lines else ""
+
+
+def callers(settings: RedirectSettings) -> Mapping[RedirectKind, Caller]:
+    """Return the redirectors with complete settings."""
+    found: dict[RedirectKind, Caller] = {}
+    if settings.webhook_url and settings.webhook_secret:
+        found["webhook"] = Webhook(
+            settings.webhook_url.reveal(),
+            settings.webhook_secret.reveal(),
+            settings.webhook_timeout.total_seconds(),
+        )
+    if settings.command:
+        found["command"] = Command(settings.command, settings.command_timeout.total_seconds())
+    return found

@@ -1,0 +1,469 @@
+"""Jobs spread over Spark tasks: metrics, checkpoints, group sync; their options and output.
+
+A Connect client has no RDDs: so the work travels inside a function over a column of numbers, and
+its result comes back as a column of bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import pickle
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
+
+from srm import logs, telemetry
+from srm.config.loader import load_config
+from srm.config.model import Config
+from srm.domain.groups.proof_records import FlowProof, merge_proofs
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow
+from srm.domain.offset_map.offset_ranges import OffsetRange, split
+from srm.domain.text.documents import encode
+from srm.domain.text.reason import Reason
+from srm.engine import emission
+from srm.engine.groups.checkpoints import (
+    CheckpointSummary,
+    Survey,
+    emit,
+    proof_share,
+    standing_still,
+)
+from srm.engine.groups.group_listing import selected_groups
+from srm.engine.groups.group_sync import GroupSyncSummary, sync
+from srm.engine.groups.proving import ProofShare, keep_proof
+from srm.engine.metrics.aggregation import AggregationSummary, aggregate_by
+from srm.engine.metrics.metrics import KeptWindows, WindowSpec
+from srm.engine.ports import FlowContext
+from srm.errors import ConflictError, SrmError, UnavailableError
+from srm.kafka.wire.errors import kafka_errors, translate
+from srm.spark.session import file_settings, spark_session
+from srm.wiring import open_flow
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+TASKS_PER_CORE: Final = 4
+"""Parts differ in size: with several for each core none waits long for the largest."""
+
+_SCHEMA = "part bigint, done binary"
+_ENOUGH_ROWS = 1 << 16
+
+
+def spread(
+    spark: SparkSession,
+    items: Iterable[_T],
+    function: Callable[[Iterable[_T]], Iterable[_R]],
+    *,
+    tasks: int | None = None,
+) -> list[_R]:
+    """Run a function over parts of the items, each in a Spark task; return results in their order.
+
+    Items and results are picklable; what the function closes over is sent along. There are four
+    ``tasks`` for each core by default. SrmError is that of the first part that failed.
+    """
+    every = list(items)
+    if not every:
+        return []
+    wanted = tasks or TASKS_PER_CORE * cores(spark)
+    parts = [pickle.dumps(part) for part in cut(every, wanted)]
+    logger.info("%d items in %d Spark tasks", len(every), len(parts))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for part in batch.column(0).to_pylist():
+                columns = [pa.array([part]), pa.array([_run(function, parts[part])], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, ["part", "done"])
+
+    numbers = spark.range(0, len(parts), 1, len(parts))
+    rows = numbers.mapInArrow(run, _SCHEMA).collect()
+    results: list[_R] = []
+    for row in sorted(rows, key=lambda row: row.part):
+        done = pickle.loads(row.done)  # noqa: S301 - our own tasks wrote it
+        if isinstance(done, SrmError):
+            raise done
+        results += done
+    return results
+
+
+def cores(spark: SparkSession) -> int:
+    """Return how many tasks a session runs at a time by its default parallelism."""
+    parts = spark.range(_ENOUGH_ROWS).select(F.spark_partition_id().alias("part"))
+    return int(parts.agg(F.max("part").alias("last")).collect()[0].last) + 1
+
+
+def cut(items: Sequence[_T], parts: int) -> list[Sequence[_T]]:
+    """Cut into at most this number of non-empty stretches whose lengths differ by one at most."""
+    count = min(parts, len(items))
+    ends = [len(items) * part // count for part in range(count + 1)]
+    return [items[start:end] for start, end in pairwise(ends)]
+
+
+def _run(function: Callable[[Iterable[_T]], Iterable[_R]], part: bytes) -> bytes:
+    try:
+        return pickle.dumps(list(function(pickle.loads(part))))  # noqa: S301 - written by spread()
+    except SrmError as error:
+        # Raised in a task it would come back as text, in an error of Spark's.
+        return pickle.dumps(error)
+
+
+SILENCE_SECONDS = 60.0
+_BATCH = 2000
+
+_READER_SETTINGS: Mapping[str, Any] = {
+    # A group id is demanded by the client; nothing is committed, so no group comes to exist.
+    "group.id": "srm-range-reader",
+    "enable.auto.commit": False,
+    # The end of a log may be a marker, which is never delivered: only this event shows the end.
+    "enable.partition.eof": True,
+    # A range that retention has cut since must not be read from somewhere else.
+    "auto.offset.reset": "error",
+    "check.crcs": True,
+    "queued.max.messages.kbytes": 16384,
+}
+
+
+@contextmanager
+def reader(properties: Mapping[str, str], isolation: str) -> Iterator[Consumer]:
+    """Give a consumer for :func:`read`, ``read_committed`` or not, and close it at the end."""
+    with kafka_errors("open a range reader"):
+        consumer = Consumer(
+            dict(properties) | dict(_READER_SETTINGS, **{"isolation.level": isolation})
+        )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def read(
+    consumer: Consumer, wanted: OffsetRange, silence_seconds: float = SILENCE_SECONDS
+) -> Iterator[list[Message]]:
+    """Read the records of a range, in order, as lists.
+
+    The range's end must not be after the log's end (last stable offset), or the call waits for it.
+
+    ConflictError: retention has removed a part of it. UnavailableError: nothing came in time.
+    """
+    if wanted.size == 0:
+        return
+    with kafka_errors(f"read {wanted}"):
+        consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+        deadline = time.monotonic() + silence_seconds
+        complete = False
+        while not complete:
+            polled = consumer.consume(_BATCH, 0.1)
+            records, complete = _within(polled, wanted)
+            if records:
+                yield records
+            if polled:
+                deadline = time.monotonic() + silence_seconds
+            elif time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"{wanted}: no record came for {silence_seconds:.0f} s; try again"
+                )
+
+
+def _within(polled: list[Message], wanted: OffsetRange) -> tuple[list[Message], bool]:
+    """Cut the polled records to the range, and return whether the range's end was met."""
+    records: list[Message] = []
+    for message in polled:
+        error = message.error()
+        if (message.topic(), message.partition()) != (wanted.topic, wanted.partition):
+            # Left over from the range that this consumer read before.
+            continue
+        if error is None:
+            if message.offset() >= wanted.end:
+                return records, True
+            records.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public constant
+            if message.offset() >= wanted.end:
+                return records, True
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+            raise ConflictError(f"{wanted} is no longer in the log (retention?): plan it again")
+        else:
+            raise translate(error, f"read {wanted}")
+    return records, bool(records) and records[-1].offset() == wanted.end - 1
+
+
+_SPANS: Final = {
+    "srm-checkpoints": "checkpoints.emit",
+    "srm-group-sync": "groups.sync",
+    "srm-metrics": "metrics.aggregate",
+    "srm-verification": "verify",
+}
+"""Span names by job: the same as those of the corresponding commands."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """Result of one flow: a summary to print, and its failure if there was one."""
+
+    summary: object
+    failure: SrmError | None = None
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options that all jobs have."""
+    options = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--config", help="properties file; else $SRM_CONFIG, ./srm.properties")
+    options.add_argument(
+        "--flow", action="append", type=Flow.parse, metavar="A->B", help="default: all enabled"
+    )
+    options.add_argument(
+        "--remote",
+        metavar="sc://HOST:PORT",
+        help="Spark Connect server, where spark-submit does not start this; else $SPARK_REMOTE",
+    )
+    return options
+
+
+def group_failure(errors: Mapping[str, str]) -> SrmError | None:
+    """Return the error of a summary in which groups failed: worth another attempt."""
+    if not errors:
+        return None
+    first = min(errors)
+    return UnavailableError(f"{len(errors)} groups failed, first {first!r}: {errors[first]}")
+
+
+def run_job(
+    name: str,
+    options: argparse.Namespace,
+    work: Callable[[SparkSession, Config, Flow], JobResult],
+) -> int:
+    """Run a job for each flow, printing JSON lines; return the first failure's exit code."""
+    logs.set_up(srm=logging.INFO)
+    failures: list[SrmError] = []
+    try:
+        config = load_config(options.config)
+        conf = file_settings(config.spark)
+        with spark_session(name, conf=conf, remote=options.remote) as spark:
+            for flow in options.flow or config.flows:
+                failures += _run_flow(spark, config, flow, work, _SPANS.get(name, name))
+    except SrmError as error:
+        failures.append(error)
+    for failure in failures:
+        sys.stderr.write(f"srm: {failure}\n")
+    return failures[0].exit_code if failures else 0
+
+
+def _run_flow(
+    spark: SparkSession,
+    config: Config,
+    flow: Flow,
+    work: Callable[[SparkSession, Config, Flow], JobResult],
+    span: str,
+) -> list[SrmError]:
+    try:
+        with telemetry.span(span, flow=str(flow), engine="spark") as opened:
+            result = work(spark, config, flow)
+            opened.result(result.summary)
+            opened.note(failure=result.failure)
+    except SrmError as error:
+        return [error]
+    sys.stdout.write(encode(result.summary).decode() + "\n")
+    sys.stdout.flush()
+    return [] if result.failure is None else [result.failure]
+
+
+RANGE_SIZE: Final = 100_000
+_TIMEOUT_S: Final = 30.0
+
+
+def aggregate(
+    spark: SparkSession,
+    context: FlowContext,
+    consumer_properties: Mapping[str, str],
+    spec: WindowSpec | None = None,
+) -> AggregationSummary:
+    """Aggregate as :func:`srm.engine.metrics.aggregation.aggregate`; properties: the target's."""
+    sizes, config = spec or WindowSpec(), context.config
+    topic = internal_topics.raw_metrics(config.flow.source)
+
+    def count(windows: KeptWindows, now_ms: int) -> bool:
+        def count_part(ranges: Iterable[OffsetRange]) -> Iterator[KeptWindows]:
+            counted = KeptWindows(config, sizes)
+            with reader(consumer_properties, "read_uncommitted") as consumer:
+                for messages in (found for each in ranges for found in read(consumer, each)):
+                    counted.add((value for m in messages if (value := m.value())), now_ms)
+            yield counted
+
+        since_ms = windows.bounds(now_ms).first_start_ms
+        ranges = _plan_ranges(consumer_properties, topic, since_ms)
+        logger.info("aggregating %s of %s in %d ranges", topic, config.flow, len(ranges))
+        for counted in spread(spark, ranges, count_part):
+            windows.merge(counted)
+        return True
+
+    found = aggregate_by(context, count, sizes, "spark")
+    assert found is not None  # noqa: S101 -- Spark counts any number
+    return found
+
+
+def _plan_ranges(
+    properties: Mapping[str, str], topic: str, since_ms: int
+) -> tuple[OffsetRange, ...]:
+    with reader(properties, "read_uncommitted") as consumer, kafka_errors(f"plan {topic}"):
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+        wanted = [TopicPartition(topic, p, since_ms) for p in metadata.partitions]
+        if metadata.error is not None or not wanted:
+            return ()
+        found = consumer.offsets_for_times(wanted, timeout=_TIMEOUT_S)
+        return split([_range_from(consumer, start) for start in found], RANGE_SIZE)
+
+
+def _range_from(consumer: Consumer, start: TopicPartition) -> OffsetRange:
+    _, end = consumer.get_watermark_offsets(start, timeout=_TIMEOUT_S)
+    # A negative offset says that no record is that young.
+    begin = start.offset if start.offset >= 0 else end
+    return OffsetRange(start.topic, start.partition, begin, end)
+
+
+_S = TypeVar("_S")
+_Summary = TypeVar("_Summary", CheckpointSummary, GroupSyncSummary)
+_TASKS_PER_CORE = 2
+_GROUPS_PER_TASK = 20
+
+
+def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSummary:
+    """Write a flow's checkpoints, as :func:`srm.engine.emission.emit` does."""
+    with open_flow(config, flow) as context:
+        # Without groups: says whether emission is on, and carries flow and time.
+        start = emission.emit(context, ())
+        if start.skipped:
+            return start
+        groups = selected_groups(context, remember=True)
+        share = proof_share(context)
+    call = partial(_emit_part, share, len(groups))
+    found = merge_checkpoints(start, *over_groups(spark, config, flow, groups, call))
+    if found.proof is not None:
+        with open_flow(config, flow) as context:
+            keep_proof(context, _with_those_standing_still(context, found))
+    return found
+
+
+def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSummary:
+    """Write offsets of idle groups, as :func:`srm.engine.groups.group_sync.sync` does."""
+    with open_flow(config, flow) as context:
+        # Without groups: says whether the sync is on, and carries flow and time.
+        start = sync(context, ())
+        if start.skipped:
+            return start
+        groups = selected_groups(context, remember=True)
+    return merge_syncs(start, *over_groups(spark, config, flow, groups, sync))
+
+
+def _emit_part(
+    share: ProofShare, total: int, context: FlowContext, groups: Collection[str]
+) -> CheckpointSummary:
+    return emit(context, groups, share=share.of(len(groups), total))
+
+
+def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary) -> FlowProof:
+    config, proof = context.config, summary.proof or FlowProof(str(summary.flow), summary.time_ms)
+    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
+    found = Survey(summary.outcomes, {name: Reason(why) for name, why in summary.errors.items()})
+    still = standing_still(context.target.compacted_topic(topic).read().keys() - emitted, found)
+    return replace(proof, unread=(*proof.unread, *still))
+
+
+def merge_checkpoints(
+    start: CheckpointSummary, parts: Collection[CheckpointSummary], errors: Mapping[str, str]
+) -> CheckpointSummary:
+    """Put the summaries of disjoint sets of groups together, and their proofs."""
+    merged = _merge(start, parts, errors, ("groups", "written", "unchanged"), "states")
+    outcomes = (outcome for part in parts for outcome in part.outcomes)
+    merged = replace(merged, outcomes=tuple(sorted(outcomes, key=lambda o: (o.group, o.upstream))))
+    if start.proof is None:
+        return merged
+    proof = merge_proofs([part.proof for part in parts if part.proof is not None], start.proof)
+    return replace(merged, proof=replace(proof, unread=tuple(sorted({*proof.unread, *errors}))))
+
+
+def merge_syncs(
+    start: GroupSyncSummary, parts: Collection[GroupSyncSummary], errors: Mapping[str, str]
+) -> GroupSyncSummary:
+    """Put the summaries of disjoint sets of groups together."""
+    merged = _merge(start, parts, errors, ("applied",), "actions")
+    decisions = (decision for part in parts for decision in part.decisions)
+    by_group = sorted(decisions, key=lambda d: (d.group, d.partition))
+    return replace(merged, decisions=tuple(by_group))
+
+
+def _merge(
+    start: _Summary,
+    parts: Collection[_Summary],
+    errors: Mapping[str, str],
+    sums: Iterable[str],
+    counts: str,
+) -> _Summary:
+    """Add up counts, alone or by name, and unite the errors."""
+    found: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in sums}
+    by_name = Counter[str]()
+    for part in parts:
+        by_name.update(getattr(part, counts))
+        errors = {**errors, **part.errors}
+    return replace(start, **found | {counts: dict(sorted(by_name.items()))}, errors=dict(errors))
+
+
+def deal(groups: Collection[str], hands: int) -> list[tuple[str, ...]]:
+    """Deal groups out like cards, so that neighbours by name (often alike in size) are spread."""
+    ordered = sorted(groups)
+    return [tuple(ordered[hand::hands]) for hand in range(min(hands, len(ordered)))]
+
+
+def over_groups(
+    spark: SparkSession,
+    config: Config,
+    flow: Flow,
+    groups: Collection[str],
+    call: Callable[[FlowContext, Collection[str]], _S],
+) -> tuple[list[_S], dict[str, str]]:
+    """Run an importable engine call on the groups in Spark tasks, each with its own clients.
+
+    Returns the results of the tasks, and for each group of a task that failed the reason.
+    """
+    if not groups:
+        return [], {}
+    wanted = max(1, len(groups) // _GROUPS_PER_TASK)
+    hands = deal(groups, min(_TASKS_PER_CORE * cores(spark), wanted))
+    logger.info("%s: %d groups in %d Spark tasks", flow, len(groups), len(hands))
+
+    def run(part: Iterable[tuple[str, ...]]) -> Iterator[tuple[_S | None, dict[str, str]]]:
+        for hand in part:
+            yield run_hand(config, flow, hand, call)
+
+    done = spread(spark, hands, run, tasks=len(hands))
+    errors = {group: reason for _, failed in done for group, reason in failed.items()}
+    return [result for result, _ in done if result is not None], errors
+
+
+def run_hand(
+    config: Config,
+    flow: Flow,
+    groups: tuple[str, ...],
+    call: Callable[[FlowContext, Collection[str]], _S],
+) -> tuple[_S | None, dict[str, str]]:
+    """Run the call on one task's groups: its result, or the reason for each group."""
+    try:
+        with open_flow(config, flow) as context:
+            return call(context, groups), {}
+    except SrmError as error:
+        return None, dict.fromkeys(groups, str(error))

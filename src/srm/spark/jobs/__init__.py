@@ -1,1 +1,0 @@
-"""Jobs spread over Spark tasks: verification, metrics, checkpoints, group sync."""

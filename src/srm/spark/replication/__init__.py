@@ -1,1 +1,0 @@
-"""The replicator as a Spark application."""

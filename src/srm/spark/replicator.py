@@ -1,0 +1,434 @@
+"""The replicator: one Spark application that copies any number of flows.
+
+::
+
+    driver process                              Spark                     Python workers
+    per flow:  driver thread, discovery thread
+               threads of its works: heartbeats, metrics windows, duties
+    per cluster: heartbeats thread, of flows that are off
+    per slot:  thread --- submits one job ----> one task per job -------> SlotTask: run_slot
+               ^    (again when it dies)                                   |
+               +--- slot reports, raw metrics (Kafka topics on the target) +
+
+One job per slot: in a common job the first lost worker would take the others along. Nothing that
+matters travels through Spark, so that any part may die at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from math import ceil
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+
+from srm import logs
+from srm.clock import now_ms
+from srm.config.loader import load_config
+from srm.config.model import Config, FlowConfig
+from srm.config.restoring import with_restore
+from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat, Duty
+from srm.domain.names.topics import Flow
+from srm.domain.recovery.restore import SLOT, restore_flow
+from srm.engine.control import control_lists
+from srm.errors import (
+    INTERRUPTED,
+    ConfigError,
+    FencedError,
+    SrmError,
+    StoppedError,
+    SupersededError,
+    UnavailableError,
+)
+from srm.kafka.state.driver_log import KafkaDriverLog, KafkaFlowSwitch
+from srm.kafka.state.slot_state import MapStarts
+from srm.kafka.state.writers import KafkaStateLog
+from srm.kafka.tables.topic_tail import KafkaCommitTail, follow_raw_metrics
+from srm.kafka.wire.cluster import open_wire
+from srm.replication.copy.slot import SlotSpec
+from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.duties import (
+    GroupDuty,
+    disabled_flows,
+    emit_heartbeats,
+    keep_topics,
+    keep_windows,
+)
+from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, Work, start_thread
+from srm.replication.driver.state_book import FlowProgress
+from srm.signals import on_signals
+from srm.spark.session import file_settings, spark_context, submit_options
+from srm.spark.slot import SlotTask
+from srm.wiring import flow_context, kafka_cluster, open_clusters, open_configured_flow
+
+STOP_S: Final = 5.0
+
+logger = logging.getLogger(__name__)
+
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(\d+))?\])?")
+_SUPERSEDED: Final = re.compile(r"^srm\.errors\.SupersededError: (.+)$", re.MULTILINE)
+_OWN_ERROR: Final = re.compile(r"^srm\.errors\.(\w+: .+)$", re.MULTILINE)
+_CAUSE: Final = re.compile(
+    r"(?:SparkException|^\w*Error): ([^\n]+?)(?: Consider setting|$)", re.MULTILINE
+)
+_TICK_S: Final = 0.25
+_ALIVE_S: Final = 1.0
+_CONF: Final = {
+    # A slot lives as long as its worker: nothing of an earlier slot may be left in it.
+    "spark.python.worker.reuse": "false",
+    "spark.python.task.killTimeout": "500ms",
+    # A second copy of a slot would only fence the first one.
+    "spark.speculation": "false",
+    # A task that fails ends its job: one place submits again, says why and pauses in between.
+    "spark.task.maxFailures": "1",
+}
+
+
+def fitted_master(master: str | None, slots: int) -> str:
+    """Return a local master with a core for each slot and one to spare; others stay as is."""
+    match = _LOCAL.fullmatch(master or "local")
+    if match is None:
+        return master or "local"
+    cores, failures = match.groups()
+    known = (os.cpu_count() or 1) if cores == "*" else int(cores or 1)
+    count = max(known, slots + 1)
+    return f"local[{count},{failures}]" if failures else f"local[{count}]"
+
+
+def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[str, str]:
+    """Return where the slots run: the master, and as many cores of a cluster as slots.
+
+    A standalone cluster would give an application all of its cores; with one for each slot they are
+    spread over the workers. YARN and Kubernetes would start two executors. ``given`` settings win.
+    """
+    fitted = fitted_master(given.get("spark.master", master), slots)
+    chosen = {"spark.master": fitted}
+    if fitted.startswith("spark://"):
+        chosen["spark.cores.max"] = given.get("spark.cores.max", str(slots))
+    elif not fitted.startswith("local"):
+        executors = ceil(slots / int(given.get("spark.executor.cores", 1)))
+        chosen["spark.executor.instances"] = given.get("spark.executor.instances", str(executors))
+    return chosen
+
+
+class Replicator:
+    """Runs drivers and slots of the given flows until it is stopped."""
+
+    def __init__(
+        self,
+        config: Config,
+        flows: Sequence[Flow],
+        *,
+        master: str | None = None,
+        without: Collection[Duty] = (),
+        timing: Timing | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        spark-submit's ``master`` wins, a local one gets enough cores. ``without``: duties that
+        something else does, such as Airflow. ConfigError: no flow was given, or one is not enabled.
+        """
+        disabled = [flow for flow in flows if not config.flow(flow).enabled]
+        if disabled or not flows:
+            names = ", ".join(map(str, disabled)) or "none of the flows"
+            key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
+            raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
+        for warning in config.warnings:
+            logger.warning("%s", warning)
+        self._config = config
+        self._flows = tuple(dict.fromkeys(flows))
+        self._master = master
+        self._duties = frozenset(DUTIES) - frozenset(without)
+        self._timing = timing
+        self._runs: tuple[FlowRun, ...] = ()
+        self._host = FlowHost(self._cancel, _one_line)
+        self._spark: SparkContext | None = None
+        self._application_id = ""  # Spark forgets it when it ends
+        self._id = uuid.uuid4().hex
+        self._started_ms = now_ms()
+        self._reload = SettingsReload(partial(load_config, config.path))
+
+    def stop(self) -> None:
+        """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
+        self._host.stop.set()
+
+    @property
+    def asked_to_end(self) -> bool:
+        """True if a request in a flow's state topic has ended it."""
+        return any(run.driver.obeyed for run in self._runs)
+
+    def progress(self) -> tuple[FlowProgress, ...]:
+        """Return how far each flow is; empty before the start."""
+        return tuple(run.driver.progress.snapshot() for run in self._runs)
+
+    def run(self, *, until_caught_up: bool = False) -> None:
+        """Copy until :meth:`stop`, or until everything is copied that was there at the start.
+
+        Each flow begins when its target answers, and is retried by itself. It ends by itself, too,
+        where another replicator has taken it over or where it cannot catch up. A request in the
+        state topic of one flow ends the application with all its flows.
+
+        SrmError: no flow is left to copy; of the first one that has failed.
+        """
+        host = self._host
+        with ExitStack() as stack:
+            self._runs = tuple(self._flow_run(stack, flow) for flow in self._flows)
+            slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
+            spark_conf = file_settings(self._config.spark, self._master)
+            given = spark_conf | (submit_options() or {})
+            conf = spark_conf | _CONF | placement(given, self._master, slots)
+            try:
+                for run in self._runs:
+                    run.start()
+                with _context(conf) as spark:
+                    self._spark, self._application_id = spark, spark.applicationId
+                    if not logger.isEnabledFor(logging.DEBUG):
+                        # A slot that ends is one line here; Spark has four stack traces for it.
+                        spark.setLogLevel("FATAL")
+                    host.ready.set()
+                    self._beat_for_disabled_flows(stack)
+                    try:
+                        failure = self._watch(spark, until_caught_up=until_caught_up)
+                    finally:
+                        self._end()
+                        _hush(spark)
+                host.slots_ended.set()  # the drivers' last heartbeats say so
+                for run in self._runs:
+                    run.join()
+            finally:
+                self._end()
+        if failure is not None:
+            raise failure
+
+    def _end(self) -> None:
+        self._host.stop.set()
+        self._host.ready.set()  # a driver that waits for it sees that this is the end
+        for run in self._runs:
+            run.end()
+
+    def _flow_run(self, stack: ExitStack, flow: Flow) -> FlowRun:
+        config, flow_config = self._config, self._config.flow(flow)
+        context = stack.enter_context(open_configured_flow(config, flow))
+        source = config.cluster_clients(flow.source, flow)
+        target = config.cluster_clients(flow.target, flow)
+        slots = [str(number) for number in range(flow_config.tasks_max)]
+        discovery = Discovery(context, flow_config)
+        driver = FlowDriver(
+            flow,
+            KafkaDriverLog(flow, target.consumer, target.producer),
+            discovery,
+            slots=slots,
+            identity=self._identity,
+            duties=self._duties,
+            timing=self._timing or Timing(flow_config.refresh_topics_interval.total_seconds()),
+        )
+        names = {slot: f"slot {slot} of {flow}" for slot in slots}
+        jobs = {
+            name: partial(self._job, name, SlotSpec(flow_config, slot, source, target, self._id))
+            for slot, name in names.items()
+        }
+        works: dict[str, Work] = {
+            "heartbeats": partial(
+                emit_heartbeats, context.target, [context.config], context.now_ms
+            ),
+            "metrics windows": partial(
+                keep_windows, context, partial(follow_raw_metrics, flow, target.consumer)
+            ),
+        }
+        if "topics" in self._duties:
+            works["topics"] = partial(keep_topics, driver, lambda: discovery.context)
+        takers: list[Callable[[FlowConfig], None]] = [discovery.take]
+        if self._duties & {"checkpoints", "group-offsets"}:
+            own = stack.enter_context(open_configured_flow(config, flow, follow=True))
+            commits = partial(KafkaCommitTail, source.consumer)
+            groups = GroupDuty(driver, own, commits)
+            works["groups"] = groups.keep
+            takers.append(groups.take)
+        self._reload.follow(driver, flow_config, takers)
+        return FlowRun(self._host, context, driver, jobs, works)
+
+    def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
+        for alias, flows in disabled_flows(self._config, self._flows).items():
+            cluster = kafka_cluster(alias, self._config.cluster_clients(alias))
+            beats = partial(emit_heartbeats, cluster, flows, now_ms, self._host.stop)
+            thread = start_thread(f"heartbeats on {alias}", beats)
+            stack.callback(cluster.close)
+            stack.callback(thread.join, _ALIVE_S)
+
+    def _identity(self) -> DriverHeartbeat:
+        beat = DriverHeartbeat(
+            self._id,
+            self._application_id,
+            socket.gethostname(),
+            os.getpid(),
+            now_ms(),
+            started_ms=self._started_ms,
+            flows=tuple(str(r.flow) for r in self._runs if not isinstance(r.failure, FencedError)),
+        )
+        for run in self._runs:
+            request = run.driver.obeyed
+            if request is not None and request.action == "stop":
+                return replace(beat, stopped_by=request.by, stopped_flow=str(run.flow))
+        return beat
+
+    def _job(self, name: str, spec: SlotSpec) -> None:
+        """Run one job until its slot ends; SupersededError: another application drives the flow."""
+        if self._spark is None:
+            raise UnavailableError("Spark has not started")
+        level = logging.getLogger("srm").getEffectiveLevel()
+        task = SlotTask(spec, level, logs.log_format())
+        self._spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
+        try:
+            self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)
+        except Exception as error:
+            if found := _SUPERSEDED.search(str(error)):
+                raise SupersededError(found[1]) from error
+            raise
+
+    def _cancel(self, name: str) -> None:
+        with suppress(Py4JError, OSError):
+            if self._spark is not None:
+                self._spark.cancelJobGroup(name)
+
+    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> SrmError | None:
+        """Wait for the end; return the first failure where the flows have ended by themselves."""
+        is_stopped = _question(spark)
+        while not self._host.stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
+            self._reload.look()
+            if is_stopped():
+                raise UnavailableError("Spark's JVM has ended: start the replicator again")
+            over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs]
+            if all(over):
+                return next((run.failure for run in self._runs if run.failure), None)
+        return None
+
+
+@contextmanager
+def _context(conf: dict[str, str]) -> Iterator[SparkContext]:
+    """Yield a context whose end raises no error, as its JVM may have been stopped already."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    with ExitStack() as stack:
+        spark = stack.enter_context(spark_context("srm-replicator", conf))
+        leave = stack.pop_all().close
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own cancels jobs and raises
+    try:
+        yield spark
+    finally:
+        with suppress(Py4JError, OSError):
+            leave()
+
+
+def _hush(spark: SparkContext) -> None:
+    """Keep quiet from now on: the end of Spark breaks off every job and call, with traces."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with suppress(Py4JError, OSError):
+        spark.setLogLevel("OFF")
+
+
+def _question(spark: SparkContext) -> Callable[[], bool]:
+    """Return a function that checks whether Spark's JVM has ended, with one call each time."""
+    try:
+        context = spark._jsc.sc()  # noqa: SLF001 -- no public question
+    except (Py4JError, OSError):
+        return lambda: True
+
+    def is_stopped() -> bool:
+        try:
+            return bool(context.isStopped())
+        except (Py4JError, OSError):
+            return True
+
+    return is_stopped
+
+
+def _one_line(error: Exception) -> str:
+    """Return what ended a job: the slot's own error where there is one, else Spark's last cause."""
+    text = str(error)
+    found = _OWN_ERROR.findall(text) or _CAUSE.findall(text) or [type(error).__name__]
+    return str(found[-1]).rpartition("SparkException: ")[2].strip()[:300]
+
+
+def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> None:
+    """Run the replicator in the main thread; SIGTERM and SIGINT end it within ``STOP_S``.
+
+    StoppedError: a signal or a request to end came before it had caught up.
+    """
+    signalled = False
+
+    def end(number: int) -> None:
+        nonlocal signalled
+        if signalled:
+            os._exit(128 + number)
+        signalled = True
+        logger.info("%s: stopping", signal.Signals(number).name)
+        replicator.stop()
+        timer = threading.Timer(STOP_S, os._exit, (0 if not until_caught_up else INTERRUPTED,))
+        timer.daemon = True
+        timer.start()
+
+    on_signals(signal.SIGTERM, signal.SIGINT, call=end)
+    replicator.run(until_caught_up=until_caught_up)
+    if until_caught_up and (signalled or replicator.asked_to_end):
+        raise StoppedError("stopped by a signal or on request before everything was copied")
+
+
+_FLUSH_S = 20.0
+
+
+@contextmanager
+def open_restore(
+    config: Config,
+    forward: Flow,
+    by: str,
+    run: Callable[[Replicator], None],
+    master: str | None = None,
+) -> Iterator[RestoreContext]:
+    """Give access to a restore; Spark starts when something is copied, and ``run`` catches up."""
+    both, back = with_restore(config, forward, ()), restore_flow(forward)
+
+    def copy(copies: Collection[str]) -> None:
+        run(
+            Replicator(with_restore(config, forward, copies), [back], master=master, without=DUTIES)
+        )
+
+    with open_clusters(config, (forward.target, forward.source)) as opened:
+        intact, rebuilt = opened[forward.target], opened[forward.source]
+        lists = control_lists.load(intact, forward)
+        clients = config.cluster_clients(forward.target, forward)
+        to_rebuilt = both.cluster_clients(back.target, back)
+        producers = {forward.target: clients.producer, forward.source: to_rebuilt.producer}
+        going_on = control_lists.effective(config.flow(forward), lists)
+        # What is handed over are positions of the past: MirrorMaker's syncs are of what is copied.
+        telling = replace(going_on, emit_offset_syncs_enabled=False)
+        state = KafkaStateLog(forward.target, clients.producer)
+
+        def reporter() -> Reporter:
+            return Reporter(telling, SLOT, state, state, now_ms)
+
+        yield RestoreContext(
+            forward=flow_context(going_on, rebuilt, intact, clients),
+            copying=flow_context(both.flow(back), intact, rebuilt, to_rebuilt),
+            switch=KafkaFlowSwitch(forward, intact, clients.consumer, clients.producer),
+            own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt.consumer, to_rebuilt.producer),
+            clusters=config.clusters,
+            logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
+            starts=MapStarts(forward, intact),
+            reporter=reporter,
+            copy=copy,
+            by=by,
+        )
+        with suppress(SrmError):
+            state.flush(_FLUSH_S)

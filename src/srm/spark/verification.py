@@ -1,0 +1,224 @@
+"""The comparison of two copies in Spark tasks: each reads its ranges from both clusters at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from confluent_kafka import Consumer, Message
+from pyspark.sql import SparkSession
+
+from srm.config.model import Config
+from srm.config.secrets import ClientProperties
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.offset_map.offset_ranges import OffsetRange
+from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import compare
+from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
+from srm.domain.verification.verification_plan import RangePlan
+from srm.engine.ports import FlowContext
+from srm.engine.verification.verification import VerificationRequest, plan
+from srm.engine.verification.verifying import Progress, carry_out
+from srm.errors import SrmError
+from srm.kafka.wire.cluster import open_wire
+from srm.replication.equal_ranges import prove_equal
+from srm.replication.log_reader import LogReader
+from srm.replication.native.library import NativeLibrary, native_library
+from srm.replication.ports import Wire
+from srm.spark.jobs import TASKS_PER_CORE, cores, read, reader, spread
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BothClusters:
+    """librdkafka consumer properties of a flow's source and target, for the tasks."""
+
+    source: ClientProperties
+    target: ClientProperties
+
+    @classmethod
+    def of(cls, config: Config, flow: Flow) -> BothClusters:
+        """Take the properties of a flow's clusters from the configuration."""
+        return cls(
+            config.cluster_clients(flow.source, flow).consumer,
+            config.cluster_clients(flow.target, flow).consumer,
+        )
+
+
+class SparkComparer:
+    """Compares ranges in Spark tasks (a Comparer); ``by_records``: by ordinary consumers."""
+
+    def __init__(
+        self, spark: SparkSession, properties: BothClusters, *, by_records: bool = False
+    ) -> None:
+        self._spark = spark
+        self._properties = properties
+        self._by_records = by_records
+        self._width = cores(spark)
+
+    @property
+    def width(self) -> int:
+        """Number of tasks that run at a time."""
+        return self._width
+
+    def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
+        """Compare ranges; one that cannot be read gives the reason instead."""
+        # With the object itself the session would go to the tasks.
+        properties, by_records = self._properties, self._by_records
+
+        def compare_part(part: Iterable[RangePlan]) -> Iterator[RangeResult | str]:
+            return compare_all(properties, part, by_records=by_records)
+
+        return spread(self._spark, ranges, compare_part, tasks=TASKS_PER_CORE * self._width)
+
+
+class PlainComparer:
+    """Compares ranges in this process, one after another, without any Spark."""
+
+    width = 1
+
+    def __init__(self, properties: BothClusters) -> None:
+        self._properties = properties
+
+    def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
+        """Compare ranges; one that cannot be read gives the reason instead."""
+        return list(compare_all(self._properties, ranges))
+
+
+def verify(
+    spark: SparkSession,
+    context: FlowContext,
+    properties: BothClusters,
+    request: VerificationRequest | None = None,
+) -> VerificationSummary:
+    """Compare a flow's topics with their copies and store the result of each partition."""
+    request = request or VerificationRequest()
+
+    def comparer() -> SparkComparer:
+        return SparkComparer(spark, properties, by_records=request.by_records)
+
+    return carry_out(context, plan(context, request), comparer, log_progress)
+
+
+def log_progress(progress: Progress) -> None:
+    """Log how far a verification is."""
+    logger.info("%s of %s records compared", f"{progress.records:,}", f"{progress.of:,}")
+
+
+def compare_all(
+    properties: BothClusters, ranges: Iterable[RangePlan], *, by_records: bool = False
+) -> Iterator[RangeResult | str]:
+    """Compare ranges one after another: by their bytes, and what is not equal by its records."""
+    plans = list(ranges)
+    proven: list[RangeResult | None] = [None] * len(plans)
+    if not by_records:
+        proven = prove_all(properties.source, properties.target, plans)
+    left = iter(
+        _compare_records(properties, [p for p, r in zip(plans, proven, strict=True) if not r])
+    )
+    for found in proven:
+        yield found or next(left)
+
+
+def _compare_records(
+    properties: BothClusters, plans: list[RangePlan]
+) -> Iterator[RangeResult | str]:
+    if not plans:
+        return
+    with (
+        reader(properties.source, "read_committed") as source,
+        reader(properties.target, "read_committed") as target,
+    ):
+        for plan in plans:
+            try:
+                yield _compare_one(plan, source, target)
+            except SrmError as error:
+                yield str(error)
+
+
+def _compare_one(plan: RangePlan, source: Consumer, target: Consumer) -> RangeResult:
+    ours = OffsetRange(
+        plan.topic, plan.partition, plan.source_start, min(plan.source_end, plan.source_log_end)
+    )
+    theirs = OffsetRange(
+        plan.remote_topic,
+        plan.partition,
+        plan.target_start,
+        min(plan.target_end, plan.target_log_end),
+    )
+    sides = _Reading(source, ours), _Reading(target, theirs)
+    found = compare(plan, *(side.records() for side in sides))
+    return replace(found, source=sides[0].mark(found.source), target=sides[1].mark(found.target))
+
+
+class _Reading:
+    def __init__(self, consumer: Consumer, wanted: OffsetRange) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._last: Message | None = None
+
+    def records(self) -> Iterator[ComparedRecord]:
+        for messages in read(self._consumer, self._wanted):
+            self._last = messages[-1]
+            yield from map(_record, messages)
+
+    def mark(self, side: SideResult) -> SideResult:
+        epoch = None if self._last is None else self._last.leader_epoch()
+        if self._last is None or epoch is None:
+            return side
+        return replace(side, epoch=epoch, reached=self._last.offset() + 1)
+
+
+def _record(message: Message) -> ComparedRecord:
+    return ComparedRecord(
+        message.offset(),
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+        message.timestamp()[1],
+    )
+
+
+def prove_all(
+    source: Mapping[str, str], target: Mapping[str, str], ranges: Sequence[RangePlan]
+) -> list[RangeResult | None]:
+    """Prove ranges equal in order; None for each that an ordinary consumer has to read."""
+    native = native_library()
+    if native is None:
+        return [None] * len(ranges)
+    try:
+        return asyncio.run(_prove(native, source, target, ranges))
+    except SrmError:
+        return [None] * len(ranges)
+
+
+async def _prove(
+    native: NativeLibrary,
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+    ranges: Sequence[RangePlan],
+) -> list[RangeResult | None]:
+    async with open_wire("source", source) as one, open_wire("target", target) as other:
+        return [await _prove_one(native, one, other, plan) for plan in ranges]
+
+
+async def _prove_one(
+    native: NativeLibrary, source: Wire, target: Wire, plan: RangePlan
+) -> RangeResult | None:
+    if not plan.source_id or not plan.target_id:
+        return None
+
+    def reader(wire: Wire, topic: str, topic_id: str) -> LogReader:
+        place = TopicPartition(topic, plan.partition)
+        return LogReader(wire, place, topic_id_bytes(topic_id), read_committed=True)
+
+    return await prove_equal(
+        plan,
+        reader(source, plan.topic, plan.source_id),
+        reader(target, plan.remote_topic, plan.target_id),
+        native,
+    )

@@ -1,0 +1,57 @@
+"""A client says again and again that it is there, and takes it back when it is closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.waiting import eventually
+
+from srm.client import routing
+from srm.client.routing import Announcer
+from srm.domain.moves.routing import Ack, Route
+
+
+class Watcher:
+    """Takes announcements as the routing topic would."""
+
+    def __init__(self) -> None:
+        self.acks: list[Ack] = []
+        self.withdrawn: list[Ack] = []
+
+    def acknowledge(self, ack: Ack) -> None:
+        self.acks.append(ack)
+
+    def withdraw(self, ack: Ack) -> None:
+        self.withdrawn.append(ack)
+
+
+def test_what_was_said_is_repeated_with_its_age_until_the_client_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routing, "REPEAT_S", 0.02)
+    watcher: Any = Watcher()
+    announcer = Announcer(watcher, "c", "producer")
+    announcer.reach("topic:t", Route(0, "P", "go"), "resumed")
+    eventually(lambda: len(watcher.acks) >= 3, "repeated")
+    announcer.close()
+    said = len(watcher.acks)
+    announcer.lose("topic:t", {"t-0": 1})
+
+    assert {(ack.state, ack.generation, ack.time_ms) for ack in watcher.acks} == {
+        ("resumed", 0, watcher.acks[0].time_ms)
+    }
+    assert watcher.acks[-1].ages_ms["resumed"] > watcher.acks[0].ages_ms["resumed"]
+    assert len(watcher.acks) == said
+    assert [ack.key() for ack in watcher.withdrawn] == [b"ack:topic:t:c"]
+
+
+def test_it_is_taken_back_once_for_each_subject() -> None:
+    """Each cluster has one record of it, whatever cluster it speaks of."""
+    watcher: Any = Watcher()
+    announcer = Announcer(watcher, "c", "producer")
+    announcer.reach("topic:t", Route(1, "P", "hold"), "held")
+    announcer.reach("topic:t", Route(1, "B", "go"), "resumed")
+    announcer.close()
+
+    assert [ack.key() for ack in watcher.withdrawn] == [b"ack:topic:t:c"]
