@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 from tests.conftest import owner
+from tests.integration.moving import begin, pass_gate
 from tests.integration.one_name import NamedTopic
 from tests.replicating import configure, replicating
 from tests.waiting import eventually
@@ -23,8 +24,9 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
+from srm.engine.emission import emit
 from srm.engine.moves import MoveRequest
-from srm.wiring import open_move
+from srm.wiring import open_flow, open_move
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(900)]
@@ -113,10 +115,29 @@ class Sites(NamedTopic):
         if self.committed(source, group, original) is None:
             self.commit(source, group, original, COMMITTED)
         self.move(source, self.aliases[hop.target], group, topic=original)
+        assert self.still_to_read(hop, group) == records_of(hop.origin)[COMMITTED:]
+
+    def still_to_read(self, hop: Hop, group: str) -> list[str]:
+        """Return the records at the target of a hop that a group has not read."""
         target, copy = self.copy_of(hop)
         at = self.committed(target, group, copy)
         assert at is not None
-        assert self.values(target, copy, at) == records_of(hop.origin)[COMMITTED:]
+        return self.values(target, copy, at)
+
+    def leave(self, hop: Hop, group: str) -> None:
+        """Move a group from the dead source of a hop to its target."""
+        flow = Flow(self.aliases[hop.source], self.aliases[hop.target])
+        request = MoveRequest(
+            "failover",
+            flow.source,
+            flow.target,
+            (self.original_of(hop),),
+            (self.group(group),),
+            mode="unplanned",
+        )
+        with open_move(self.config, flow.source, flow.target, unplanned=True) as context:
+            begin(context, request, f"leave-{self.unique}")
+            pass_gate(context, f"leave-{self.unique}")
 
     def plan_over(self, hop: Hop, group: str) -> tuple[str, ...]:
         """Plan to move a group over a hop; return what blocks that."""
@@ -137,6 +158,18 @@ def records_of(name: str) -> list[str]:
 def third(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """Give a third cluster, shared by the tests of this module."""
     broker = KafkaBroker(tmp_path_factory.mktemp("third"), "C", environ=owner())
+    try:
+        broker.start()
+        broker.wait_ready()
+        yield broker
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[KafkaBroker]:
+    """Give a cluster that a test may kill."""
+    broker = KafkaBroker(tmp_path / "mortal", "M", environ=owner())
     try:
         broker.start()
         broker.wait_ready()
@@ -192,3 +225,26 @@ def test_a_group_moves_along_a_chain_and_continues_at_its_record(
         chain.move_over(second, "g")
 
     assert chain.topics("C") == {"B.A.T"}
+
+
+def test_a_group_leaves_the_dead_cluster_of_a_ring_whose_other_flows_continue(
+    brokers: tuple[KafkaBroker, ...], mortal: KafkaBroker, tmp_path: Path
+) -> None:
+    near, far, home = Hop("A", "B"), Hop("B", "C"), Hop("C", "A")
+    ring = Sites((*brokers[:2], mortal), tmp_path, (near, far, home))
+
+    with replicating(ring.config, *ring.flows):
+        ring.wait_until_copied()
+        eventually(lambda: ring.topics("A") == {"T", "C.T", "C.B.T"}, "both came around")
+        ring.commit(ring.aliases["C"], "g", ring.topic, COMMITTED)
+        with open_flow(ring.config, ring.flows[2]) as context:
+            emit(context, [ring.group("g")])
+        mortal.kill()
+        ring.leave(home, "g")
+        ring.produce(ring.aliases["A"], ["later"])
+        place, copy = ring.copy_of(near)
+        eventually(lambda: ring.values(place, copy)[-1] == "later", "A is copied to B")
+
+    assert ring.still_to_read(home, "g") == records_of("C")[COMMITTED:]
+    assert ring.topics("A") == {"T", "C.T", "C.B.T"}, "nothing goes around twice"
+    assert ring.topics("B") == {"T", "A.T", "A.C.T"}
