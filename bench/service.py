@@ -36,6 +36,7 @@ from srm.service.app import create_app
 from srm.service.views.flow_rows import Committed, FlowLook, TargetLook
 from srm.service.views.series import Series
 from srm.service.views.views import Views
+from srm.service.views.watching import CommittedOffsets
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeMapReader
 from srm_lab.testing.flows import FakeClock, flow_config

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.client import routing
 from srm.client.routing import Moment, RoutingWatcher
-from srm.domain.moves.routing import Ack, acks_of
+from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import MoveContext, MoveRequest

@@ -12,12 +12,12 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.disaster import Drill, Forecast
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import DECIDED
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.revisions import KeptReport, short
-from srm.domain.text.amount import amount, some
+from srm.domain.text.amount import amount, duration, some
 from srm.domain.text.documents import adapter
 from srm.pages.html import render_page
 from srm.pages.moves import (

@@ -68,6 +68,8 @@ from srm.replication.driver.duties import (
 )
 from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, Work, start_thread
 from srm.replication.driver.state_book import FlowProgress
+from srm.replication.report import Reporter
+from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
 from srm.signals import on_signals
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.spark.slot import SlotTask

@@ -17,7 +17,6 @@ from tests.unit.domain.moves.report.reporting import (
     signing_key,
 )
 
-from srm import disk
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.revisions import KeptReport, Signed
 from srm.errors import UsageError

@@ -10,7 +10,9 @@ from typing import TypeVar
 from srm.config.model import FlowConfig
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Drill
-from srm.domain.moves.plan import GroupPlan, PartitionMove, position_problem
+from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, position_problem
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.reason import Reason
 from srm.engine.metrics.metrics import is_fresh

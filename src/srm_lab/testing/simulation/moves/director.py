@@ -20,14 +20,13 @@ from srm.domain.moves.routing import (
     merge,
     topic_subject,
 )
-from srm.domain.names import internal_topics
 from srm.domain.text.amount import few
 from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves import MoveContext, MovePlan, MoveRequest
-from srm.engine.moves.records import read_routes
+from srm.engine.moves.records import RoutingHistory
 from srm.engine.recovery import settle_return
 from srm.errors import AuthorizationError, GateClosedError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset
@@ -49,9 +48,7 @@ class KnownRoutes:
         now = self._sites.clock()
         for cluster in self._sites.clusters.values():
             try:
-                found = read_routes(
-                    cluster, cluster.compacted_topic(internal_topics.ROUTING).read_history()
-                )
+                found = RoutingHistory.read(cluster).routes
             except SrmError:
                 continue
             for subject, route in found.items():
