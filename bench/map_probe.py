@@ -25,8 +25,8 @@ from srm.domain.groups.translation import UNKNOWN_LOG, translate
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.groups.checkpoints import survey
-from srm.engine.groups.partition_facts import partition_facts
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.groups.translate import partition_facts
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.slot_state import MapStarts

@@ -16,16 +16,14 @@ import numpy as np
 from bench.data import encode
 from bench.wire import BrokerSocket
 from srm.domain.flow_state.replication_records import PartitionPosition
-from srm.domain.offset_map.map_index import (
+from srm.domain.offset_map.map_records import (
     ENTRIES_PER_CHUNK,
+    RUNS_PER_BLOCK,
+    BlockKey,
     Entries,
     IndexKey,
     IndexKind,
     IndexRecord,
-)
-from srm.domain.offset_map.map_records import (
-    RUNS_PER_BLOCK,
-    BlockKey,
     MapBlock,
     MapEnd,
     decode_block,

@@ -25,13 +25,13 @@ from tests.service_views import StillWatch, config_of
 from bench.machine import describe_machine
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
-from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+from srm.engine.cluster_ports import Stamped
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
-from srm.engine.table_ports import Stamped
 from srm.service.app import create_app
 from srm.service.views.flow_rows import Committed, FlowLook, TargetLook
 from srm.service.views.series import Series

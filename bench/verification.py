@@ -34,7 +34,7 @@ from bench.tree import Tree
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
-from srm.engine.verification.verification import VerificationRequest
+from srm.engine.verification import VerificationRequest
 from srm.spark.session import spark_session
 from srm.spark.verification import BothClusters, verify
 from srm.wiring import open_flow

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.domain.verification.verification import verdict
-from srm.engine.verification.verification import VerificationRequest
+from srm.engine.verification import VerificationRequest
 from srm.spark.jobs import JobResult, parser, run_job
 from srm.spark.verification import BothClusters, verify
 from srm.wiring import open_flow

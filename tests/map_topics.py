@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from srm.domain.offset_map.map_index import Entries, IndexEntry, IndexKey, IndexKind, IndexRecord
-from srm.domain.offset_map.map_records import CopyId, MapBlock, MapEnd
-from srm.domain.offset_map.spans import Cuts
+from srm.domain.offset_map.map_records import (
+    CopyId,
+    Entries,
+    IndexEntry,
+    IndexKey,
+    IndexKind,
+    IndexRecord,
+    MapBlock,
+    MapEnd,
+)
+from srm.domain.offset_map.offset_map import Cuts
 
 
 @dataclass

@@ -6,13 +6,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from srm.domain.metrics.metrics import (
-    CheckpointMetric,
-    Measured,
-    RawMetric,
-    encode_checkpoints,
-    encode_raw,
-)
+from srm.domain.metrics import CheckpointMetric, Measured, RawMetric, encode_checkpoints, encode_raw
 
 
 @st.composite

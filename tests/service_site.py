@@ -18,17 +18,16 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.clock import now_ms
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import PartitionNotes, Pause
 from srm.domain.groups.translation import LogRange
-from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.moves.disaster import Drill, DrillGroup
 from srm.domain.moves.plan import GroupPlan, LastPlace, MovePlan, PartitionMove
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.text.reason import set_key
+from srm.domain.text.amount import set_key
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows.supervision import DriverStatus, SlotStatus
 from srm.engine.groups.checkpoints import emit

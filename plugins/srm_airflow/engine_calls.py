@@ -185,8 +185,11 @@ def verify_little(flows: Sequence[str], params: Mapping[str, Any]) -> dict[str, 
 
 def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | None:
     from srm.domain.verification.verification import verdict  # noqa: PLC0415 - not for parsing
-    from srm.engine.verification.verification import VerificationRequest, plan  # noqa: PLC0415 - as above
-    from srm.engine.verification.verifying import carry_out_little  # noqa: PLC0415 - as above
+    from srm.engine.verification import (  # noqa: PLC0415 - as above
+        VerificationRequest,
+        carry_out_little,
+        plan,
+    )
     from srm.spark.verification import BothClusters, PlainComparer  # noqa: PLC0415 - as above
 
     request = VerificationRequest(tuple(params["topics"]), params["records"], full=params["full"])

@@ -15,7 +15,7 @@ from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
-from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.source_look import away_cluster
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
@@ -299,7 +299,7 @@ def flow_context(
 ) -> FlowContext:
     """Join two open clusters into a flow; ``config`` must have the control lists merged in."""
     # The clusters have been contacted: an error is shown before these are imported.
-    from srm.engine.offset_map.map_reader import KafkaMapReader
+    from srm.engine.map_reader import KafkaMapReader
     from srm.engine.ports import FlowContext
     from srm.kafka.state.driver_log import KafkaFlowSwitch
     from srm.redirect import callers

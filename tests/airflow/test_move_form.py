@@ -14,7 +14,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.unit.engine.moves.control.moving import World, busy_world, config_in
 
 from srm.config.loader import load_config
-from srm.domain.names.filters import SHADOW_PREFIX
+from srm.domain.names.policy import SHADOW_PREFIX
 from srm_airflow import move_form
 from srm_airflow.move_form import Choices
 

@@ -14,8 +14,8 @@ from tests.airflow.copies import Site
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine import verification
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.verification import verifying
 from srm_airflow import engine_calls, move_form
 from srm_airflow.spark_jobs import SparkJobOperator
 
@@ -108,7 +108,7 @@ def test_a_verification_starts_spark_only_for_flows_with_more_than_one_process_c
 ) -> None:
     dag = site.dag("srm_verification")
     with monkeypatch.context() as patch:
-        patch.setattr(verifying, "MOST_AT_ONCE", 0)
+        patch.setattr(verification, "MOST_AT_ONCE", 0)
         states = site.run(dag)
 
     assert states == {"run": "success", "verify": "success", "verify_in_spark": "success"}

@@ -25,7 +25,7 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_part
 from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Run, Translated
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import MapReader
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeMapReader

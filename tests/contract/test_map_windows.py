@@ -15,8 +15,12 @@ from tests.map_topics import MapTopic
 from tests.slot_reports import records_of
 from tests.waiting import eventually
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import REPORTS, PartitionPosition, SlotReport
+from srm.domain.flow_state.replication_records import (
+    REPORTS,
+    PartitionNotes,
+    PartitionPosition,
+    SlotReport,
+)
 from srm.domain.groups.translation import UNKNOWN_LOG, translate
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -30,11 +34,10 @@ from srm.domain.offset_map.offset_map import (
     Runs,
     Translated,
 )
-from srm.engine.cluster_ports import TopicSpec
+from srm.engine.cluster_ports import CompactedTopic, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.groups.partition_facts import partition_facts
-from srm.engine.offset_map.map_reader import KafkaMapReader
-from srm.engine.table_ports import CompactedTopic
+from srm.engine.groups.translate import partition_facts
+from srm.engine.map_reader import KafkaMapReader
 from srm.errors import NotLoadedError
 
 EAGER = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0"}

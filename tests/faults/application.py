@@ -21,7 +21,7 @@ from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
 from srm.domain.names.topics import TopicPartition as Partition
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
-from srm.engine.flows import driver_requests, supervision
+from srm.engine.flows import supervision
 from srm.wiring import open_state_topics
 from srm_lab.processes import slot_workers
 from srm_lab.stack.kafka import KafkaBroker
@@ -62,7 +62,7 @@ def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_
             everything = [driver, *driver.children(recursive=True)]
             config, flow = load_config(application.config), Flow.parse(application.flows[0])
             with open_state_topics(config, [flow]) as topics:
-                [answer] = driver_requests.ask(topics, "stop", "test", 0, wait_s=END_S)
+                [answer] = supervision.ask(topics, "stop", "test", 0, wait_s=END_S)
             at_the_end = application.copied()
             code = driver.wait(END_S)
             _, left = psutil.wait_procs(everything, timeout=END_S)

@@ -24,7 +24,7 @@ from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.replication.driver.driver import Timing
 from srm.spark.slot import run_slot

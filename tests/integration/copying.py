@@ -15,7 +15,6 @@ from tests.replicating import at_work
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import ClusterClients
-from srm.domain.flow_state.anomalies import PartitionNotes, in_force
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     STATE_PARTITIONS,
@@ -23,8 +22,10 @@ from srm.domain.flow_state.replication_records import (
     Assignment,
     DriverHeartbeat,
     Incarnation,
+    PartitionNotes,
     PartitionStatus,
     SlotReport,
+    in_force,
 )
 from srm.domain.flow_state.replication_state import ReplicationState, decode_state
 from srm.domain.names import internal_topics
@@ -32,8 +33,8 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
-from srm.engine.flows.state_topic import StateTopic
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.flows.target_topics import StateTopic
+from srm.engine.map_reader import KafkaMapReader
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.writers import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec

@@ -13,14 +13,13 @@ from tests.integration.copying import described
 from tests.replicating import configure, replicating
 from tests.waiting import eventually
 
-from srm.domain.flow_state.pause import Pause
-from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.flow_state.replication_records import Pause
+from srm.domain.flow_state.replication_state import decode_state, newest_position, positions_by_copy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.flows.state_topic import StateTopic
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.flows.target_topics import StateTopic
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.wiring import kafka_cluster
 from srm_lab.stack.kafka import KafkaBroker

@@ -13,7 +13,7 @@ from tests.integration.rights import Right, user_with
 from tests.integration.securing import SecuredBroker
 
 from srm.config.model import ClusterClients, FlowConfig
-from srm.domain.names.acls import Acl
+from srm.domain.names.rights import Acl
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control import topic_sync

@@ -17,7 +17,7 @@ from srm.domain.offset_map.offset_map import Run, Translated
 from srm.domain.recovery.adoption import SLOT
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.flows.supervision import pause_in_force
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError
 from srm.kafka.state.driver_log import KafkaFlowSwitch

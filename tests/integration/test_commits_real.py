@@ -19,7 +19,7 @@ from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
-from srm.domain.groups.offset_commits import TOPIC, NewCommits, OffsetCommit
+from srm.domain.groups.mm2_records import CONSUMER_OFFSETS, NewCommits, OffsetCommit
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.ports import FlowContext
@@ -153,8 +153,10 @@ def test_commits_are_read_with_their_group_partition_and_topic_id(
     """As the broker of this version writes them, plain and in a transaction."""
     group = f"{site.topic}-group"
     opened.source.commit_idle(group, {site.partition: 0})
-    count = opened.source.partition_counts()[TOPIC]
-    ends = opened.source.log_ends([TopicPartition(TOPIC, number) for number in range(count)])
+    count = opened.source.partition_counts()[CONSUMER_OFFSETS]
+    ends = opened.source.log_ends(
+        [TopicPartition(CONSUMER_OFFSETS, number) for number in range(count)]
+    )
     props = {"bootstrap.servers": site.bootstrap}
     commits, found = NewCommits(), list[OffsetCommit]()
     with KafkaCommitTail(props, ends) as tail:

@@ -13,10 +13,9 @@ from tests.faults.campaign.truncation import cut
 from tests.integration.copying import CopyLab, delete_before
 from tests.waiting import eventually
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.offset_ranges import both_ends
+from srm.domain.offset_map.runs import both_ends
 from srm.errors import SrmError
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log

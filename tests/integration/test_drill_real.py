@@ -13,7 +13,7 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.group_sync import all_entries
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import Run

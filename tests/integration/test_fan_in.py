@@ -23,7 +23,7 @@ from srm.config.model import Config
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.test_driver import Lab, lab
 from tests.waiting import eventually
 
-from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.flow_state.replication_records import Pause, read_pause
 from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.supervision import state_topic
 from srm.errors import ConflictError, NotFoundError

@@ -11,7 +11,7 @@ from tests.integration.kafka_tools import run_tool
 from tests.integration.returning import Pair
 from tests.waiting import eventually
 
-from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition

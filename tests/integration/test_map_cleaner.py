@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from tests.integration.copying import CopyLab
 
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, topic_id_bytes
 from srm.kafka.state.driver_log import clear_maps

@@ -18,7 +18,7 @@ from tests.integration.test_metrics_real import quiet_flow, write_raw
 
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.metrics.metrics import RawMetric, encode_raw
+from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.metrics.aggregation import AggregationSummary, aggregate

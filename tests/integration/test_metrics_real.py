@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from srm.config.loader import load_config
-from srm.domain.metrics.metrics import RawMetric, Statistics, WindowMetric, encode_raw, latest
+from srm.domain.metrics import RawMetric, Statistics, WindowMetric, encode_raw, latest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import TopicSpec

@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.flows import mm2_offsets
+from srm.engine.groups import offsets_export
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log
@@ -102,7 +102,7 @@ class Site:
 
     def until_gone(self) -> None:
         """Wait until the workers' group has noticed the kill."""
-        group = mm2_offsets.workers_group(self.flow)
+        group = offsets_export.workers_group(self.flow)
         eventually(lambda: not self.clusters[1].groups([group])[group].members, "no worker is left")
 
     def srm(self, *arguments: str) -> Any:

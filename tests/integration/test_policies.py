@@ -19,15 +19,14 @@ from srm.client.consumer import FailoverConsumer
 from srm.client.routing import RoutingWatcher
 from srm.config.model import Config
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine import moves
+from srm.engine import moves, verification
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest
 from srm.engine.recovery import look_at_source, settle_return
-from srm.engine.verification import verification
-from srm.engine.verification.verification import VerificationRequest
+from srm.engine.verification import VerificationRequest, verification
 from srm.engine.why.answer import list_topics
 from srm.wiring import open_flow, open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker

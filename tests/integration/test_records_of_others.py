@@ -13,7 +13,7 @@ from tests.waiting import eventually
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
 from srm.engine.control import topic_sync
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.kafka.state.driver_log import KafkaFlowSwitch
 from srm_lab.stack.kafka import KafkaBroker

@@ -25,7 +25,7 @@ from srm.domain.offset_map.offset_map import Translated
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import checkpoints
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.driver import keep_running
 from srm.spark.slot import run_slot

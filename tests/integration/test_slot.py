@@ -16,8 +16,7 @@ from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
-from srm.domain.flow_state.anomalies import begin_of_copy
-from srm.domain.flow_state.replication_records import AssignedPartition, Incarnation
+from srm.domain.flow_state.replication_records import AssignedPartition, Incarnation, begin_of_copy
 from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition

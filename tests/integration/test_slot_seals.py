@@ -11,8 +11,7 @@ from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.flow_state.pause import Pause
-from srm.domain.flow_state.replication_records import AssignedPartition, Assignment
+from srm.domain.flow_state.replication_records import AssignedPartition, Assignment, Pause
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.state.driver_log import KafkaFlowSwitch

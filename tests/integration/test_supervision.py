@@ -15,8 +15,8 @@ from tests.waiting import eventually
 
 from srm.cli import main as cli
 from srm.domain.names.topics import Flow
+from srm.engine.cluster_ports import CompactedTopic
 from srm.engine.flows import supervision
-from srm.engine.table_ports import CompactedTopic
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -29,11 +29,12 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.verification.verification import Difference
+from srm.engine import verification as engine
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
+from srm.engine.verification import VerificationRequest
 from srm.engine.verification import verification as engine
-from srm.engine.verification.verification import VerificationRequest
 from srm.spark.session import spark_session
 from srm.spark.verification import BothClusters, compare_all, prove_all, verify
 from srm.wiring import open_flow

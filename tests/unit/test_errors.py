@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason
 from srm.errors import AuthorizationError, ElsewhereError, SrmError
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from srm.config.keys.keys import FLOW_KEYS
 from srm.config.model import FlowConfig
 from srm.config.secrets import HIDDEN, is_secret
-from srm.domain.text.json_records import JsonRecord
+from srm.domain.text.documents import JsonRecord
 
 RESTARTED: Final = frozenset(
     {

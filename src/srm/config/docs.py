@@ -73,8 +73,8 @@ after `config.providers = file, directory, env`. Logins may come from [connectio
 
 Policies and filters of your own are Python classes, named `module:Class`, on `PYTHONPATH` of each machine. A policy derives from
 `srm.domain.names.policy.ReplicationPolicy` and gets the alias of the source and the separator; a filter derives from
-`srm.domain.names.filters.NameFilter`, gets the lists and overrides `matches(name)`. Test yours with `check_policy` and `check_filter` of
-`srm.domain.names.conformance`. Policies of MirrorMaker 2 and SRM may keep their Java names.
+`srm.domain.names.policy.NameFilter`, gets the lists and overrides `matches(name)`. Test yours with `check_policy` and `check_filter` of
+`srm.domain.names.policy`. Policies of MirrorMaker 2 and SRM may keep their Java names.
 
 What differs from MirrorMaker 2 is in [migrate](migrate-from-mm2.md#what-differs).
 """  # noqa: E501

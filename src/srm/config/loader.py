@@ -41,9 +41,8 @@ from srm.config.security import translate_security
 from srm.config.service import ServiceSettings
 from srm.config.values import NEVER, Value, parse_value
 from srm.domain.moves.routing import ROUTING_ALONE, in_order
-from srm.domain.names.filters import NameFilter, split_patterns
 from srm.domain.names.flow_topics import FlowTopics
-from srm.domain.names.policy import ReplicationPolicy
+from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_patterns
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, UsageError

@@ -11,9 +11,8 @@ from srm.config.keys.report_key import ReportKey
 from srm.config.secrets import ClientProperties, Secret
 from srm.config.service import ServiceSettings
 from srm.domain.moves.routing import ROUTING_ALONE, FenceKind, RedirectKind
-from srm.domain.names.filters import SHADOWS, NameFilter
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
-from srm.domain.names.policy import ReplicationPolicy
+from srm.domain.names.policy import SHADOWS, NameFilter, ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError

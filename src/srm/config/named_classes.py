@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.policy import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
+    NameFilter,
     ReplicationPolicy,
 )
 from srm.errors import ConfigError

@@ -21,7 +21,7 @@ from typing import Final
 
 from srm.config.keys.keys import PROVIDERS_KEY
 from srm.config.properties import Property, read_properties
-from srm.domain.names.filters import split_patterns
+from srm.domain.names.policy import split_patterns
 from srm.errors import ConfigError
 
 Connections = Callable[[str], Mapping[str, str]]

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from srm.config.keys.config_key import ConfigKey, ValueKind
-from srm.domain.names.filters import compile_pattern, split_patterns
+from srm.domain.names.policy import compile_pattern, split_patterns
 from srm.errors import ConfigError
 
 NEVER: Final = timedelta(days=36500)

@@ -25,16 +25,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.proof import TranslationClaim, Verdict, differences
 from srm.domain.groups.translation import PartitionFacts, Translation
 from srm.domain.moves.disaster import DRILL_KEY, LEASE_MS, Drill, DrillGroup, superfluous
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import SHADOW_PREFIX
+from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.compared_record import ComparedRecord
-from srm.domain.verification.comparison import differing_fields
+from srm.domain.verification.comparison import ComparedRecord, differing_fields
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.groups.group_sync import apply_exact

@@ -9,9 +9,12 @@ from types import MappingProxyType
 from typing import Protocol
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.pause import Pause
-from srm.domain.flow_state.replication_records import PartitionStatus, SlotReport
+from srm.domain.flow_state.replication_records import (
+    PartitionNotes,
+    PartitionStatus,
+    Pause,
+    SlotReport,
+)
 from srm.domain.moves.routing import RedirectKind, RedirectOrder
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_loader import WantedOffsets

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, Protocol
 
-from srm.domain.flow_state.anomalies import PartitionNotes, in_force
-from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes, in_force
 from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome
 from srm.domain.moves.routing import topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_loader import Wanted as WantedOffsets
-from srm.domain.offset_map.offset_ranges import OffsetRange
+from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.recovery.source_return import (
     CopyEnd,
     Counting,
@@ -43,8 +42,7 @@ from srm.domain.text.amount import some
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
-from srm.engine.groups.checkpoints import read_ledger
-from srm.engine.groups.group_listing import groups_with_offsets
+from srm.engine.groups.checkpoints import groups_with_offsets, read_ledger
 from srm.engine.moves.records import MoveStore, as_move
 from srm.engine.moves.registers import RoutingTables, level
 from srm.engine.ports import FlowContext, FlowSwitch

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.table_ports import CompactedTopic
+from srm.engine.cluster_ports import CompactedTopic
 from srm.kafka.admin import acls as acl_calls
 from srm.kafka.admin import cluster_facts, group_descriptions
 from srm.kafka.admin import groups as group_calls

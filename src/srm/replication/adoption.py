@@ -18,20 +18,17 @@ from typing import Final
 import numpy as np
 
 from srm.domain.flow_state.liveness_thresholds import SILENT_S
-from srm.domain.flow_state.pause import Pause
-from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.flow_state.reported_positions import positions_by_copy
+from srm.domain.flow_state.replication_records import AssignedPartition, Pause
+from srm.domain.flow_state.replication_state import decode_state, positions_by_copy
 from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.alignment import AlignedCopy, Alignment
-from srm.domain.offset_map.log_columns import OPTIONAL, Columns
+from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Columns
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
-from srm.engine.flows import mm2_offsets
-from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
+from srm.engine.flows.supervision import pause_in_force
+from srm.engine.groups import offsets_export
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
 from srm.replication.batches.batch import (
@@ -257,8 +254,8 @@ def plan(
             assigned += [AssignedPartition(name, number, *ids) for number in numbers]
         elif topics:
             raise NotFoundError(f"{name} has no remote topic on {config.flow.target}")
-    offsets_topic = offsets_topic or mm2_offsets.offsets_topic(config.flow)
-    stored = mm2_offsets.read(flow.target, offsets_topic, config.flow)
+    offsets_topic = offsets_topic or offsets_export.offsets_topic(config.flow)
+    stored = offsets_export.read_mm2_positions(flow.target, offsets_topic, config.flow)
     starts = context.starts.load(assigned) if assigned else {}
     compacts = _compaction(flow, assigned)
     walks = _Walks(context, starts, stored, compacts, tell)
@@ -274,11 +271,11 @@ def _running(
     stored: Mapping[TopicPartition, int],
 ) -> str:
     """Return a sign that MirrorMaker 2 still runs: workers, a new position, a copy that grew."""
-    name, group = flow.config.flow, mm2_offsets.workers_group(flow.config.flow)
+    name, group = flow.config.flow, offsets_export.workers_group(flow.config.flow)
     [workers] = flow.target.groups([group]).values()
     if workers.members:
         return f"group {group} on {name.target} has members {', '.join(workers.members)}"
-    if mm2_offsets.read(flow.target, offsets_topic, name) != stored:
+    if offsets_export.read_mm2_positions(flow.target, offsets_topic, name) != stored:
         return f"{offsets_topic} on {name.target} was written during the walk"
     ends = flow.target.high_watermarks([_copy(one) for one in walked])
     grown = [str(_copy(one)) for one in walked if ends.get(_copy(one)) != one.target_end]

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 
 from srm.clock import now_s
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
+from srm.domain.offset_map.runs import UNKNOWN, Lineage
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches, convert, next_sequence
 from srm.replication.log_reader import (

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from srm.clock import now_s
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import EpochRange, Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.offset_map.runs import EpochRange, Lineage
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import BatchHeader, batches, convert

@@ -23,10 +23,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import AssignedPartition, PartitionPosition
+from srm.domain.flow_state.replication_records import (
+    AssignedPartition,
+    PartitionNotes,
+    PartitionPosition,
+)
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.replication.batches.batch import BatchToSend, batches, convert, next_sequence, rewrite
@@ -199,7 +201,7 @@ class PartitionCopy:
     blocked: tuple[int, int] | None = None
     attempt: int = 0
     fetch_offset: int = 0
-    fetch_lineage: Lineage = UNKNOWN
+    fetch_lineage: Lineage = UNKNOWN_LINEAGE
     fetch_epoch: int = -1
     source_leader: Leader = NO_LEADER
     in_doubt: bool = False
@@ -208,7 +210,7 @@ class PartitionCopy:
     source_end: int = 0
     source_high: int = 0
     target_next: int = 0
-    target_lineage: Lineage = UNKNOWN
+    target_lineage: Lineage = UNKNOWN_LINEAGE
     written_by: ProducerId | None = None
     claim: Claim | None = None
     failures: int = 0
@@ -361,7 +363,7 @@ class PartitionCopy:
     def go_back_to(self, source_offset: int) -> None:
         """Copy from another source offset on; nothing was read before a later one."""
         is_before = source_offset <= self.fetch_offset
-        lineage = self.fetch_lineage.before(source_offset) if is_before else UNKNOWN
+        lineage = self.fetch_lineage.before(source_offset) if is_before else UNKNOWN_LINEAGE
         self._fetch_from(source_offset, lineage)
 
     def _fetch_from(self, source_offset: int, lineage: Lineage) -> None:

@@ -20,7 +20,6 @@ from typing import Final
 
 from srm.clock import now_s
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     AT_REST,
     NOBODY,
@@ -28,16 +27,17 @@ from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     HeldBack,
     Incarnation,
+    PartitionNotes,
     PartitionPosition,
     PartitionStatus,
     State,
 )
 from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup, SlotHeartbeat
 from srm.domain.groups.mm2_records import OffsetSync
-from srm.domain.metrics.metrics import RawMetric, encode_raw
+from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import CopyId, map_partition
-from srm.domain.offset_map.offset_ranges import both_ends
+from srm.domain.offset_map.runs import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.replication.mapping.map_writer import MapLog
 from srm.replication.mapping.map_writer import Record as MapRecord

@@ -17,7 +17,7 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
-from srm.domain.offset_map.offset_ranges import OffsetRange
+from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, convert, verify

@@ -27,21 +27,21 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from srm import logs, telemetry
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.groups.proof_records import FlowProof, merge_proofs
+from srm.domain.groups.proof import FlowProof, merge_proofs
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
-from srm.domain.offset_map.offset_ranges import OffsetRange, split
+from srm.domain.offset_map.runs import OffsetRange, split
+from srm.domain.text.amount import Reason
 from srm.domain.text.documents import encode
-from srm.domain.text.reason import Reason
 from srm.engine import emission
 from srm.engine.groups.checkpoints import (
     CheckpointSummary,
     Survey,
     emit,
     proof_share,
+    selected_groups,
     standing_still,
 )
-from srm.engine.groups.group_listing import selected_groups
 from srm.engine.groups.group_sync import GroupSyncSummary, sync
 from srm.engine.groups.proving import ProofShare, keep_proof
 from srm.engine.metrics.aggregation import AggregationSummary, aggregate_by

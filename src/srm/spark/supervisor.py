@@ -24,7 +24,7 @@ import psutil
 
 from srm.clock import now_ms
 from srm.domain.flow_state.replication_records import DriverHeartbeat
-from srm.engine.flows import driver_requests, supervision
+from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.status.status import signs_health, signs_line
 from srm.errors import SrmError, UnavailableError
@@ -123,7 +123,7 @@ class ReplicatorSupervisor:
                     said = reason
                     logger.warning("%s", reason)
                 self.show(progress("stopped" if watch.stopped_by else "unknown", None, watch))
-            time.sleep(driver_requests.POLL_S)
+            time.sleep(supervision.POLL_S)
         return None
 
     def _start(self) -> Application:
@@ -177,7 +177,7 @@ class ReplicatorSupervisor:
         # With clients of its own: the others may be in the call that a signal has interrupted.
         try:
             with self.open_topics() as topics:
-                driver_requests.request_end(topics, "restart", by, now_ms())
+                supervision.request_end(topics, "restart", by, now_ms())
         except SrmError as error:
             logger.warning("The request to end the replicator was not written: %s", error)
 

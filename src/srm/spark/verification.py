@@ -14,14 +14,12 @@ from srm.config.model import Config
 from srm.config.secrets import ClientProperties
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
-from srm.domain.offset_map.offset_ranges import OffsetRange
-from srm.domain.verification.compared_record import ComparedRecord
-from srm.domain.verification.comparison import compare
+from srm.domain.offset_map.runs import OffsetRange
+from srm.domain.verification.comparison import ComparedRecord, compare
 from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
 from srm.domain.verification.verification_plan import RangePlan
 from srm.engine.ports import FlowContext
-from srm.engine.verification.verification import VerificationRequest, plan
-from srm.engine.verification.verifying import Progress, carry_out
+from srm.engine.verification import Progress, VerificationRequest, carry_out, plan
 from srm.errors import SrmError
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.equal_ranges import prove_equal

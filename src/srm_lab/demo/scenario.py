@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from srm.domain.verification.verification import VerificationSummary
+from srm.engine import verification
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.metrics import metrics
 from srm.engine.status.observing import flow_status
 from srm.engine.status.status import FlowStatus
-from srm.engine.verification import verification
 from srm.errors import StackError
 from srm.pages.moves import seconds
 from srm.wiring import open_cluster, open_flow

@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from srm.config.model import ClientKind
-from srm.domain.names.acls import Acl, write_denial
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer, OpenTransaction
-from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.names.rights import Acl, write_denial
+from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.cluster_ports import (
     ByGroup,
     GroupDescription,

@@ -11,16 +11,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from srm.clock import now_ms
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import PartitionStatus, SlotReport
+from srm.domain.flow_state.replication_records import PartitionNotes, PartitionStatus, SlotReport
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import Entries, IndexEntry, IndexKey, IndexKind, IndexRecord
 from srm.domain.offset_map.map_loader import Answers, Wanted, WantedOffsets, load, unread
-from srm.domain.offset_map.map_records import MapBlock, MapEnd, topic_id_text
+from srm.domain.offset_map.map_records import (
+    Entries,
+    IndexEntry,
+    IndexKey,
+    IndexKind,
+    IndexRecord,
+    MapBlock,
+    MapEnd,
+    topic_id_text,
+)
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import ComparedRecord
+from srm.engine.cluster_ports import Row, Stamped
 from srm.engine.ports import FlowMaps
-from srm.engine.table_ports import Row, Stamped
 from srm.errors import FencedError, NotFoundError, SrmError, UnavailableError, UsageError
 from srm.replication.ports import Place, WriteResult
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer, OpenTransaction
+from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.engine.cluster_ports import ByGroup, GroupDescription, GroupKind, GroupState
 from srm.errors import AuthorizationError, GroupActiveError, SrmError, UnavailableError
 from srm.kafka.admin.transactions import largest

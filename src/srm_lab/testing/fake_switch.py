@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
+from srm.domain.flow_state.replication_records import PAUSE_KEY, Pause, read_pause
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Cluster

@@ -27,16 +27,20 @@ from tests.faults.campaign.slots import Slots
 from tests.faults.campaign.workload import SKIPPED, Workload
 from tests.integration.copying import CopyLab
 
-from srm.domain.flow_state.anomalies import KEY_PREFIX, PartitionNotes, with_notes
-from srm.domain.flow_state.replication_records import STATE_PARTITIONS, PartitionStatus
+from srm.domain.flow_state.replication_records import (
+    NOTES_PREFIX,
+    STATE_PARTITIONS,
+    PartitionNotes,
+    PartitionStatus,
+    with_notes,
+)
 from srm.domain.names import internal_topics
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_rebuild import Placed
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.domain.offset_map.map_tree import Placed
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.offset_map.map_assembly import assemble
-from srm.engine.offset_map.map_reader import KafkaMapReader, MapPlaces
+from srm.engine.map_reader import KafkaMapReader, MapPlaces, assemble
 from srm.engine.ports import FlowMaps
 from srm.errors import StackError
 from srm_lab.testing.logs import Log, LoggedRecord, read_log, read_logs
@@ -233,7 +237,7 @@ class Run:
                 continue
             if record.key.startswith(b"status:"):
                 found.append(PartitionStatus.decode(record.value))
-            elif record.key.startswith(KEY_PREFIX):
+            elif record.key.startswith(NOTES_PREFIX):
                 notes = PartitionNotes.decode(record.value)
                 found.append(with_notes(None, [notes]))
                 counts = self._noted.setdefault((notes.topic, notes.partition), {})

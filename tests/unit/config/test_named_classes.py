@@ -10,12 +10,13 @@ from tests.suffix_policy import SUFFIX_POLICY, SuffixPolicy
 
 from srm.config.loader import load_config
 from srm.config.named_classes import filter_of, policy_of
-from srm.domain.names.conformance import check_filter, check_policy
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.policy import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,
+    NameFilter,
     ReplicationPolicy,
+    check_filter,
+    check_policy,
 )
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from srm.config.loader import load_config
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run

@@ -14,9 +14,9 @@ from srm.domain.flow_state.replication_records import (
     Incarnation,
     PartitionPosition,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
-from srm.domain.metrics.metrics import RawMetric
+from srm.domain.metrics import RawMetric
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError, IntegrityError, UnavailableError

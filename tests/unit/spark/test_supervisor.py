@@ -24,7 +24,7 @@ from srm.domain.flow_state.replication_records import (
     DriverRequest,
 )
 from srm.domain.names.topics import Flow
-from srm.engine.flows import driver_requests, supervision
+from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, read_request
 from srm.errors import UnavailableError
 from srm.spark import supervisor as module
@@ -104,7 +104,7 @@ Make = Callable[..., Lab]
 def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Make]:
     """Make labs; end what they leave behind."""
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.1)
-    monkeypatch.setattr(driver_requests, "POLL_S", 0.02)
+    monkeypatch.setattr(supervision, "POLL_S", 0.02)
     labs: list[Lab] = []
 
     def build(script: str = SLEEPS, topic: Topic | None = None) -> Lab:
@@ -181,7 +181,7 @@ def test_an_application_that_ends_on_request_ends_its_supervisor_without_an_erro
     lab = make(topic=Topic(ELSEWHERE))
     thread = lab.start(lab.supervisor())
 
-    driver_requests.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
+    supervision.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
     thread.join(DEADLINE_S)
 
     assert not thread.is_alive()
@@ -197,7 +197,7 @@ def test_nothing_is_started_while_a_stop_stands(make: Make) -> None:
 
     assert lab.progress["state"] == "stopped"
     assert supervisor.child is None
-    driver_requests.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
+    supervision.request_end(dict.fromkeys(FLOWS, lab.topic), "restart", "ada", 0)
     eventually(lambda: supervisor.child is not None, "a start after the stop was lifted")
     supervisor.kill("test")
     thread.join(DEADLINE_S)

@@ -19,7 +19,7 @@ from srm.cli.console import JsonOption, emit
 from srm.cli.flows.control_target import ConnectionOptions, Target, find_target
 from srm.clock import now_ms
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import split_patterns
+from srm.domain.names.policy import split_patterns
 from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ChangeSummary, ListChange, ListName, ListPair

@@ -12,10 +12,8 @@ from rich.markup import escape
 
 from srm.cli.flows.rights import flow_names
 from srm.config.model import ClientKind, Config
-from srm.domain.names.acls import ANY_NAME
-from srm.domain.names.rights import NeededRight, replicator_rights
-from srm.domain.text.amount import amount, some
-from srm.domain.text.reason import set_key
+from srm.domain.names.rights import ANY_NAME, NeededRight, replicator_rights
+from srm.domain.text.amount import amount, set_key, some
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists, topic_sync
 from srm.engine.control.recorded_copies import with_recorded

@@ -40,7 +40,7 @@ from srm.domain.text.amount import amount, some
 from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange, ListName
-from srm.engine.flows.operator import operator
+from srm.engine.flows.supervision import operator
 from srm.errors import ConflictError, UsageError
 from srm.pages.tables import Listing
 from srm.replication import adoption

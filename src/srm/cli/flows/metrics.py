@@ -17,8 +17,8 @@ from srm.cli.watching import Looked, WatchOption, show
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.groups.proof_records import FlowProof
-from srm.domain.metrics.metrics import Statistics, WindowMetric, latest, totals
+from srm.domain.groups.proof import FlowProof
+from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.groups.proving import read_proof

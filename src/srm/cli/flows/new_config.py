@@ -14,7 +14,7 @@ from srm.cli.console import JsonOption, YesOption, emit, require_terminal
 from srm.config.importing import sections_of
 from srm.config.loader import DEFAULT_FILE
 from srm.config.new_file import PROTOCOLS, first_file, render, write_new
-from srm.domain.names.filters import split_patterns
+from srm.domain.names.policy import split_patterns
 from srm.errors import UsageError
 
 

@@ -19,10 +19,8 @@ from srm.config.loader import load_config
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import SETTINGS_KEY, Action
 from srm.domain.names.topics import Flow
-from srm.engine.flows import driver_requests
-from srm.engine.flows.driver_requests import DriverAnswer
-from srm.engine.flows.operator import operator
-from srm.engine.flows.supervision import driver_status
+from srm.engine.flows import supervision
+from srm.engine.flows.supervision import DriverAnswer, driver_status, operator
 from srm.errors import UnavailableError, UsageError
 from srm.pages.tables import Listing
 from srm.wiring import open_state_topics
@@ -84,7 +82,7 @@ def _ask(
         open_state_topics(resolved, wanted) as topics,
         Console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
-        answers = driver_requests.ask(topics, action, operator(), now_ms(), wait)
+        answers = supervision.ask(topics, action, operator(), now_ms(), wait)
     others = sorted({str(flow) for flow in resolved.flows} - {str(flow) for flow in wanted})
     emit(answers, as_json, lambda console: _render(console, answers, others))
     return answers

@@ -17,7 +17,7 @@ from srm.domain.text.amount import ago, amount
 from srm.pages.tables import Listing, moment
 
 if TYPE_CHECKING:
-    from srm.domain.text.reason import Reason
+    from srm.domain.text.amount import Reason
     from srm.engine.ports import FlowContext
     from srm.engine.status.status import FlowStatus, Health, Standing, State
 

@@ -29,7 +29,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.control import topic_sync
 from srm.engine.control.topic_plan import TopicSyncPlan
-from srm.engine.flows.operator import operator
+from srm.engine.flows.supervision import operator
 from srm.engine.ports import FlowContext
 from srm.pages.tables import Listing
 

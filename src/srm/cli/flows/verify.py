@@ -20,8 +20,7 @@ from srm.domain.verification.verification import (
     VerificationSummary,
     verdict,
 )
-from srm.engine.verification.verification import VerificationRequest, plan
-from srm.engine.verification.verifying import Comparer, Progress, carry_out
+from srm.engine.verification import Comparer, Progress, VerificationRequest, carry_out, plan
 from srm.pages.tables import Listing
 from srm.wiring import open_flow
 

@@ -29,7 +29,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import RUN_STEPS
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends
 from srm.engine import moves
-from srm.engine.flows.operator import operator
+from srm.engine.flows.supervision import operator
 from srm.engine.moves import MoveContext, MoveStore, RunEvent
 from srm.engine.moves.effects import lift_fence
 from srm.errors import ConflictError, UnavailableError, UsageError

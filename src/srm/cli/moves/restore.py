@@ -26,7 +26,7 @@ from srm.config.loader import load_config
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import RestorePlan, TopicState
 from srm.domain.text.amount import amount
-from srm.engine.flows.operator import operator
+from srm.engine.flows.supervision import operator
 from srm.pages.tables import Listing
 from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out

@@ -36,8 +36,7 @@ from srm.domain.recovery.source_return import (
     read_choices,
 )
 from srm.domain.text.amount import amount
-from srm.engine.flows.operator import operator
-from srm.engine.flows.supervision import pause_in_force
+from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.recovery import (
     ResidueRange,
     SettledReturn,

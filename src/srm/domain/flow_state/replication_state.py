@@ -1,26 +1,135 @@
-"""Decoder of the state topic of a flow, ``__srm-replication.<SOURCE>``."""
+"""Decoded state topic of a flow, and the newest of the positions that several processes report.
+
+Several processes report a partition that moved or whose slot restarted, in any order. A leaving
+partition's last position is written once, and reports of a former process stay
+(:mod:`.slot_records`), as the next owner begins there. They are stale once a live process reports a
+position that readers prefer, which it can only after it has read the old one.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from srm.domain.flow_state.anomalies import KEY_PREFIX, PartitionNotes, with_notes
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
+    NOTES_PREFIX,
     SLOT_PREFIX,
     STATUS_PREFIX,
     AssignedPartition,
     Assignment,
+    PartitionNotes,
+    PartitionPosition,
     PartitionStatus,
     SlotReport,
+    with_notes,
 )
-from srm.domain.flow_state.reported_positions import COPIED_PREFIX, CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat, decode_slot_record
 from srm.domain.names.topics import TopicPartition
+from srm.domain.offset_map.map_records import CopyId
+from srm.domain.text.documents import JsonRecord
 from srm.errors import IntegrityError
+
+
+def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[PartitionPosition]]:
+    """Return the reported positions of each copy, those of current owners first."""
+    found: dict[CopyId, list[PartitionPosition]] = defaultdict(list)
+    known = list(reports)
+    for entries in (*(r.positions for r in known), *(r.former for r in known)):
+        for entry in entries:
+            found[entry.copy_id].append(entry)
+    return dict(found)
+
+
+def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
+    """Choose among the positions that several slots report for one copy.
+
+    Under one producer id the highest epoch is the owner. Epochs of different producer ids cannot be
+    compared. An id expires after a week without a claim, and an idle partition is not claimed.
+    Of those, the position whose marker has the latest leader epoch of the target counts. Older ones
+    can be further and wrong, as the target log may have been truncated since. With equal or unknown
+    leader epochs the furthest position counts, as both logs only grow. Of equals, the first counts.
+    """
+    owners: dict[int, PartitionPosition] = {}
+    for candidate in candidates:
+        known = owners.get(candidate.producer_id)
+        if known is None or _claim_order(candidate) > _claim_order(known):
+            owners[candidate.producer_id] = candidate
+    latest = max((entry.target_lineage.epoch for entry in owners.values()), default=-1)
+    chosen = (entry for entry in owners.values() if entry.target_lineage.epoch in (-1, latest))
+    return max(chosen, key=_distance, default=None)
+
+
+def _distance(entry: PartitionPosition) -> tuple[int, int, int]:
+    position = entry.position
+    return position.target_next, position.source_next, position.source_end
+
+
+def _claim_order(entry: PartitionPosition) -> tuple[int, int, int, int]:
+    return entry.producer_epoch, *_distance(entry)
+
+
+COPIED_PREFIX = b"copied:"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CopiedTopic(JsonRecord):
+    """A topic that a flow copies or has copied, and that may have records in the state topics.
+
+    It is written before and deleted after all those records, so a driver knows which topics to look
+    for. It has names, too, as brokers hide topics that srm may not see. ``source_cluster`` and
+    ``target_cluster`` are Kafka's cluster ids: a topic is not gone because an address leads to
+    another cluster. ``active``: the flow copies it. So readers find the copy of a topic, and the
+    original of a copy, without a rule for names.
+    """
+
+    KIND = "copied topic"
+    topic: str
+    topic_id: str
+    target_topic: str
+    target_topic_id: str
+    source_cluster: str
+    target_cluster: str
+    active: bool = True
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        return COPIED_PREFIX + f"{self.topic_id}:{self.target_topic_id}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class GoneTopics:
+    """Ids of deleted topics, of each side."""
+
+    source: frozenset[str] = frozenset()
+    target: frozenset[str] = frozenset()
+
+
+def is_superseded(
+    entry: PartitionPosition,
+    live: Mapping[CopyId, Collection[PartitionPosition]],
+    gone: GoneTopics,
+    successors: Mapping[tuple[int, str], Iterable[PartitionPosition]],
+) -> bool:
+    """Return True if a position that no process writes any more can be deleted.
+
+    ``live``: positions that live processes report, by copy.
+    ``successors``: the same as ``live``, by partition number and target topic id. A re-created
+    topic continues after the records of its former self on the target.
+    """
+    topic_id, number, target_id = entry.copy_id
+    if target_id in gone.target:
+        return True
+    if topic_id in gone.source:
+        return any(
+            other.topic_id != topic_id and other.producer_id >= 0
+            for other in successors.get((number, target_id), ())
+        )
+    told = live.get(entry.copy_id, ())
+    return bool(told) and newest_position([*told, entry]) is not entry
+
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +192,7 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
                 slots.add(key, value)
             elif key.startswith(STATUS_PREFIX):
                 statuses.append(PartitionStatus.decode(value))
-            elif key.startswith(KEY_PREFIX):
+            elif key.startswith(NOTES_PREFIX):
                 notes.append(PartitionNotes.decode(value))
             elif key.startswith(COPIED_PREFIX):
                 copied.append(CopiedTopic.decode(value))

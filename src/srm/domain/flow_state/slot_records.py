@@ -19,7 +19,7 @@ process overwrites the reports of another, in whatever order their records arriv
   partition's last position in a ``left`` group, which is never written again.
 - The driver deletes a record of a superseded process, of a removed slot, or a ``left`` one. Each of
   its positions must be reported at least as far by a live process, or its topic must be deleted
-  (:mod:`srm.domain.flow_state.reported_positions`).
+  (:mod:`srm.domain.flow_state.replication_state`).
 
 A new process uses new keys, so its predecessor's reports stay until it has reported the same. A
 group holds at most :data:`GROUP_SIZE` partitions, about 12 KB, far below a broker's limit (1 MiB).
@@ -48,10 +48,10 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
 )
 from srm.domain.offset_map import varints
-from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_bytes, topic_id_text
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.text.json_records import decoding
+from srm.domain.offset_map.runs import Lineage
+from srm.domain.text.documents import decoding
 from srm.errors import IntegrityError
 
 GROUP_SIZE: Final = 64

@@ -32,8 +32,8 @@ from srm.domain.groups.translation import (
     State,
     translate,
 )
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import TopicPartition
 
 CheckpointState = State | Literal["not-selected"]

@@ -1,4 +1,4 @@
-"""Record formats shared with MirrorMaker 2: offset syncs, checkpoints, heartbeats.
+"""Records of other programs: MirrorMaker 2, Kafka Connect, and commits that brokers keep.
 
 Bit for bit those of MM2's OffsetSync, Checkpoint and Heartbeat classes (unchanged from Kafka 2.4 to
 4.4), so that MirrorClient, RemoteClusterUtils and users' tools read srm's records. Integers are
@@ -17,15 +17,28 @@ so srm never deletes these records with a tombstone.
 
 The metadata of a checkpoint is free text, which MM2 copies from the commit. srm stores the ids of
 both topics in it: ``srm:<id on the source>:<id on the target>``, and ``:share`` for a share group.
+
+MM2's source offsets are in Connect's offsets topic, as JSON without schemas. Connect looks keys up
+by their bytes, in the order of a Java HashMap; so a known key is written again as it is::
+
+    key     ["MirrorSourceConnector",{"cluster":"P","partition":0,"topic":"Payments"}]
+    value   {"offset":41}                                  the last copied record
+
+Commits in ``__consumer_offsets``: OffsetCommitKey.json and OffsetCommitValue.json of Apache Kafka,
+versions 0 to 4. Other records of that topic (members, the state of groups) have other versions of
+the key.
 """
 
 from __future__ import annotations
 
+import json
 import struct
-from dataclasses import dataclass, replace
-from typing import Final, NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NoReturn
 
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.map_records import topic_id_text
 from srm.errors import IntegrityError
 
 VERSION = 0
@@ -227,3 +240,154 @@ def _string(text: str) -> bytes:
             f"name {text[:40]!r}... has {len(raw)} bytes, the MM2 format takes {MAX_STRING_BYTES}"
         )
     return _LENGTH.pack(len(raw)) + raw
+
+
+CONNECTOR: Final = "MirrorSourceConnector"
+"""Name of the connector in a dedicated MirrorMaker 2."""
+_SEED: Final = 0x9747B28C
+_FACTOR: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOffset:
+    """Source offset: connector, source partition, last copied record (None: a tombstone)."""
+
+    connector: str
+    cluster: str
+    partition: TopicPartition
+    offset: int | None
+
+    def key(self) -> bytes:
+        """Encode the record key."""
+        place = {
+            "cluster": self.cluster,
+            "partition": self.partition.partition,
+            "topic": self.partition.topic,
+        }
+        return _json([self.connector, place])
+
+    def value(self) -> bytes | None:
+        """Encode the record value."""
+        return None if self.offset is None else _json({"offset": self.offset})
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> ConnectOffset | None:
+        """Decode a record, None if it is of another connector's form."""
+        try:
+            connector, place = json.loads(key)
+            offset = json.loads(value)["offset"]
+            partition = TopicPartition(place["topic"], place["partition"])
+            found = cls(str(connector), place["cluster"], partition, int(offset))
+        except (ValueError, TypeError, KeyError):
+            return None
+        return found if _is_place(place) else None
+
+
+def _is_place(place: Mapping[str, Any]) -> bool:
+    kinds = {"cluster": str, "topic": str, "partition": int}
+    return place.keys() == kinds.keys() and all(
+        isinstance(place[name], kind) for name, kind in kinds.items()
+    )
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition into which Kafka's default partitioner puts a key."""
+    return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def _murmur2(data: bytes) -> int:
+    """Hash as org.apache.kafka.common.utils.Utils does."""
+    hashed = (_SEED ^ len(data)) & _MASK
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * _FACTOR & _MASK
+        word = (word ^ word >> 24) * _FACTOR & _MASK
+        hashed = (hashed * _FACTOR & _MASK) ^ word
+    if rest := data[whole:]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * _FACTOR & _MASK
+    hashed = (hashed ^ hashed >> 13) * _FACTOR & _MASK
+    return hashed ^ hashed >> 15
+
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+_KEYS: Final = (b"\0\0", b"\0\1")
+_FIRST_FLEXIBLE: Final = 4
+_TOPIC_ID: Final = 0
+_OFFSET_END: Final = 10  # the version and the offset, in each version
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """A partition for which a group has committed; ``topic_id`` is empty in older records."""
+
+    group: str
+    partition: TopicPartition
+    topic_id: str = ""
+
+
+def decode_commit(key: bytes, value: bytes) -> OffsetCommit | None:
+    """Decode a record with a value; None for another record, or one that is damaged."""
+    if key[:2] not in _KEYS:
+        return None
+    try:
+        group, at = _text(key, 2)
+        topic, at = _text(key, at)
+        place = TopicPartition(topic, *_PARTITION.unpack_from(key, at))
+        return OffsetCommit(group, place, _topic_id(value))
+    except (struct.error, ValueError, IndexError):
+        return None
+
+
+@dataclass
+class NewCommits:
+    """Picks commits that change an offset: consumers repeat theirs every few seconds."""
+
+    _known: dict[bytes, bytes] = field(default_factory=dict)
+
+    def take(self, key: bytes, value: bytes | None) -> OffsetCommit | None:
+        """Return the commit of a record if it is one, and new."""
+        if value is None:
+            self._known.pop(key, None)
+            return None
+        offset = value[:_OFFSET_END]
+        if key[:2] not in _KEYS or self._known.get(key) == offset:
+            return None
+        self._known[key] = offset
+        return decode_commit(key, value)
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    start = at + _LENGTH.size
+    end = start + _LENGTH.unpack_from(data, at)[0]
+    if end < start or end > len(data):
+        raise ValueError(data)
+    return data[start:end].decode(), end
+
+
+def _topic_id(value: bytes) -> str:
+    """Return the tagged field with the id, which only flexible versions have."""
+    if _LENGTH.unpack_from(value)[0] < _FIRST_FLEXIBLE:
+        return ""
+    size, at = _varint(value, _OFFSET_END + _PARTITION.size)  # of the metadata, and one
+    count, at = _varint(value, at + max(0, size - 1) + 8)  # a timestamp is between them
+    for _ in range(count):
+        tag, at = _varint(value, at)
+        size, at = _varint(value, at)
+        if tag == _TOPIC_ID:
+            return topic_id_text(value[at : at + size])
+        at += size
+    return ""
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte <= 0x7F:
+            return value, at

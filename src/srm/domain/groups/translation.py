@@ -33,10 +33,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from srm.domain.flow_state.anomalies import PartitionNotes, in_force
-from srm.domain.flow_state.replication_records import PartitionStatus
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
+from srm.domain.flow_state.replication_records import PartitionNotes, PartitionStatus, in_force
+from srm.domain.names.topics import OpenTransaction, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import NoMap, NotCopiedYet, OffsetMap
 from srm.domain.offset_map.offset_map import Translated as MapTranslated

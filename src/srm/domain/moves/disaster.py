@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 from typing import Final, Literal, Self
 
-from srm.domain.names.filters import SHADOW_PREFIX
+from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.amount import amount, duration

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from srm.domain.moves.request import MoveRequest
-from srm.domain.text.amount import some
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason, some
 
 FindingId = Literal[
     "absent-topic",

@@ -22,10 +22,8 @@ from srm.domain.moves.plan import MovePlan, PartitionMove, position_problem
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, Route, group_subject, subjects_of, topic_subject
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer, OpenTransaction
-from srm.domain.text.amount import ago, amount
-from srm.domain.text.reason import Reason
+from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
+from srm.domain.text.amount import Reason, ago, amount
 
 ANNOUNCED_MS = 90_000
 """Expiry of a client after its last announcement; clients repeat it every 30 s."""

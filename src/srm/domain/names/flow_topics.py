@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
-from srm.domain.names.filters import NameFilter
-from srm.domain.names.policy import ReplicationPolicy
+from srm.domain.names.policy import NameFilter, ReplicationPolicy
 from srm.domain.names.topics import Flow
 
 Refusal = Literal["internal", "cycle", "denied", "not-listed", "filtered"]

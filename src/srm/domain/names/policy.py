@@ -1,15 +1,97 @@
-"""Replication policies: names of a topic on the other cluster.
+"""Replication policies and filters of names, and conformance tests of those that users write.
 
-Names and rules follow MirrorMaker 2's ReplicationPolicy and its two implementations. Only
-:mod:`srm.domain.names.flow_topics` calls them.
+Rules and names follow MirrorMaker 2's ReplicationPolicy, DefaultTopicFilter and DefaultGroupFilter.
+A conformance test is one call in a test of a user::
+
+    def test_our_policy_can_name_topics() -> None:
+        check_policy(OurPolicy("P", "."), ["Payments", "orders.eu"])
 """
 
 from __future__ import annotations
 
+import pickle
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from srm.domain.names.internal_topics import HEARTBEATS, is_internal
+from srm.errors import ConfigError
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile one entry of a list; a plain name is a pattern, too."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def literal(name: str) -> str:
+    """Return a pattern that matches only this name, except that a comma becomes a dot."""
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    return re.escape(name).replace(",", ".")
+
+
+def split_patterns(text: str) -> tuple[str, ...]:
+    """Split a comma separated list as MM2 does: no pattern can contain a comma."""
+    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class NameFilter:
+    """An include and an exclude list of regular expressions.
+
+    A name is selected if an include pattern matches all of it and no exclude pattern does. Without
+    an include pattern no name is selected. A filter of your own derives from it, overrides
+    :meth:`matches` and is named ``module:Class`` in ``topic.filter.class``, ``group.filter.class``
+    or ``config.property.filter.class``; the lists of srm-control are among its patterns.
+
+    Raises:
+        ConfigError: at construction, if a pattern does not compile.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.include, *self.exclude):
+            compile_pattern(pattern)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names selected literally, not by a pattern."""
+        return frozenset(filter(self.matches, filter(_PLAIN_NAME.fullmatch, self.include)))
+
+    def matches(self, name: str) -> bool:
+        """Return True if the name is selected."""
+        return self.included_by(name) is not None and self.excluded_by(name) is None
+
+    def included_by(self, name: str) -> str | None:
+        """Return the first include pattern that matches all of the name, None without a match."""
+        return _first_match(self.include, name)
+
+    def excluded_by(self, name: str) -> str | None:
+        """Return the first exclude pattern that matches all of the name, None without a match."""
+        return _first_match(self.exclude, name)
+
+
+SHADOW_PREFIX: Final = "srm-drill."
+"""Prefix of the groups that a drill creates and removes; clients and flows never use them."""
+
+
+SHADOWS: Final = re.escape(SHADOW_PREFIX) + ".*"
+"""Pattern of these groups, which each filter of groups excludes."""
+
+
+def _first_match(patterns: Iterable[str], name: str) -> str | None:
+    return next((one for one in patterns if compile_pattern(one).fullmatch(name)), None)
 
 
 class ReplicationPolicy(ABC):
@@ -18,7 +100,7 @@ class ReplicationPolicy(ABC):
     A policy of your own derives from it and is named ``module:Class`` in
     ``replication.policy.class``. The class is called with the alias of the flow's source and the
     separator. Its instances are compared and pickled.
-    :func:`srm.domain.names.conformance.check_policy` checks the rest.
+    :func:`srm.domain.names.policy.check_policy` checks the rest.
 
     Attributes:
         separator: part of the names of MirrorMaker 2's own topics, ``P.checkpoints.internal``.
@@ -145,3 +227,56 @@ class RestoringPolicy(ReplicationPolicy):
         """Return None."""
         del topic
         return None
+
+
+def check_policy(
+    policy: ReplicationPolicy, topics: Collection[str], source_alias: str = "P"
+) -> None:
+    """Check what srm needs of a policy that was made for a source.
+
+    The name of a copy leads back to its original, and two topics have different copies. Heartbeats
+    keep a prefix, or they would be copied in a circle. Replicators on other machines get an equal
+    policy.
+
+    Raises:
+        ConfigError: the policy breaks a rule; the message names it.
+    """
+    if pickle.loads(pickle.dumps(policy)) != policy:  # noqa: S301 -- of this process
+        raise _broken(policy, "a pickled copy is not equal: make it a frozen dataclass")
+    copies: dict[str, str] = {}
+    for topic in topics:
+        copy = policy.format_remote_topic(source_alias, topic)
+        if policy.topic_source(copy) != source_alias:
+            raise _broken(policy, f"topic_source({copy!r}) is not {source_alias!r}")
+        if policy.upstream_topic(copy) != topic:
+            raise _broken(policy, f"upstream_topic({copy!r}) is not {topic!r}")
+        if copies.setdefault(copy, topic) != topic:
+            raise _broken(policy, f"{copies[copy]!r} and {topic!r} have the same copy {copy!r}")
+        if policy.is_internal_topic(topic) or policy.is_internal_topic(copy):
+            raise _broken(policy, f"{topic!r} or its copy {copy!r} counts as internal")
+    beats = policy.format_remote_topic(source_alias, HEARTBEATS)
+    if beats == HEARTBEATS or not policy.is_heartbeats_topic(beats):
+        raise _broken(policy, f"heartbeats become {beats!r}, which is not heartbeats of a source")
+    if not policy.is_heartbeats_topic(HEARTBEATS):
+        raise _broken(policy, "is_heartbeats_topic('heartbeats') is false")
+
+
+def check_filter(of: type[NameFilter], selected: Collection[str], refused: Collection[str]) -> None:
+    """Check a class of filters with the lists ``.*`` and the exclusion of groups of drills.
+
+    Raises:
+        ConfigError: it selects a refused name or the group of a drill, or not a selected one.
+    """
+    made = of((".*",), (SHADOWS,))
+    if pickle.loads(pickle.dumps(made)) != made:  # noqa: S301 -- of this process
+        raise _broken(made, "a pickled copy is not equal")
+    for name in (*refused, f"{SHADOW_PREFIX}x"):
+        if made.matches(name):
+            raise _broken(made, f"it selects {name!r}")
+    for name in selected:
+        if not made.matches(name):
+            raise _broken(made, f"it does not select {name!r}")
+
+
+def _broken(what: object, why: str) -> ConfigError:
+    return ConfigError(f"{type(what).__module__}:{type(what).__qualname__}: {why}")

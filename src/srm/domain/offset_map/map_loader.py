@@ -1,7 +1,7 @@
 """Load of a partition's map around wanted offsets, from its last block and index. Pure, no I/O.
 
 The report leads to the last block and the newest chunk, the chunk to the root, the root to the
-chunks, and those to their blocks (:mod:`srm.domain.offset_map.map_index`)::
+chunks, and those to their blocks (:mod:`srm.domain.offset_map.map_records`)::
 
     report --> last block
        '-----> newest chunk --> root --> chunks around --> blocks around
@@ -23,21 +23,23 @@ import numpy as np
 import numpy.typing as npt
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import (
+from srm.domain.offset_map.map_records import (
+    BlockKey,
+    CopyId,
     Entries,
     IndexEntry,
     IndexKey,
     IndexKind,
     IndexRecord,
+    MapEnd,
     block_key,
     chunk_key,
+    decode_block,
     decode_index,
 )
-from srm.domain.offset_map.map_reach import NO_BLOCKS, MapTree, Rows, leads_to, lists_before
-from srm.domain.offset_map.map_records import BlockKey, CopyId, MapEnd, decode_block
-from srm.domain.offset_map.offset_map import OffsetMap, Position
+from srm.domain.offset_map.map_tree import NO_BLOCKS, MapTree, Rows, leads_to, lists_before
+from srm.domain.offset_map.offset_map import Cuts, OffsetMap, Position
 from srm.domain.offset_map.runs import Offsets, Run, Runs
-from srm.domain.offset_map.spans import Cuts
 from srm.errors import IntegrityError
 
 _KEY_OF_COPY: Final = 37  # kind, topic id, partition and target topic id of an index record's key

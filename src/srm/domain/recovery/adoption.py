@@ -8,8 +8,7 @@ from typing import Final, Literal
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.alignment import AlignedCopy, Ranges
-from srm.domain.offset_map.offset_ranges import both_ends
-from srm.domain.offset_map.runs import Runs
+from srm.domain.offset_map.runs import Runs, both_ends
 from srm.domain.text.amount import amount
 
 SLOT: Final = "import"

@@ -20,12 +20,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import Runs
-from srm.domain.text.json_records import JsonRecord
+from srm.domain.text.documents import JsonRecord
 
 RESTORE_KEY: Final = b"restore"
 SLOT: Final = "restore"

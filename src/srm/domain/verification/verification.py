@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.runs import FINGERPRINTS, Runs
-from srm.domain.text.json_records import JsonRecord, decoding
+from srm.domain.text.documents import JsonRecord, decoding
 from srm.domain.verification.verification_plan import RangePlan, clip, part_of
 from srm.errors import IntegrityError, SrmError, UnavailableError
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from srm.domain.offset_map.offset_map import OffsetMap, Run, Runs
-from srm.domain.offset_map.offset_ranges import both_ends
+from srm.domain.offset_map.runs import both_ends
 from srm.errors import UsageError
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.names.acls import ANY_NAME, Acl, write_denial, writers_of
+from srm.domain.names.rights import ANY_NAME, Acl, write_denial, writers_of
 from srm.engine.control.topic_plan import SyncFinding
 
 _OWN_NAMES: Final = ("srm-", "__srm-")

@@ -1,8 +1,9 @@
 """Writes of control records, fenced: a process that opens the writer fences all earlier ones.
 
 Another process may write between a read and its write, or a paused one write an outdated result. So
-each step first opens the cluster's only writer (srm.engine.table_ports.ControlWriter), then reads,
-and writes in one transaction. That fails if the writer was opened since, and the step starts over.
+each step first opens the cluster's only writer (srm.engine.cluster_ports.ControlWriter), then
+reads, and writes in one transaction. That fails if the writer was opened since, and the step starts
+over.
 """
 
 from __future__ import annotations

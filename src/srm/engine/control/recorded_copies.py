@@ -13,8 +13,8 @@ from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import restore_flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
-from srm.engine.flows.state_topic import StateTopic
 from srm.engine.flows.supervision import driver_status
+from srm.engine.flows.target_topics import StateTopic
 from srm.errors import UnavailableError
 
 

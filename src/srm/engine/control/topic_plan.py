@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.names.acls import Acl
+from srm.domain.names.rights import Acl
 from srm.engine.cluster_ports import TopicDescription, TopicSetting, TopicSpec
 
 Settings = Mapping[str, Mapping[str, TopicSetting]]

@@ -12,19 +12,21 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.pause import read_pause
-from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
-from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.flow_state.reported_positions import positions_by_copy
+from srm.domain.flow_state.replication_records import (
+    STATE_PARTITIONS,
+    AssignedPartition,
+    PartitionNotes,
+    read_pause,
+)
+from srm.domain.flow_state.replication_state import decode_state, positions_by_copy
 from srm.domain.names import internal_topics
-from srm.domain.names.acls import Acl
+from srm.domain.names.rights import Acl
 from srm.domain.names.topics import TopicPartition
 from srm.engine.control.acl_sync import plan_acls
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.topic_plan import Settings, TopicSyncPlan, plan_remote_topics
 from srm.engine.control.user_drift import compare_users
-from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError
 

@@ -3,6 +3,9 @@
 It fetches commits, then maps around them, then logs, so a map is never older than the commits that
 it translates. :mod:`srm.domain.groups.checkpoints` does the rest. A group that cannot be read is
 reported and does not affect the others.
+
+The source's groups are listed once in ``refresh.groups.interval.seconds``. Each run is a separate
+process, so the last listing is stored with the flow's state on the target.
 """
 
 from __future__ import annotations
@@ -13,36 +16,89 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from datetime import timedelta
+from typing import Final, TypeVar
 
 from srm.config.model import FlowConfig
+from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
-from srm.domain.groups.ledger import GroupLedger, all_entries
+from srm.domain.groups.group_sync import GroupLedger, all_entries
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
-from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import Direction, PartitionFacts
-from srm.domain.metrics.metrics import checkpoint_metrics, encode_checkpoints
+from srm.domain.metrics import checkpoint_metrics, encode_checkpoints
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter
+from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.text.reason import Reason
-from srm.engine.cluster_ports import ByGroup, Cluster, TopicDescription
+from srm.domain.text.amount import Reason
+from srm.domain.text.documents import JsonRecord
+from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, TopicDescription
 from srm.engine.control.compacted import STAMPED, ensure_compacted
-from srm.engine.flows.raw_metrics import tell
 from srm.engine.flows.supervision import paused_text
-from srm.engine.groups.group_listing import selected_groups
-from srm.engine.groups.partition_facts import (
-    WantedMaps,
-    logs_of,
-    partition_facts,
-    starts_of,
-)
+from srm.engine.flows.target_topics import tell
 from srm.engine.groups.proving import ProofShare, keep_proof, prove_emission, read_proof
+from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import FlowContext
-from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+GROUPS_KEY: Final = b"groups"
+WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"other"})
+"""Kinds of groups without offsets that srm can translate."""
+
+_MS: Final = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing(JsonRecord):
+    """Groups that the patterns of a flow selected at ``time_ms`` (epoch, by srm's clock)."""
+
+    KIND = "stored listing of groups"
+    time_ms: int
+    patterns: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+def _last_listing(records: Mapping[bytes, bytes]) -> GroupListing | None:
+    try:
+        return GroupListing.decode(records[GROUPS_KEY]) if GROUPS_KEY in records else None
+    except IntegrityError:
+        return None
+
+
+def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[str, ...]:
+    """Return the source's groups that present lists select, in order; ``remember`` stores them."""
+    config, now_ms = context.config, context.now_ms()
+    interval = config.refresh_groups_interval
+    patterns = (*config.groups, "", *config.groups_exclude)
+    topic = internal_topics.replication(config.flow.source)
+    table = context.target.compacted_topic(topic, COMMANDS)
+    known = _last_listing(table.read()) if interval else None
+    if known is not None and interval is not None and known.patterns == patterns:
+        age_ms = now_ms - known.time_ms
+        if 0 <= age_ms < interval / _MS:
+            return known.groups
+    groups = _list_groups(context, config.group_names)
+    if remember and interval is not None:
+        own = config.internal_replication_factor
+        ensure_compacted(context.target, topic, STATE_PARTITIONS, own)
+        table.write({GROUPS_KEY: GroupListing(now_ms, patterns, groups).value()})
+        _logger.info("%s: listed %d groups, valid for %s", config.flow, len(groups), interval)
+    return groups
+
+
+def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
+    """Return the groups of a cluster with offsets that srm can translate."""
+    found = cluster.groups().values()
+    return tuple(sorted(group.name for group in found if group.kind not in WITHOUT_OFFSETS))
+
+
+def _list_groups(context: FlowContext, wanted: NameFilter) -> tuple[str, ...]:
+    # A broker does not list groups that srm may not see, so groups selected by name are added.
+    found = {*groups_with_offsets(context.source), *wanted.names}
+    return tuple(sorted(name for name in found if wanted.matches(name)))
+
 
 _T = TypeVar("_T")
 
@@ -141,7 +197,7 @@ def emit(
         now_ms,
     )
     for wrong in proven.proof.disproved:
-        logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
+        _logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     table = context.target.compacted_topic(topic)
     existing = table.read()
@@ -165,7 +221,7 @@ def emit(
         still = standing_still(existing.keys() - records.keys(), found)
         keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
     level = logging.INFO if groups is None else logging.DEBUG
-    logger.log(level, "%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
+    _logger.log(level, "%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
     return CheckpointSummary(
         flow=config.flow,
         time_ms=now_ms,
@@ -333,7 +389,7 @@ def _decode_rows(
             if group is None or Checkpoint.group_of(key) == group:
                 yield Checkpoint.decode(key, row.value), row
         except IntegrityError as error:
-            logger.error("%s; skipped", error)  # noqa: TRY400 -- one line
+            _logger.error("%s; skipped", error)  # noqa: TRY400 -- one line
 
 
 def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:

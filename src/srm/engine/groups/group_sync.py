@@ -14,11 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from srm.domain.groups.checkpoints import CheckpointOutcome
-from srm.domain.groups.group_sync import IDLE, SyncAction, SyncDecision, decide
-from srm.domain.groups.ledger import GroupLedger, LedgerEntry
+from srm.domain.groups.group_sync import (
+    IDLE,
+    GroupLedger,
+    LedgerEntry,
+    SyncAction,
+    SyncDecision,
+    decide,
+)
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text

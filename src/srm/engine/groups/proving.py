@@ -18,18 +18,20 @@ from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf
 from srm.domain.groups.proof import (
     PROVEN,
     Circumstances,
+    Disproof,
     Evidence,
+    FlowProof,
     TranslationClaim,
     Verdict,
+    choose,
     is_plain_proof,
     judge,
     wanted_records,
 )
-from srm.domain.groups.proof_records import Disproof, FlowProof, choose
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.control.compacted import STAMPED, ensure_compacted
 from srm.engine.ports import FlowContext

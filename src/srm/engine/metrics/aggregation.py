@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
-from srm.domain.metrics.metrics import RawMetric, encode_raw
-from srm.domain.metrics.windows import LONGEST_INTERVAL_MS
+from srm.domain.metrics import LONGEST_INTERVAL_MS, RawMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.control.compacted import ensure_compacted
-from srm.engine.flows.raw_metrics import tell
+from srm.engine.flows.target_topics import tell
 from srm.engine.metrics.metrics import KeptWindows, WindowBounds, WindowSpec, store
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import FlowState, observe

@@ -9,14 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.metrics.metrics import (
-    Keeping,
-    RawMetric,
-    WindowMetric,
-    changes,
-    decode_measured,
-)
-from srm.domain.metrics.windows import Windows
+from srm.domain.metrics import Keeping, RawMetric, WindowMetric, Windows, changes, decode_measured
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from srm.domain.flow_state.replication_records import SlotReport
-from srm.domain.groups.ledger import GroupLedger
-from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.group_sync import GroupLedger
+from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import (
     UNKNOWN_LOG,
     Direction,
@@ -35,14 +35,13 @@ from srm.domain.moves.plan import (
     partition_move,
 )
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer, OpenTransaction
+from srm.domain.moves.routing import subjects_of
+from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
 from srm.engine.flows.source_look import SourceLook
-from srm.engine.groups.partition_facts import Logs, losses_of, partition_facts
+from srm.engine.groups.translate import Logs, losses_of, partition_facts
 from srm.engine.moves.records import MoveContext
 from srm.engine.moves.registers import RoutingTables
 from srm.engine.ports import FlowMaps

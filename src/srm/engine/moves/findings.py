@@ -8,21 +8,19 @@ from dataclasses import replace
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.pause import read_pause
+from srm.domain.flow_state.replication_records import read_pause
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.moves.findings import Finding, Retention, Surroundings, warning
 from srm.domain.moves.gate import GroupFacts, Presence, Writers, strangers, unknown_writers
 from srm.domain.moves.plan import GroupPlan, position_problem
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route
-from srm.domain.names.filters import SHADOW_PREFIX
-from srm.domain.text.amount import amount, some
-from srm.domain.text.reason import Reason
+from srm.domain.names.policy import SHADOW_PREFIX
+from srm.domain.text.amount import Reason, amount, some
 from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import topic_on
-from srm.engine.groups.checkpoints import per_group
-from srm.engine.groups.group_listing import WITHOUT_OFFSETS
+from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.moves.facts import MoveFacts, Outlook
 from srm.engine.moves.reading import read_writers
 from srm.engine.moves.records import MoveContext

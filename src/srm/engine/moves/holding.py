@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.plan import MovePlan, intended
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.routing import CLOCK_KEY, LEASE_MS, Route, next_generation
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import few, some
-from srm.engine.flows.operator import operator
-from srm.engine.flows.supervision import pause_in_force
+from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves.effects import (
     call_redirectors,
     fence_if_possible,
@@ -55,7 +55,6 @@ from srm.engine.moves.records import (
 )
 from srm.engine.moves.registers import SIDES, Attempt, InForce, Registers, record, sides_of
 from srm.engine.ports import FlowSwitch
-from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import (
     ConflictError,
     FencedError,

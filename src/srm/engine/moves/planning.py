@@ -15,8 +15,7 @@ from srm.domain.moves.findings import Finding, surrounding_warnings, warning
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import FenceKind, RedirectKind, subjects_of
-from srm.domain.text.amount import few, some
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason, few, some
 from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.groups.proving import Where, verdicts_of

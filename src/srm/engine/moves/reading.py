@@ -10,7 +10,7 @@ from heapq import nlargest
 from typing import Final, TypeVar
 
 from srm.config.model import FlowConfig
-from srm.domain.groups.ledger import GroupLedger
+from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.moves.disaster import RATE_MS
 from srm.domain.moves.gate import Presence
@@ -18,14 +18,17 @@ from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
 from srm.domain.names import internal_topics
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer
+from srm.domain.names.topics import ActiveProducer, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, TopicDescription
-from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
-from srm.engine.groups.checkpoints import per_group, read_checkpoints, read_ledger
-from srm.engine.groups.group_listing import WITHOUT_OFFSETS, groups_with_offsets
-from srm.engine.groups.partition_facts import Starts, WantedMaps, logs_of, past_markers, starts_of
+from srm.engine.flows.source_look import partitions_of
+from srm.engine.groups.checkpoints import (
+    WITHOUT_OFFSETS,
+    groups_with_offsets,
+    per_group,
+    read_checkpoints,
+    read_ledger,
+)
 from srm.engine.groups.proving import read_proof
 from srm.engine.moves.facts import (
     Away,

@@ -30,9 +30,9 @@ from srm.domain.moves.routing import (
     step_in_force,
 )
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, ControlWriter
 from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
-from srm.engine.flows.cluster_absence import loudness
+from srm.engine.flows.source_look import loudness
 from srm.engine.moves.records import (
     ControlChange,
     ControlTables,
@@ -46,7 +46,6 @@ from srm.engine.moves.records import (
     read_both,
 )
 from srm.engine.ports import FlowContext
-from srm.engine.table_ports import ControlWriter
 from srm.errors import FencedError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)

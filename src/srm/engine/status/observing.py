@@ -17,17 +17,17 @@ from heapq import nlargest
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import IDLE
-from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.proof import FlowProof
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.plan import GroupPlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
-from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import (
     SourceLook,
     look_at_source,
+    loudness,
     partitions_with_leader,
     topics_by_copies,
     topics_of_source,

@@ -22,19 +22,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.pause import Pause, read_pause
-from srm.domain.flow_state.replication_records import AT_REST, PartitionStatus
+from srm.domain.flow_state.replication_records import (
+    AT_REST,
+    PartitionNotes,
+    PartitionStatus,
+    Pause,
+    read_pause,
+)
 from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.groups.checkpoints import CheckpointOutcome
-from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.proof import FlowProof
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.findings import Finding, FindingId, warning
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.offset_ranges import both_ends
-from srm.domain.text.amount import amount, some
+from srm.domain.offset_map.runs import both_ends
+from srm.domain.text.amount import Reason, amount, some
 from srm.domain.text.documents import encode
-from srm.domain.text.reason import Reason
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.flows.supervision import (

@@ -10,17 +10,16 @@ from typing import Final, Literal
 
 from srm.config.keys.keys import KEYS
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import SHADOW_PREFIX, NameFilter, literal, split_patterns
+from srm.domain.names.policy import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListPair
 from srm.engine.flows.source_look import originals_of
-from srm.engine.groups.checkpoints import read_checkpoints, selection_of
-from srm.engine.groups.group_listing import WITHOUT_OFFSETS
+from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, read_checkpoints, selection_of
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.engine.status.status import off_reason, pause_reason

@@ -9,24 +9,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.pause import Pause, read_pause
-from srm.domain.flow_state.replication_records import DriverHeartbeat
+from srm.domain.flow_state.replication_records import DriverHeartbeat, Pause, read_pause
 from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
 from srm.domain.groups.group_sync import SyncAction, SyncDecision
-from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.gate import Presence, strangers, waiting_reasons
 from srm.domain.moves.plan import state_remedy
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.text.amount import ago, amount, some
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason, ago, amount, some
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
 from srm.engine.flows.supervision import late_commits, read_driver, state_topic
 from srm.engine.groups.checkpoints import (
+    WITHOUT_OFFSETS,
     Emitted,
     Survey,
     read_checkpoints,
@@ -34,7 +33,6 @@ from srm.engine.groups.checkpoints import (
     selection_of,
     survey,
 )
-from srm.engine.groups.group_listing import WITHOUT_OFFSETS
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.anomalies import begin_of_copy, in_force
 from srm.domain.flow_state.liveness_thresholds import is_silent
-from srm.domain.flow_state.pause import Pause, read_pause
+from srm.domain.flow_state.replication_records import Pause, begin_of_copy, in_force, read_pause
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.flow_topics import FlowTopics, Refusal
 from srm.domain.text.amount import ago, amount, some

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from srm.config.model import ClientKind
-from srm.domain.names.acls import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
+from srm.domain.names.rights import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES

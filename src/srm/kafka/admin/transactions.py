@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.clock import now_ms
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer, OpenTransaction
+from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.errors import AuthorizationError, SrmError
 from srm.kafka.admin.clients import ClientLog, Clients, drain, position_after, reader_props
 from srm.kafka.admin.offsets import query_leaders, topic_errors

@@ -21,16 +21,20 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.domain.flow_state.pause import Pause, read_pause
-from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS, Pause, read_pause
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_index import decode_index_key, is_index_key
-from srm.domain.offset_map.map_records import MAP_PARTITIONS, decode_block, decode_block_key
+from srm.domain.offset_map.map_records import (
+    MAP_PARTITIONS,
+    decode_block,
+    decode_block_key,
+    decode_index_key,
+    is_index_key,
+)
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_records import until_not_fenced
-from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.target_topics import StateTopic
 from srm.errors import (
     AuthorizationError,
     FencedError,

@@ -13,8 +13,6 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
-from srm.domain.flow_state.anomalies import KEY_PREFIX as NOTES_PREFIX
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
     AT_REST,
@@ -25,16 +23,18 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
     PartitionPosition,
 )
-from srm.domain.flow_state.replication_state import ReplicationState, decode_state
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.flow_state.replication_state import (
+    ReplicationState,
+    decode_state,
+    newest_position,
+    positions_by_copy,
+)
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_index import IndexRecord
-from srm.domain.offset_map.map_records import CopyId, MapEnd, map_partition
+from srm.domain.offset_map.map_records import CopyId, IndexRecord, MapEnd, map_partition
 from srm.domain.offset_map.offset_map import Position
-from srm.engine.cluster_ports import Cluster
-from srm.engine.flows.state_topic import StateTopic
-from srm.engine.table_ports import CompactedTopic
+from srm.engine.cluster_ports import Cluster, CompactedTopic
+from srm.engine.flows.target_topics import StateTopic
 from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.wire.errors import on_cluster, translate

@@ -22,18 +22,9 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.table_ports import Row, Stamped
-from srm.errors import DataLossError, SrmError, UnavailableError
-from srm.kafka.admin import offsets as offset_calls
-from srm.kafka.admin import topics as topic_calls
-from srm.kafka.admin.clients import (
-    ClientLog,
-    Clients,
-    drain,
-    is_stranded,
-    position_after,
-    reader_props,
-)
+from srm.engine.cluster_ports import Row, Stamped
+from srm.errors import SrmError, UnavailableError
+from srm.kafka.admin.clients import Clients, drain, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES, describe
 from srm.kafka.tables.single_records import records_at
 from srm.kafka.wire.errors import kafka_errors, on_topic, translate

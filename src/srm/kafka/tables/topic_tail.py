@@ -10,7 +10,7 @@ from typing import Final, Self
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.domain.groups.offset_commits import TOPIC as COMMITS
+from srm.domain.groups.mm2_records import CONSUMER_OFFSETS as COMMITS
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import UnavailableError

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from srm.clock import now_ms, now_s
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names.record_headers import (
     SOURCE_OFFSETS_HEADER,
     Provenance,

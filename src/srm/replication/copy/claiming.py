@@ -10,7 +10,7 @@ from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
-from srm.domain.offset_map.offset_ranges import both_ends
+from srm.domain.offset_map.runs import both_ends
 from srm.errors import FencedError, IntegrityError
 from srm.replication.batches.batch import batches, convert
 from srm.replication.batches.records import LoopShare, records_of

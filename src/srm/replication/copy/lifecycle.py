@@ -17,10 +17,9 @@ from functools import partial
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.offset_ranges import both_ends
-from srm.domain.text.reason import set_key
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
+from srm.domain.offset_map.runs import both_ends
+from srm.domain.text.amount import set_key
 from srm.errors import DataLossError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging

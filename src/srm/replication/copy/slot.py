@@ -18,16 +18,16 @@ from typing import Any, Final, Protocol, TypeVar
 
 from srm.clock import now_s, until_next
 from srm.config.model import ClusterClients, FlowConfig
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S
 from srm.domain.flow_state.replication_records import (
     NOBODY,
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    PartitionNotes,
 )
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.domain.offset_map.map_index import IndexRecord
+from srm.domain.offset_map.map_records import IndexRecord
 from srm.domain.text.amount import amount
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
 from srm.replication.batches.to_send import ClusterIds

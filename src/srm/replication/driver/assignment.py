@@ -19,15 +19,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
 from srm.domain.flow_state.liveness_thresholds import DEAF_S, ECHO_S, SLOT_DEAD_S
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
+    PAUSE_KEY,
     AssignedPartition,
     Assignment,
     Incarnation,
     PartitionStatus,
+    Pause,
+    read_pause,
 )
-from srm.domain.flow_state.reported_positions import COPIED_PREFIX, CopiedTopic
+from srm.domain.flow_state.replication_state import COPIED_PREFIX, CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
 from srm.replication.driver.discovery import Discovered
 from srm.replication.driver.state_book import Cleaning, LogRecord, ProgressBook, StateBook, decode

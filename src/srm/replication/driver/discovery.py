@@ -15,7 +15,7 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
-from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
@@ -26,7 +26,7 @@ from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import create_control_topics
 from srm.engine.control.recorded_copies import copies_of_others, with_recorded
 from srm.engine.control.topic_plan import plan_remote_topics
-from srm.engine.flows.raw_metrics import raw_metrics_spec
+from srm.engine.flows.target_topics import raw_metrics_spec
 from srm.engine.groups.checkpoints import forget_topics
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError

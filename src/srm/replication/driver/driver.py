@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S, SLOT_DEAD_S
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
+    PAUSE_KEY,
     REQUEST_KEY,
     SETTINGS_KEY,
     AssignedPartition,
     DriverHeartbeat,
     DriverRequest,
+    Pause,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.errors import (

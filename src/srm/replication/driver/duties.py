@@ -16,8 +16,7 @@ from srm import telemetry
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import COMMITS
 from srm.domain.groups.checkpoints import CheckpointOutcome
-from srm.domain.groups.mm2_records import Heartbeat
-from srm.domain.groups.offset_commits import TOPIC, NewCommits
+from srm.domain.groups.mm2_records import TOPIC, Heartbeat, NewCommits
 from srm.domain.groups.translation import UNREACHED
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition

@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
+    PAUSE_KEY,
     REPORTS,
     SLOT_PREFIX,
     Assignment,
+    Pause,
+    read_pause,
 )
 from srm.domain.flow_state.slot_records import SlotHeartbeat, decode_slot_record
 from srm.errors import ConflictError, IntegrityError, UnavailableError

@@ -9,18 +9,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from srm.domain.flow_state.anomalies import KEY_PREFIX as NOTES_PREFIX
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     COMMANDS,
+    NOTES_PREFIX,
     SLOT_PREFIX,
     STATUS_PREFIX,
     AssignedPartition,
     Incarnation,
+    PartitionNotes,
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.flow_state.reported_positions import (
+from srm.domain.flow_state.replication_state import (
     CopiedTopic,
     GoneTopics,
     is_superseded,
@@ -31,7 +31,7 @@ from srm.domain.flow_state.slot_records import (
     SlotHeartbeat,
     decode_slot_record,
 )
-from srm.domain.metrics.metrics import decode_raw
+from srm.domain.metrics import decode_raw
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position

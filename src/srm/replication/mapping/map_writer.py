@@ -7,24 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
-from srm.domain.offset_map.map_index import (
-    ENTRIES_PER_CHUNK,
-    Entries,
-    IndexEntry,
-    IndexKey,
-    IndexKind,
-    IndexRecord,
-)
-from srm.domain.offset_map.map_reach import NO_ENTRIES, MapTree
-from srm.domain.offset_map.map_records import (
-    RUNS_PER_BLOCK,
-    BlockKey,
-    CopyId,
-    MapBlock,
-    MapEnd,
-    map_partition,
-)
+from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
+from srm.domain.offset_map.map_tree import MapTree
 from srm.domain.offset_map.offset_map import Position, Run, Runs
 from srm.domain.offset_map.runs import solid_runs
 from srm.replication.ports import ProducerId
@@ -344,7 +328,7 @@ class MapWriter:
         tree: MapTree | None = None,
         found: Run | None = None,
         garbage: Iterable[BlockKey] = (),
-        source_lineage: Lineage = UNKNOWN,
+        source_lineage: Lineage = UNKNOWN_LINEAGE,
         *,
         rewrite_index: bool = False,
     ) -> None:
@@ -364,7 +348,7 @@ class MapWriter:
         self._full: list[MapBlock] = []
         self._changed = False
         self._closed = False
-        self._lineage = UNKNOWN
+        self._lineage = UNKNOWN_LINEAGE
         if found is not None:
             self._take_over()
             self.add([found], source_lineage)
@@ -420,7 +404,7 @@ class MapWriter:
             self._owner = (-1, target_offset)
         self._changed = True
 
-    def add(self, runs: Sequence[Run], source_lineage: Lineage = UNKNOWN) -> None:
+    def add(self, runs: Sequence[Run], source_lineage: Lineage = UNKNOWN_LINEAGE) -> None:
         """Add acknowledged records, in target order, with the source's lineage up to their end.
 
         Only the first run may continue where the last one ends: the others begin behind holes.

@@ -8,28 +8,38 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from srm.domain.flow_state.anomalies import PartitionNotes, in_force
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     Incarnation,
+    PartitionNotes,
     PartitionPosition,
     PartitionStatus,
+    in_force,
 )
-from srm.domain.flow_state.reported_positions import newest_position
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
-from srm.domain.offset_map.map_index import IndexRecord, decode_key
+from srm.domain.flow_state.replication_state import newest_position
 from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from
-from srm.domain.offset_map.map_reach import (
+from srm.domain.offset_map.map_records import (
+    BlockKey,
+    CopyId,
+    IndexRecord,
+    MapBlock,
+    MapEnd,
+    decode_key,
+)
+from srm.domain.offset_map.map_tree import (
     NO_BLOCKS,
+    MapTable,
     MapTree,
+    Placed,
+    RebuiltMap,
     chunk_at,
     entry_block,
     first_places,
+    newest_head,
     reach,
+    rebuild,
     with_root,
 )
-from srm.domain.offset_map.map_rebuild import MapTable, Placed, RebuiltMap, newest_head, rebuild
-from srm.domain.offset_map.map_records import BlockKey, CopyId, MapBlock, MapEnd
 from srm.domain.offset_map.offset_map import (
     NoMap,
     OffsetMap,
@@ -38,6 +48,7 @@ from srm.domain.offset_map.offset_map import (
     Translated,
     Translation,
 )
+from srm.domain.offset_map.runs import UNKNOWN, Lineage
 from srm.errors import IntegrityError, SrmError
 from srm.replication.ports import ProducerId
 

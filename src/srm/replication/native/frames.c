@@ -1,6 +1,6 @@
 /* The verification's comparison: the records of fetched batches as frames, and pairs of equal ones.
  *
- * A frame is the content of a record as srm.domain.verification.compared_record.frame writes it: time, key, value and
+ * A frame is the content of a record as srm.domain.verification.comparison.frame writes it: time, key, value and
  * headers, each with its length. This file decides which records count, from the bytes and the
  * broker's list of aborted transactions. It does not use the copier's code, which is being verified.
  * A malformed batch stops it, and an ordinary consumer reads the range instead.

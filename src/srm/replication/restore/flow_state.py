@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from srm.domain.flow_state.pause import Pause, read_pause
-from srm.domain.flow_state.replication_records import PartitionPosition
-from srm.domain.flow_state.replication_state import ReplicationState, decode_state
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.flow_state.replication_records import PartitionPosition, Pause, read_pause
+from srm.domain.flow_state.replication_state import (
+    ReplicationState,
+    decode_state,
+    newest_position,
+    positions_by_copy,
+)
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position
@@ -21,7 +24,7 @@ from srm.domain.recovery.restore import (
     restore_flow,
 )
 from srm.engine.cluster_ports import Cluster, TopicDescription
-from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError
 

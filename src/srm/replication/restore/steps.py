@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from srm.config.restoring import restoring
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.groups.mm2_records import TopicIds
 from srm.domain.moves.disaster import Outcome
 from srm.domain.names import internal_topics
@@ -46,8 +46,8 @@ from srm.domain.recovery.restore import (
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.control import topic_sync
-from srm.engine.flows.state_topic import StateTopic
 from srm.engine.flows.supervision import pause_in_force
+from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import read_checkpoints
 from srm.engine.ports import FlowContext
 from srm.engine.recovery import store_outcome

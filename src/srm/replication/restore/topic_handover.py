@@ -14,10 +14,9 @@ from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
+from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position
-from srm.domain.offset_map.runs import Runs
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Runs
 from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import TopicDescription
@@ -262,8 +261,8 @@ def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
     written = 0
     for piece in _pieces(runs_from(handover.runs, known.source_next)):
         last = piece[-1]
-        settled = ProvenPlace(tuple(piece), last.source_end, last.target_end, UNKNOWN)
-        copy.note_walk(sealed.claim, Walked(last.target_end, end, settled, UNKNOWN))
+        settled = ProvenPlace(tuple(piece), last.source_end, last.target_end, UNKNOWN_LINEAGE)
+        copy.note_walk(sealed.claim, Walked(last.target_end, end, settled, UNKNOWN_LINEAGE))
         written += len(piece)
         if written >= RUNS_PER_REPORT:
             _report(copy, reporter)
@@ -272,7 +271,7 @@ def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
     lineage = Lineage(((sealed.leader_epoch, sealed.marker),))
     copy.begin_copying(
         sealed.claim,
-        Resumed(position.source_next, position.target_next, (), (), UNKNOWN, lineage),
+        Resumed(position.source_next, position.target_next, (), (), UNKNOWN_LINEAGE, lineage),
     )
     return copy
 

@@ -26,8 +26,8 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final, NamedTuple
 
-from srm.domain.offset_map.lineage import Lineage
 from srm.domain.offset_map.offset_map import Run
+from srm.domain.offset_map.runs import Lineage
 from srm.errors import IntegrityError
 from srm.replication.batches.records import LoopShare
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead

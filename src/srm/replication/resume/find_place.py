@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from srm.domain.offset_map.lineage import UNKNOWN
+from srm.domain.offset_map.runs import UNKNOWN
 from srm.replication.batches.batch import BatchHeader, BatchToSend, batches, content_hash, convert
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.batches.to_send import batches_to_send

@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.clock import now_s
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Run
-from srm.domain.offset_map.offset_ranges import both_ends
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, both_ends
 from srm.errors import UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches, convert
 from srm.replication.claim import LAST_EPOCH, Claim, is_marker
@@ -59,8 +58,8 @@ class Resumed:
     target_next: int
     runs: tuple[Run, ...]
     notes: tuple[str, ...]
-    source_lineage: Lineage = UNKNOWN
-    target_lineage: Lineage = UNKNOWN
+    source_lineage: Lineage = UNKNOWN_LINEAGE
+    target_lineage: Lineage = UNKNOWN_LINEAGE
     has_rotated: bool = False
     former_end: int | None = None
 
@@ -127,8 +126,8 @@ def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> Sour
         source,
         known,
         comparison,
-        start.source_lineage if start.has_position else UNKNOWN,
-        start.target_lineage if start.has_position else UNKNOWN,
+        start.source_lineage if start.has_position else UNKNOWN_LINEAGE,
+        start.target_lineage if start.has_position else UNKNOWN_LINEAGE,
         fresh=start.fresh,
         truncated=start.truncated,
         cut=start.cut,

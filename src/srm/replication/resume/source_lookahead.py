@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
+from srm.domain.offset_map.runs import UNKNOWN, Lineage
 from srm.replication.batches.batch import (
     AbortedTransactions,
     BatchHeader,
@@ -99,7 +99,7 @@ class SourceAhead:
         start: int,
         comparison: Comparison,
         turns: LoopShare,
-        lineage: Lineage = UNKNOWN,
+        lineage: Lineage = UNKNOWN_LINEAGE,
     ) -> None:
         self._reader = reader
         self._comparison = comparison
@@ -212,7 +212,7 @@ class SourceAhead:
                 if error.log_start <= self._fetch_offset:
                     self.ended = True  # truncated
                     continue
-                self.trimmed, self.lineage = True, UNKNOWN
+                self.trimmed, self.lineage = True, UNKNOWN_LINEAGE
                 self._fetch_offset = self.log_start = error.log_start
                 continue
             before = self._fetch_offset

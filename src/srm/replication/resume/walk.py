@@ -36,8 +36,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Run
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import (
     HEADER_SIZE,
@@ -88,8 +88,8 @@ class SourceWalk:
         reader: LogReader,
         start: tuple[int, int],
         comparison: Comparison,
-        lineage: Lineage = UNKNOWN,
-        target_lineage: Lineage = UNKNOWN,
+        lineage: Lineage = UNKNOWN_LINEAGE,
+        target_lineage: Lineage = UNKNOWN_LINEAGE,
         *,
         fresh: bool = False,
         truncated: bool = False,

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from srm.clock import now_ms
 from srm.domain.names.topics import Flow
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason
 from srm.engine.metrics.metrics import PACE_MS, rate_of, seconds_to_go
 from srm.engine.status.status import GOING_ON, IN_TROUBLE, without_groups
 from srm.errors import NotFoundError

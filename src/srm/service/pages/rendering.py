@@ -24,8 +24,7 @@ from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.request import run_move_id
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import amount, few
-from srm.domain.text.reason import is_command
+from srm.domain.text.amount import amount, few, is_command
 from srm.errors import NotFoundError, SrmError
 from srm.service.federation.federation import path_of
 from srm.service.federation.merged_lists import home_of

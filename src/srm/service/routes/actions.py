@@ -26,8 +26,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange, ListName, ListPair
 from srm.engine.flows import driver_requests
-from srm.engine.flows.driver_requests import DriverAnswer
-from srm.engine.flows.supervision import topic_on
+from srm.engine.flows.supervision import DriverAnswer, topic_on
 from srm.service.access.access import ConcurrencyLimit, address, audit, same_origin, user_of
 from srm.service.views.responses import PROBLEMS, FlowDep, ViewsDep, answer
 from srm.wiring import open_cluster

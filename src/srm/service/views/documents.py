@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from srm.domain.names.topics import Flow
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason
 from srm.engine.status.status import PartitionState
 from srm.engine.status.status import State as HealthState
 from srm.service.views.series import Measured

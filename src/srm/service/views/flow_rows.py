@@ -14,7 +14,7 @@ from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, position_p
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason
 from srm.engine.metrics.metrics import is_fresh
 from srm.engine.moves.facts import Outlook
 from srm.engine.status.observing import FlowState

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
-from srm.engine.table_ports import Stamped
+from srm.engine.cluster_ports import Stamped
 from srm.errors import IntegrityError
 
 METRICS: Final = {

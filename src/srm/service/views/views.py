@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TypeVar
 
 from srm.config.model import Config
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.moves.disaster import Drill
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, duration

@@ -30,14 +30,14 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
-from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.source_look import away_cluster
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.moves.records import (
     ControlTables,
     decode_or_none,
     furthest,
     read_report,
 )
-from srm.engine.offset_map.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import SrmError

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.offset_map import NotCopiedYet, OffsetMap
-from srm.domain.offset_map.offset_ranges import both_ends
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.domain.offset_map.runs import both_ends
+from srm.engine.map_reader import KafkaMapReader
 from srm_lab.testing.simulation.cluster import Partition
 from srm_lab.testing.simulation.log import Batch
 from srm_lab.testing.simulation.state import StateCluster

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from srm.domain.flow_state.replication_records import SLOT_PREFIX
-from srm.domain.flow_state.reported_positions import positions_by_copy
+from srm.domain.flow_state.replication_state import positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import is_index_key
-from srm.domain.offset_map.map_records import MapBlock, decode_block, map_partition
+from srm.domain.offset_map.map_records import MapBlock, decode_block, is_index_key, map_partition
 from srm.domain.offset_map.runs import Run, Runs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.errors import SrmError

@@ -14,15 +14,15 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from srm.domain.flow_state.anomalies import KEY_PREFIX as NOTES_PREFIX
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
     COMMANDS,
+    NOTES_PREFIX,
     STATE_PARTITIONS,
     Assignment,
+    PartitionNotes,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicDescription

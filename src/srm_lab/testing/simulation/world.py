@@ -10,17 +10,18 @@ from datetime import timedelta
 from typing import Any, Final
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     COMMANDS,
     AssignedPartition,
     DriverHeartbeat,
+    PartitionNotes,
     PartitionPosition,
 )
-from srm.domain.flow_state.replication_state import ReplicationState, decode_state
-from srm.domain.flow_state.reported_positions import (
+from srm.domain.flow_state.replication_state import (
     CopiedTopic,
     GoneTopics,
+    ReplicationState,
+    decode_state,
     newest_position,
     positions_by_copy,
 )

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from srm.cli.flows import metrics
-from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
 from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowBounds

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from srm.cli.flows.replicator import _render
 from srm.domain.names.topics import Flow
-from srm.engine.flows.driver_requests import DriverAnswer, Outcome
+from srm.engine.flows.supervision import DriverAnswer, Outcome
 
 
 @pytest.mark.parametrize(

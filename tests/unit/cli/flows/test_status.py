@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from srm.cli.flows.status import _render
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names.topics import Flow
 from srm.engine.flows.supervision import DriverStatus, SlotStatus
 from srm.engine.status.status import FlowStatus, TopicStatus

@@ -14,7 +14,7 @@ from tests.unit.cli.filled import filled, long
 from srm.cli.console import open_console
 from srm.cli.flows import groups, metrics, replicator, status, topics, verify, why
 from srm.cli.moves import failover_status, restore, source_return
-from srm.domain.metrics.metrics import WindowMetric
+from srm.domain.metrics import WindowMetric
 from srm.domain.moves.disaster import Drill
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress
@@ -23,7 +23,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import RestorePlan
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.verification.verification import VerificationSummary
-from srm.engine.flows.driver_requests import DriverAnswer
+from srm.engine.flows.supervision import DriverAnswer
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.recovery import ResidueRange

@@ -14,7 +14,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, busy_world, config_i
 
 from srm.cli.moves.failover import _approve
 from srm.engine import moves
-from srm.engine.flows.operator import operator
+from srm.engine.flows.supervision import operator
 from srm.engine.moves import MoveContext, MovePlan
 from srm.errors import UsageError
 

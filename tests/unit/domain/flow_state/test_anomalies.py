@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.flow_state.anomalies import PartitionNotes, begin_of_copy, in_force, with_notes
-from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.flow_state.replication_records import (
+    PartitionNotes,
+    PartitionStatus,
+    begin_of_copy,
+    in_force,
+    with_notes,
+)
 from srm.errors import IntegrityError
 
 EMPTY = PartitionNotes("0", "orders", 1, "A" * 22)

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
     DriverRequest,
     Incarnation,
+    PartitionNotes,
     PartitionStatus,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.errors import IntegrityError
 

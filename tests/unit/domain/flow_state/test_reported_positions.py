@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
-from srm.domain.offset_map.lineage import UNKNOWN
+from srm.domain.flow_state.replication_state import newest_position, positions_by_copy
 from srm.domain.offset_map.offset_map import Position
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE
 
 SOURCE, TARGET = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -15,7 +15,7 @@ def entry(
     at: int, producer: int, epoch: int, partition: int = 0, leader_epoch: int = -1
 ) -> PartitionPosition:
     position = Position(at, at, at)
-    lineage = UNKNOWN.with_epoch(leader_epoch, at - 1)
+    lineage = UNKNOWN_LINEAGE.with_epoch(leader_epoch, at - 1)
     return PartitionPosition(
         SOURCE, partition, TARGET, position, producer, epoch, target_lineage=lineage
     )

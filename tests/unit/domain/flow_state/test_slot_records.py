@@ -15,9 +15,9 @@ from srm.domain.flow_state.slot_records import (
     decode_slot_record,
     next_incarnation,
 )
-from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Position
+from srm.domain.offset_map.runs import MOST_EPOCHS, Lineage
 from srm.errors import IntegrityError
 
 BROKERS_LIMIT = 1 << 20

@@ -10,7 +10,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.groups.translation import Direction, LogRange, Losses, PartitionFacts
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run

@@ -15,9 +15,8 @@ from srm.domain.groups.checkpoints import (
 )
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.groups.translation import Direction, LogRange, PartitionFacts
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.flow_topics import FlowTopics
-from srm.domain.names.policy import DefaultReplicationPolicy
+from srm.domain.names.policy import DefaultReplicationPolicy, NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 

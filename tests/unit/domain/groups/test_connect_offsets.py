@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.domain.groups.connect_offsets import ConnectOffset, partition_of
+from srm.domain.groups.mm2_records import ConnectOffset, partition_of
 from srm.domain.names.topics import TopicPartition
 
 KEY = b'["MirrorSourceConnector",{"cluster":"P","partition":0,"topic":"Payments"}]'

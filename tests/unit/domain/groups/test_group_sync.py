@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.groups.checkpoints import CheckpointOutcome, CheckpointState
-from srm.domain.groups.group_sync import SyncAction, SyncDecision, decide
-from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.groups.group_sync import LedgerEntry, SyncAction, SyncDecision, decide
 from srm.domain.names.topics import Flow, TopicPartition
 
 FLOW = Flow("P", "B")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.groups.ledger import GroupLedger, LedgerEntry, all_entries, ledger_key
+from srm.domain.groups.group_sync import GroupLedger, LedgerEntry, all_entries, ledger_key
 from srm.domain.names.topics import TopicPartition
 from srm.errors import IntegrityError
 

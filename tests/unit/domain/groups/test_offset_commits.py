@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.groups.offset_commits import NewCommits, OffsetCommit, decode_commit
+from srm.domain.groups.mm2_records import NewCommits, OffsetCommit, decode_commit
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_text
 

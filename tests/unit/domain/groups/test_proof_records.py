@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.groups.proof_records import MOST_NAMED, Disproof, FlowProof
+from srm.domain.groups.proof import MOST_NAMED, Disproof, FlowProof
 
 
 def test_each_partition_with_a_wrong_translation_is_named_however_many_groups_read_another() -> (

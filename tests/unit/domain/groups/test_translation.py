@@ -9,8 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histories
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.flow_state.replication_records import PartitionNotes, PartitionStatus
 from srm.domain.groups.translation import (
     UNFINISHED,
     UNKNOWN_LOG,
@@ -20,8 +19,8 @@ from srm.domain.groups.translation import (
     PartitionFacts,
     translate,
 )
-from srm.domain.names.transactions import OpenTransaction
-from srm.domain.offset_map.map_index import Entries, IndexEntry
+from srm.domain.names.topics import OpenTransaction
+from srm.domain.offset_map.map_records import Entries, IndexEntry
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 
 directions = st.sampled_from(["forward", "reverse"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.metrics.metrics import (
+from srm.domain.metrics import (
     METRICS_PER_RECORD,
     CheckpointMetric,
     Keeping,

@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.raw_metrics import measured, raw_metrics
 
-from srm.domain.metrics.metrics import (
+from srm.domain.metrics import (
+    LONGEST_INTERVAL_MS,
     CheckpointMetric,
     Measured,
     RawMetric,
     Statistics,
     WindowMetric,
+    Windows,
 )
-from srm.domain.metrics.windows import LONGEST_INTERVAL_MS, Windows
 from srm.domain.names.topics import Flow
 
 FLOW = Flow("P", "B")

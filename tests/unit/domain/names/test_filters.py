@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.names.filters import NameFilter, split_patterns
+from srm.domain.names.policy import NameFilter, split_patterns
 from srm.errors import ConfigError
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._\-]{1,20}", fullmatch=True)

@@ -7,9 +7,8 @@ from typing import Final
 
 import pytest
 
-from srm.domain.names.filters import NameFilter
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
-from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
+from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, NameFilter
 from srm.domain.names.topics import Flow
 
 A_TO_B: Final = Flow("A", "B")

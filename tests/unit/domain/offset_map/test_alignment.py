@@ -9,8 +9,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.offset_map.alignment import AlignedCopy, Alignment
-from srm.domain.offset_map.log_columns import KEYED, OPTIONAL, TOMBSTONE, Columns
+from srm.domain.offset_map.alignment import (
+    KEYED,
+    OPTIONAL,
+    TOMBSTONE,
+    AlignedCopy,
+    Alignment,
+    Columns,
+)
 from srm.domain.offset_map.offset_map import NotCopiedYet, OffsetMap, Position, Run, Translated
 from srm.domain.offset_map.runs import Runs
 

@@ -14,8 +14,7 @@ import pytest
 from tests.unit.domain.offset_map.test_alignment import One, align
 
 from srm.domain.offset_map import alignment
-from srm.domain.offset_map.alignment import AlignedCopy
-from srm.domain.offset_map.log_columns import Columns
+from srm.domain.offset_map.alignment import AlignedCopy, Columns
 
 KEYS = 40
 CHUNK = 100

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.offset_map import integer_columns, varints
+from srm.domain.offset_map import varints
 from srm.errors import IntegrityError
 
 numbers = st.integers(0, 3) | st.integers(0, 300) | st.integers(0, 2 * varints.LARGEST + 1)
@@ -21,9 +21,9 @@ tables = st.lists(stretches.map(lambda parts: [*chain(*parts)]), max_size=4)
 
 @given(tables)
 def test_columns_survive_a_round_trip(table: list[list[int]]) -> None:
-    data = integer_columns.encode(np.array(column, np.int64) for column in table)
+    data = varints.encode_columns(np.array(column, np.int64) for column in table)
 
-    found = integer_columns.decode(data, [len(column) for column in table])
+    found = varints.decode_columns(data, [len(column) for column in table])
 
     assert [column.tolist() for column in found] == table
 
@@ -44,7 +44,7 @@ def test_numbers_survive_a_round_trip(values: list[int]) -> None:
 def test_a_number_that_cannot_be_written_is_refused() -> None:
     for number in (-1, -(2**62)):
         with pytest.raises(ValueError, match="negative"):
-            integer_columns.encode([np.array([number])])
+            varints.encode_columns([np.array([number])])
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 2**16), max_size=4))
@@ -52,7 +52,7 @@ def test_foreign_bytes_are_columns_of_these_sizes_or_an_integrity_error(
     data: bytes, sizes: list[int]
 ) -> None:
     try:
-        found = integer_columns.decode(data, sizes)
+        found = varints.decode_columns(data, sizes)
     except IntegrityError:
         return
 
@@ -63,14 +63,14 @@ def test_foreign_bytes_are_columns_of_these_sizes_or_an_integrity_error(
 def test_columns_that_are_cut_or_too_long_are_an_integrity_error(
     table: list[list[int]], data: st.DataObject
 ) -> None:
-    encoded = integer_columns.encode(np.array(column, np.int64) for column in table)
+    encoded = varints.encode_columns(np.array(column, np.int64) for column in table)
     sizes = [len(column) for column in table]
 
     with pytest.raises(IntegrityError):
-        integer_columns.decode(encoded + b"\x01", sizes)
+        varints.decode_columns(encoded + b"\x01", sizes)
     if encoded:
         with pytest.raises(IntegrityError):
-            integer_columns.decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))], sizes)
+            varints.decode_columns(encoded[: data.draw(st.integers(0, len(encoded) - 1))], sizes)
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_columns_that_are_cut_or_too_long_are_an_integrity_error(
 )
 def test_totals_that_no_offset_reaches_are_an_integrity_error(first: int, steps: list[int]) -> None:
     with pytest.raises(IntegrityError):
-        integer_columns.running_total(first, np.array(steps, np.int64))
+        varints.running_total(first, np.array(steps, np.int64))

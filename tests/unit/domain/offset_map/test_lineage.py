@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.offset_map.lineage import MOST_EPOCHS, UNKNOWN, EpochRange, Lineage
+from srm.domain.offset_map.runs import MOST_EPOCHS, UNKNOWN_LINEAGE, EpochRange, Lineage
 
 steps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5)), max_size=2 * MOST_EPOCHS)
 
@@ -13,7 +13,7 @@ steps = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5)), max_size=2 * M
 def log_of(history: list[tuple[int, int]]) -> tuple[list[int], Lineage]:
     """Return the epoch of each offset of a log, and its lineage as it is read."""
     epochs: list[int] = []
-    lineage, epoch = UNKNOWN, -1
+    lineage, epoch = UNKNOWN_LINEAGE, -1
     for later, count in history:
         epoch += later
         lineage = lineage.with_epoch(epoch, len(epochs))
@@ -70,7 +70,7 @@ def test_an_epoch_that_was_not_read_fits_between_known_ones() -> None:
 
 
 def test_a_batch_without_an_epoch_leaves_nothing_known() -> None:
-    assert Lineage(((0, 0), (3, 50))).with_epoch(-1, 80) == UNKNOWN
+    assert Lineage(((0, 0), (3, 50))).with_epoch(-1, 80) == UNKNOWN_LINEAGE
 
 
 def test_where_reading_began_within_an_epoch_its_start_is_not_known() -> None:

@@ -8,19 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.offset_map.map_index import (
+from srm.domain.offset_map.map_records import (
     Entries,
     IndexEntry,
     IndexKey,
     IndexKind,
     IndexRecord,
+    MapBlock,
     block_key,
     chunk_key,
+    decode_block_key,
     decode_index,
     decode_index_key,
     is_index_key,
+    topic_id_text,
 )
-from srm.domain.offset_map.map_records import MapBlock, decode_block_key, topic_id_text
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import IntegrityError
 

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
-from srm.domain.offset_map.map_rebuild import MapTable, Placed, rebuild
 from srm.domain.offset_map.map_records import (
     FORMAT,
     MAP_PARTITIONS,
@@ -22,7 +20,9 @@ from srm.domain.offset_map.map_records import (
     topic_id_bytes,
     topic_id_text,
 )
+from srm.domain.offset_map.map_tree import MapTable, Placed, rebuild
 from srm.domain.offset_map.offset_map import Run
+from srm.domain.offset_map.runs import MOST_EPOCHS, Lineage
 from srm.errors import IntegrityError
 
 int64 = st.integers(-(2**63), 2**63 - 1)

@@ -12,10 +12,8 @@ from tests.unit.domain.offset_map.plain_map import PlainMap, agree
 
 from srm.domain.groups.translation import LogRange, Losses, PartitionFacts, translate
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_index import Entries, IndexEntry
-from srm.domain.offset_map.map_records import MapBlock, topic_id_text
-from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, Translation
-from srm.domain.offset_map.spans import Cuts
+from srm.domain.offset_map.map_records import Entries, IndexEntry, MapBlock, topic_id_text
+from srm.domain.offset_map.offset_map import Cuts, OffsetMap, Position, Run, Runs, Translation
 from srm.errors import NotLoadedError
 
 EMPTY = MapBlock("T", topic_id_text(b"\1" * 16), 0, topic_id_text(b"\2" * 16), (7,), Runs())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.offset_map.offset_ranges import OffsetRange, split
+from srm.domain.offset_map.runs import OffsetRange, split_ranges
 from srm.errors import UsageError
 
 
@@ -14,7 +14,7 @@ from srm.errors import UsageError
 def test_the_parts_cover_each_offset_once_and_keep_to_the_size(start, length, size):
     whole = OffsetRange("t", 1, start, start + length)
 
-    parts = split([whole], size)
+    parts = split_ranges([whole], size)
 
     assert [o for p in parts for o in range(p.start, p.end)] == list(range(start, start + length))
     assert all(0 < part.size <= size for part in parts)
@@ -22,4 +22,4 @@ def test_the_parts_cover_each_offset_once_and_keep_to_the_size(start, length, si
 
 def test_a_size_of_zero_is_refused():
     with pytest.raises(UsageError, match="parts of 0"):
-        split([OffsetRange("t", 0, 0, 1)], 0)
+        split_ranges([OffsetRange("t", 0, 0, 1)], 0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.disaster import GroupOutcome
 from srm.domain.recovery.source_return import (
     PartitionReturn,

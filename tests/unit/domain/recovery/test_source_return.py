@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.recovery.source_return import (
     SHAPES,
     CopyEnd,

@@ -6,7 +6,7 @@ import pytest
 
 from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.names.topics import Flow
-from srm.domain.text.reason import is_command, set_key
+from srm.domain.text.amount import is_command, set_key
 from srm.errors import message
 
 

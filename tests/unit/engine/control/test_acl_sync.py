@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from srm.domain.names.acls import Acl
 from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
+from srm.domain.names.rights import Acl
 from srm.domain.names.topics import Flow
 from srm.engine.control.acl_sync import plan_acls
 from srm_lab.testing.flows import flow_config

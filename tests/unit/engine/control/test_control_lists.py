@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from srm.config.loader import load_config
 from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter
+from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import Flow
 from srm.engine.control.control_lists import (
     ControlLists,

@@ -7,23 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause
 from srm.domain.flow_state.replication_records import (
+    PAUSE_KEY,
     REPORTS,
     STATE_PARTITIONS,
     AssignedPartition,
     Incarnation,
+    PartitionNotes,
     PartitionPosition,
+    Pause,
 )
 from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names import internal_topics
-from srm.domain.names.acls import Acl, write_denial
+from srm.domain.names.rights import Acl, write_denial
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.topic_plan import TopicSyncPlan
 from srm.engine.control.topic_sync import append, apply, plan, sync
-from srm.engine.flows.state_topic import StateTopic
+from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError
 

@@ -11,7 +11,7 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 from tests.unit.engine.moves.control.moving import Killed, World, busy_world
 from tests.unit.engine.status.test_loss_forecast import running as report_positions
 
-from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.moves.disaster import LEASE_MS, Drill
 from srm.domain.names import internal_topics

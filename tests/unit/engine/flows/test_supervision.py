@@ -21,8 +21,8 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.text.reason import Reason
-from srm.engine.flows import driver_requests, supervision
+from srm.domain.text.amount import Reason
+from srm.engine.flows import supervision
 from srm.engine.flows.supervision import Watch, look, read_signs
 from srm.engine.status.status import signs_line
 from srm.errors import AuthorizationError, SrmError, UnavailableError
@@ -288,12 +288,12 @@ class Site:
         self.now = 0.0
         self.then = lambda: None
 
-    def ask(self, action: driver_requests.Action, wait_s: float = 60) -> list[str]:
+    def ask(self, action: supervision.Action, wait_s: float = 60) -> list[str]:
         def pause(seconds: float) -> None:
             self.now += seconds
             self.then()
 
-        answers = driver_requests.ask(
+        answers = supervision.ask(
             self.topics, action, "ada@ops", 7, wait_s, clock=lambda: self.now, pause=pause
         )
         return [answer.outcome for answer in answers]
@@ -376,4 +376,4 @@ def test_a_target_that_answers_late_delays_no_request_to_another(
     monkeypatch.setattr(late, "write", answer_late)
     monkeypatch.setattr(well, "write", note)
     with pytest.raises(UnavailableError, match="B does not answer"):
-        driver_requests.request_end({FLOW: late, OTHER: well}, "stop", "ada", 7)
+        supervision.request_end({FLOW: late, OTHER: well}, "stop", "ada", 7)

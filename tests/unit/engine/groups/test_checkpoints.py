@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint
-from srm.domain.metrics.metrics import CheckpointMetric, Measured, decode_measured
+from srm.domain.metrics import CheckpointMetric, Measured, decode_measured
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.domain.groups.ledger import all_entries
+from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition

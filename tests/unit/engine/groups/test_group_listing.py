@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from srm.domain.names import internal_topics
-from srm.engine.groups.checkpoints import emit
-from srm.engine.groups.group_listing import GROUPS_KEY, selected_groups
+from srm.engine.groups.checkpoints import GROUPS_KEY, emit, selected_groups
 from srm.engine.groups.group_sync import sync
 
 MINUTE = timedelta(minutes=1)

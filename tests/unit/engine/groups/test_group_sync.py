@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from srm.domain.groups.ledger import GroupLedger
+from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import read_ledger

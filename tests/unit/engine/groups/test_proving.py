@@ -18,8 +18,8 @@ from srm.engine import moves
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import emit, selection_of
 from srm.engine.groups.group_sync import sync
-from srm.engine.groups.partition_facts import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.groups.proving import prove, read_proof
+from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConflictError

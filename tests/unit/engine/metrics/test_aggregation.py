@@ -9,7 +9,7 @@ from tests.raw_metrics import values
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.status.test_loss_forecast import running
 
-from srm.domain.metrics.metrics import RawMetric
+from srm.domain.metrics import RawMetric
 from srm.domain.names import internal_topics
 from srm.engine.metrics.aggregation import aggregate
 from srm.engine.metrics.metrics import KeptWindows, WindowBounds, WindowSpec, stored_windows

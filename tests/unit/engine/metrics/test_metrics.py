@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from srm.domain.metrics.metrics import Keeping, Statistics, WindowMetric, latest
+from srm.domain.metrics import Keeping, Statistics, WindowMetric, latest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.metrics.metrics import (

@@ -7,7 +7,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, h
 from tests.unit.engine.moves.test_gone import gone
 
 from srm.config.model import Config
-from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.engine import moves
 from srm.errors import ConflictError
 

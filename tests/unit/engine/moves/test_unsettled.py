@@ -8,7 +8,7 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST
 from tests.unit.engine.moves.giving_up import Disaster, disaster
 
-from srm.domain.flow_state.pause import Pause
+from srm.domain.flow_state.replication_records import Pause
 from srm.engine import moves
 from srm.engine.drill import run_drill
 from srm.engine.moves import MoveContext

@@ -16,14 +16,17 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
     SlotReport,
 )
-from srm.domain.flow_state.replication_state import ReplicationState, decode_state
-from srm.domain.flow_state.reported_positions import positions_by_copy
+from srm.domain.flow_state.replication_state import (
+    ReplicationState,
+    decode_state,
+    positions_by_copy,
+)
 from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_rebuild import Placed
 from srm.domain.offset_map.map_records import FORMAT, MapBlock
+from srm.domain.offset_map.map_tree import Placed
 from srm.domain.offset_map.offset_map import NotCopiedYet, OffsetMap, Position, Run, Translated
-from srm.engine.offset_map.map_assembly import assemble, newest_topic_ids
+from srm.engine.map_reader import assemble, newest_topic_ids
 
 SOURCE, OLD_SOURCE = "SourceAAAAAAAAAAAAAAAA", "FormerAAAAAAAAAAAAAAAA"
 TARGET, OLD_TARGET = "TargetAAAAAAAAAAAAAAAA", "BeforeAAAAAAAAAAAAAAAA"

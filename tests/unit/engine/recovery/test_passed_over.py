@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import Run

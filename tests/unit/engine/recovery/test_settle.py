@@ -8,18 +8,20 @@ from dataclasses import dataclass, field, replace
 import pytest
 from tests.slot_reports import records_of
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
 from srm.domain.flow_state.replication_records import (
     COMMANDS,
+    PAUSE_KEY,
     REPORTS,
     AssignedPartition,
+    PartitionNotes,
     PartitionPosition,
     PartitionStatus,
+    Pause,
     SlotReport,
+    read_pause,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic
-from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.flow_state.replication_state import CopiedTopic
+from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.moves.disaster import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from srm.domain.flow_state.pause import Pause
-from srm.domain.flow_state.replication_records import DriverHeartbeat
+from srm.domain.flow_state.replication_records import DriverHeartbeat, Pause
 from srm.domain.names.topics import Flow
-from srm.domain.text.reason import Reason
+from srm.domain.text.amount import Reason
 from srm.engine.flows.supervision import DriverStatus, FlowSigns, SlotStatus, late_commits
 from srm.engine.status.status import (
     FlowStatus,

@@ -7,8 +7,12 @@ from collections.abc import Callable
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause
-from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.flow_state.replication_records import (
+    PAUSE_KEY,
+    PartitionPosition,
+    Pause,
+    SlotReport,
+)
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.flows.supervision import state_topic

@@ -6,9 +6,8 @@ import pytest
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.engine.status.test_loss_forecast import running
 
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause
-from srm.domain.flow_state.replication_records import STATE_PARTITIONS
-from srm.domain.metrics.metrics import RawMetric, decode_raw
+from srm.domain.flow_state.replication_records import PAUSE_KEY, STATE_PARTITIONS, Pause
+from srm.domain.metrics import RawMetric, decode_raw
 from srm.domain.names import internal_topics
 from srm.engine.flows.supervision import state_topic
 from srm.engine.metrics.aggregation import tell_silence

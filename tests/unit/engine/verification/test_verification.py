@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Run
@@ -16,9 +16,9 @@ from srm.domain.verification.verification import (
     merge,
     verdict,
 )
+from srm.engine import verification
 from srm.engine.ports import FlowMaps
-from srm.engine.verification import verification
-from srm.engine.verification.verification import VerificationRequest
+from srm.engine.verification import VerificationRequest
 from srm.errors import IntegrityError, NotFoundError, UnavailableError
 
 FLOW = Flow("P", "B")

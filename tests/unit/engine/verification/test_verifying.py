@@ -16,10 +16,9 @@ from srm.domain.verification.verification import (
     SideResult,
 )
 from srm.domain.verification.verification_plan import RangePlan
+from srm.engine import verification
 from srm.engine.ports import FlowMaps
-from srm.engine.verification import verification, verifying
-from srm.engine.verification.verification import VerificationRequest
-from srm.engine.verification.verifying import Progress, carry_out, carry_out_little
+from srm.engine.verification import Progress, VerificationRequest, carry_out, carry_out_little
 
 FLOW = Flow("P", "B")
 FULL = VerificationRequest(full=True)
@@ -126,7 +125,7 @@ def test_what_is_little_is_compared_at_once_and_what_is_more_is_left_to_others_u
     sites, monkeypatch
 ):
     context = sites.flow("P->B")
-    monkeypatch.setattr(verifying, "MOST_AT_ONCE", 1000)
+    monkeypatch.setattr(verification, "MOST_AT_ONCE", 1000)
     comparing = Comparing()
 
     summary = carry_out_little(context, verification.plan(context), lambda: comparing)

@@ -14,7 +14,7 @@ from srm.config.model import RedirectSettings
 from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.moves.routing import Ack, Route, group_subject
 from srm.domain.names import internal_topics
-from srm.domain.names.filters import NameFilter, split_patterns
+from srm.domain.names.policy import NameFilter, split_patterns
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups import group_sync
 from srm.engine.groups.checkpoints import emit

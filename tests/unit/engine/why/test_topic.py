@@ -8,10 +8,13 @@ import pytest
 from tests.unit.engine.status.test_loss_forecast import running
 from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause
-from srm.domain.flow_state.replication_records import PartitionStatus
-from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.flow_state.replication_records import (
+    PAUSE_KEY,
+    PartitionNotes,
+    PartitionStatus,
+    Pause,
+)
+from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.why import why_topic

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from srm.engine.table_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.kafka.admin.clients import Clients
 from srm.kafka.state import writers
 

@@ -13,8 +13,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.cluster_ports import TopicDescription
-from srm.engine.table_ports import Stamped
+from srm.engine.cluster_ports import Stamped, TopicDescription
 from srm.errors import AuthorizationError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.tables import compacted

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, at_offset, encode
 
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.replication.batches.batch import BatchToSend, batches
 from srm.replication.batches.records import decode
 from srm.replication.batches.to_send import TargetLimits, batches_to_send

@@ -23,9 +23,9 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
 )
 from srm.domain.names import internal_topics
-from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
 from srm.domain.offset_map.map_records import MapEnd, topic_id_text
 from srm.domain.offset_map.offset_map import Run
+from srm.domain.offset_map.runs import MOST_EPOCHS, Lineage
 from srm.replication.claim import Claim
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy

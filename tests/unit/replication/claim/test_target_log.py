@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.errors import UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.batches.batch import batches
@@ -251,7 +251,7 @@ def test_without_known_epochs_markers_of_later_claims_do_not_cover_up_a_loss(los
     for number in range(lost):
         log.claim(2 + number)
 
-    assert held(log, replace(start, target_lineage=UNKNOWN)).end == start.target_next - lost
+    assert held(log, replace(start, target_lineage=UNKNOWN_LINEAGE)).end == start.target_next - lost
 
 
 @pytest.mark.parametrize("log_start", [0, 4])
@@ -259,7 +259,7 @@ def test_a_log_that_is_too_short_is_trusted_in_nothing_if_no_epoch_is_known(log_
     """What it holds may be a batch that went astray into it."""
     log, start = copy_of([3, 3])
     log.start = log_start
-    bare = replace(start, target_next=log.end + 9, target_lineage=UNKNOWN)
+    bare = replace(start, target_next=log.end + 9, target_lineage=UNKNOWN_LINEAGE)
 
     assert held(log, bare).end == log_start
 
@@ -296,7 +296,7 @@ def test_a_stranger_before_the_position_is_passed_on_the_way_back() -> None:
     log.elect(truncated_to=4)
     log.copied(5, sequence=0, producer=STRANGER)
 
-    assert held(log, replace(start, target_lineage=UNKNOWN, written_by=None)).end == 4
+    assert held(log, replace(start, target_lineage=UNKNOWN_LINEAGE, written_by=None)).end == 4
 
 
 def test_a_target_that_retention_has_emptied_is_no_loss() -> None:
@@ -325,7 +325,7 @@ def test_a_log_that_changes_while_it_is_read_is_asked_again() -> None:
     log.__class__ = Changing
 
     with pytest.raises(UnavailableError, match="changes at the moment"):
-        held(log, replace(start, target_lineage=UNKNOWN))
+        held(log, replace(start, target_lineage=UNKNOWN_LINEAGE))
 
 
 def test_a_target_that_was_created_anew_has_lost_nothing_of_its_end() -> None:

@@ -16,12 +16,11 @@ from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log, walked
 from tests.waiting import until
 
 from srm import clock
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import Lineage
+from srm.domain.offset_map.runs import Lineage
 from srm.replication import codes
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import LAST_EPOCH, Claim, ClaimLifetime

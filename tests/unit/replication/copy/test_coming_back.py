@@ -14,8 +14,7 @@ from tests.unit.replication.report.test_reporting import (
 )
 
 from srm.domain.flow_state.replication_records import PartitionPosition
-from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.flow_state.replication_state import decode_state, newest_position, positions_by_copy
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy

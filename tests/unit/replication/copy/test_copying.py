@@ -13,7 +13,7 @@ from tests.wires import telling
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import MOST_EPOCHS, Lineage
+from srm.domain.offset_map.runs import MOST_EPOCHS, Lineage
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import seal

@@ -13,13 +13,13 @@ import pytest
 from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster
 from tests.waiting import until
 
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     REPORTS,
     STATE_PARTITIONS,
     AssignedPartition,
     Assignment,
     Incarnation,
+    PartitionNotes,
 )
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics

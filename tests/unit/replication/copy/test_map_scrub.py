@@ -11,8 +11,7 @@ from tests.unit.replication.mapping.map_world import ASSIGNED, World, write_out
 from tests.unit.replication.mapping.test_map_crashes import start
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.map_index import IndexRecord
-from srm.domain.offset_map.map_records import MapBlock
+from srm.domain.offset_map.map_records import IndexRecord, MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Translated
 from srm.replication.copy import slot
 from srm.replication.copy.slot import MapScrub

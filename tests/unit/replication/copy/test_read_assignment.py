@@ -12,11 +12,11 @@ from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster, copies,
 from tests.unit.replication.resume.two_logs import OURS
 from tests.waiting import until
 
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    PartitionNotes,
 )
 from srm.errors import SrmError, SupersededError, UnavailableError
 from srm.replication.batches.to_send import ClusterIds

@@ -11,11 +11,10 @@ import pytest
 from tests.batches import Record, encode, stored
 from tests.unit.replication.resume.two_logs import Log
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
 from srm.domain.offset_map.offset_map import Translated
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.copy import write_answers
@@ -278,7 +277,7 @@ def test_records_that_were_skipped_were_not_read() -> None:
 
     copy.go_back_to(40)
 
-    assert copy.source_lineage == UNKNOWN
+    assert copy.source_lineage == UNKNOWN_LINEAGE
 
 
 @pytest.mark.parametrize(

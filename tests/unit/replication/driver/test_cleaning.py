@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from tests.unit.replication.driving import STATE, TARGET_ID, TOPIC_ID, Lab
 
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     COMMANDS,
     REPORTS,
     AssignedPartition,
     Incarnation,
+    PartitionNotes,
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
+from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
 from srm.domain.offset_map.map_records import topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import TopicDescription

@@ -8,13 +8,9 @@ from collections.abc import Callable, Collection
 import pytest
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.replication_records import (
-    DRIVER_KEY,
-    STATE_PARTITIONS,
-    DriverHeartbeat,
-)
-from srm.domain.flow_state.reported_positions import CopiedTopic, GoneTopics
-from srm.domain.groups.ledger import LedgerEntry
+from srm.domain.flow_state.replication_records import DRIVER_KEY, STATE_PARTITIONS, DriverHeartbeat
+from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
+from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import IdentityReplicationPolicy

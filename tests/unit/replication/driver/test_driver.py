@@ -24,7 +24,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     PartitionStatus,
 )
-from srm.domain.metrics.metrics import encode_raw
+from srm.domain.metrics import encode_raw
 from srm.domain.offset_map.offset_map import Position
 from srm.errors import FencedError, UnavailableError
 from srm.replication.driver.discovery import Discovered

@@ -21,7 +21,7 @@ from tests.unit.engine.one_name import BACK, THERE, OneName
 from tests.unit.replication.driver.test_duties import Charge
 
 from srm.domain.flow_state.replication_records import COMMITS
-from srm.domain.groups.offset_commits import TOPIC
+from srm.domain.groups.mm2_records import CONSUMER_OFFSETS
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
@@ -65,7 +65,7 @@ class Lab:
 
     def follow(self) -> None:
         """Give the source the topic of commits, and emit all groups once."""
-        self.sites.clusters["P"].add_topic(TOPIC, 2)
+        self.sites.clusters["P"].add_topic(CONSUMER_OFFSETS, 2)
         self.duty.step()
         self.duty.step()
 
@@ -159,7 +159,9 @@ def test_lists_of_srm_control_count_within_seconds(lab: Lab) -> None:
 
 def test_a_commit_is_carried_over_as_it_comes(lab: Lab) -> None:
     lab.follow()
-    assert lab.opened == [{TopicPartition(TOPIC, 0): 0, TopicPartition(TOPIC, 1): 0}]
+    assert lab.opened == [
+        {TopicPartition(CONSUMER_OFFSETS, 0): 0, TopicPartition(CONSUMER_OFFSETS, 1): 0}
+    ]
     assert COMMITS in lab.charge.duties
 
     lab.commit(40)
@@ -225,7 +227,7 @@ def test_a_commit_in_a_former_topic_of_the_name_is_dropped(lab: Lab) -> None:
 def test_commits_from_before_the_log_is_read_are_carried_over_at_once(lab: Lab) -> None:
     lab.duty.step()
     lab.sites.commit("P", GROUP, "Payments", 40)
-    lab.sites.clusters["P"].add_topic(TOPIC, 1)
+    lab.sites.clusters["P"].add_topic(CONSUMER_OFFSETS, 1)
 
     lab.steps(2)
 
@@ -236,8 +238,8 @@ def test_a_source_that_does_not_show_its_commits_has_the_interval(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = lab.sites.clusters["P"]
-    cluster.add_topic(TOPIC, 1)
-    cluster.rights.take("Read", TOPIC)
+    cluster.add_topic(CONSUMER_OFFSETS, 1)
+    cluster.rights.take("Read", CONSUMER_OFFSETS)
     lab.steps(30)
     lab.sites.commit("P", GROUP, "Payments", 40)
     lab.steps(25)

@@ -11,8 +11,13 @@ import pytest
 from tests.unit.replication.driving import STATE, Lab, MemoryLog, found, held
 from tests.waiting import DEADLINE_S
 
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
-from srm.domain.flow_state.replication_records import COMMANDS, AssignedPartition
+from srm.domain.flow_state.replication_records import (
+    COMMANDS,
+    PAUSE_KEY,
+    AssignedPartition,
+    Pause,
+    read_pause,
+)
 from srm.errors import ConflictError, FencedError, UnavailableError
 from srm.replication.driver import pausing
 from srm.replication.driver.driver import FlowDriver

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raw_metrics import measured, values
 
-from srm.domain.metrics.metrics import Measured, RawMetric, WindowMetric
-from srm.domain.metrics.windows import Windows
+from srm.domain.metrics import Measured, RawMetric, WindowMetric, Windows
 from srm.domain.names import internal_topics
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.ports import FlowContext

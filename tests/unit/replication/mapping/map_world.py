@@ -14,11 +14,19 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     SlotReport,
 )
-from srm.domain.flow_state.reported_positions import newest_position, positions_by_copy
+from srm.domain.flow_state.replication_state import newest_position, positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
-from srm.domain.offset_map.map_index import is_index_key
-from srm.domain.offset_map.map_reach import (
+from srm.domain.offset_map.map_records import (
+    MAP_PARTITIONS,
+    BlockKey,
+    MapBlock,
+    MapEnd,
+    decode_block,
+    is_index_key,
+    map_partition,
+)
+from srm.domain.offset_map.map_tree import (
     MapTree,
     Rows,
     chunk_at,
@@ -27,16 +35,8 @@ from srm.domain.offset_map.map_reach import (
     reach,
     with_root,
 )
-from srm.domain.offset_map.map_records import (
-    MAP_PARTITIONS,
-    BlockKey,
-    MapBlock,
-    MapEnd,
-    decode_block,
-    map_partition,
-)
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowMaps
 from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.mapping.starts import Start, known_maps, start_of

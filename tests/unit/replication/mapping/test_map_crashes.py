@@ -18,7 +18,7 @@ from tests.unit.replication.mapping.map_world import (
 
 from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_reach import StalePlaceError
+from srm.domain.offset_map.map_tree import StalePlaceError
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.replication.mapping import map_writer
 from srm.replication.mapping.map_writer import MapWriter

@@ -25,13 +25,13 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
     SlotReport,
 )
-from srm.domain.flow_state.reported_positions import GoneTopics, is_superseded, newest_position
+from srm.domain.flow_state.replication_state import GoneTopics, is_superseded, newest_position
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Translated, Translation
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.replication.mapping import map_writer
 from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.mapping.starts import (

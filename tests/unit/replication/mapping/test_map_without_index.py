@@ -9,8 +9,7 @@ import pytest
 from tests.unit.replication.mapping.map_world import ASSIGNED, World, write_out
 from tests.unit.replication.mapping.test_map_crashes import check, start
 
-from srm.domain.offset_map.map_index import is_index_key
-from srm.domain.offset_map.map_records import BlockKey, MapBlock
+from srm.domain.offset_map.map_records import BlockKey, MapBlock, is_index_key
 from srm.domain.offset_map.offset_map import Position, Run, Runs
 from srm.replication.mapping import map_writer
 from srm.replication.mapping.map_writer import MapWriter

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.lineage import Lineage
-from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
+from srm.domain.offset_map.map_tree import MapTree
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, coalesce
 from srm.replication.mapping.map_writer import MapLog, MapWriter
 from srm.replication.ports import ProducerId

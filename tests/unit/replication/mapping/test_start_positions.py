@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from tests.unit.replication.mapping.map_world import starts
 
-from srm.domain.flow_state.anomalies import PartitionNotes
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
+    PartitionNotes,
     PartitionPosition,
     SlotReport,
 )
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
-from srm.domain.offset_map.map_reach import MapTree
 from srm.domain.offset_map.map_records import BlockKey, MapBlock
+from srm.domain.offset_map.map_tree import MapTree
 from srm.domain.offset_map.offset_map import Position, Run, Translated
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.replication.mapping.starts import Start, cut_start, decided_start
 from srm.replication.ports import ProducerId
 
@@ -58,7 +58,7 @@ def test_without_a_report_the_map_says_the_leader_epochs_before_its_end() -> Non
     assert (start.source_next, start.source_lineage) == (10, lineage)
 
     [start] = starts([WANTED], [written], [report(30, 31)]).values()
-    assert (start.source_next, start.source_lineage) == (30, UNKNOWN), "of another place"
+    assert (start.source_next, start.source_lineage) == (30, UNKNOWN_LINEAGE), "of another place"
 
 
 def test_a_partition_that_was_never_copied_is_left_out() -> None:

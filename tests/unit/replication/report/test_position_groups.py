@@ -8,8 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
-from srm.domain.flow_state.replication_state import decode_state
-from srm.domain.flow_state.reported_positions import GoneTopics, newest_position, positions_by_copy
+from srm.domain.flow_state.replication_state import (
+    GoneTopics,
+    decode_state,
+    newest_position,
+    positions_by_copy,
+)
 from srm.domain.flow_state.slot_records import (
     GROUP_SIZE,
     PositionGroup,

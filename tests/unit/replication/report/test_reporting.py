@@ -20,10 +20,7 @@ from tests.unit.replication.copy.reporters import (
     written,
 )
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import (
-    PartitionStatus,
-)
+from srm.domain.flow_state.replication_records import PartitionNotes, PartitionStatus
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.slot_records import GROUP_SIZE
 from srm.domain.groups.mm2_records import OffsetSync

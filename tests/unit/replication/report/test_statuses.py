@@ -9,11 +9,7 @@ import pytest
 from tests.unit.replication.copy.reporters import ASSIGNED
 from tests.unit.replication.copy.test_copying import Loop, Session
 
-from srm.domain.flow_state.replication_records import (
-    REPORTS,
-    STATE_PARTITIONS,
-    PartitionStatus,
-)
+from srm.domain.flow_state.replication_records import REPORTS, STATE_PARTITIONS, PartitionStatus
 from srm.domain.names import internal_topics
 from srm.kafka.state.slot_state import MapStarts
 from srm.replication.claim import Claim

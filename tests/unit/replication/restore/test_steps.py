@@ -17,14 +17,13 @@ from tests.unit.replication.restore.world import (
     World,
 )
 
-from srm.domain.flow_state.pause import Pause
-from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition, Pause
 from srm.domain.groups.mm2_records import TopicIds
 from srm.domain.moves.disaster import Outcome
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Translated
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.map_reader import KafkaMapReader
 from srm.errors import ConflictError, FencedError
 from srm.kafka.state.slot_state import MapStarts
 from srm.replication.mapping import map_writer

@@ -7,9 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from srm.config.restoring import restoring
-from srm.domain.flow_state.pause import PAUSE_KEY, Pause, read_pause
-from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS, AssignedPartition
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_records import (
+    COMMANDS,
+    PAUSE_KEY,
+    STATE_PARTITIONS,
+    AssignedPartition,
+    Pause,
+    read_pause,
+)
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
@@ -19,11 +25,10 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.offset_map.runs import Runs
 from srm.domain.recovery.restore import SLOT, restore_flow
-from srm.engine.cluster_ports import TopicSpec
-from srm.engine.flows.state_topic import StateTopic
-from srm.engine.offset_map.map_reader import KafkaMapReader
+from srm.engine.cluster_ports import CompactedTopic, TopicSpec
+from srm.engine.flows.target_topics import StateTopic
+from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.engine.table_ports import CompactedTopic
 from srm.errors import ConflictError
 from srm.kafka.state.slot_state import MapStarts
 from srm.replication.claim import Claim, Sealed

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, stored
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import UNKNOWN, Lineage
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.errors import UnavailableError
 from srm.replication import codes, log_reader, ports
 from srm.replication.log_reader import LogReader
@@ -121,7 +121,7 @@ def common(one: Cells, other: Cells) -> int:
 
 def lineage_of(log: Cells, begin: int = 0) -> Lineage:
     """Read a log from an offset on."""
-    lineage = UNKNOWN
+    lineage = UNKNOWN_LINEAGE
     for at in range(begin, len(log)):
         lineage = lineage.with_epoch(log[at][0], at)
     return lineage
@@ -290,8 +290,8 @@ def test_a_log_that_lost_everything_shares_nothing() -> None:
 
 
 def test_without_a_lineage_the_end_of_the_log_decides() -> None:
-    assert shared_end(Leader(((3, 1),) * 8, 3), UNKNOWN, 15) == 8
-    assert shared_end(Leader(((3, 1),) * 20, 3), UNKNOWN, 15) == 15
+    assert shared_end(Leader(((3, 1),) * 8, 3), UNKNOWN_LINEAGE, 15) == 8
+    assert shared_end(Leader(((3, 1),) * 20, 3), UNKNOWN_LINEAGE, 15) == 15
 
 
 def test_an_epoch_whose_batches_compaction_has_removed_is_no_divergence() -> None:

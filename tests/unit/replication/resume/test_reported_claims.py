@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.replication.mapping.map_world import ASSIGNED
 
 from srm.domain.flow_state.replication_records import PartitionPosition
-from srm.domain.flow_state.reported_positions import GoneTopics, is_superseded, newest_position
-from srm.domain.offset_map.map_reach import NO_BLOCKS
-from srm.domain.offset_map.map_rebuild import RebuiltMap
+from srm.domain.flow_state.replication_state import GoneTopics, is_superseded, newest_position
+from srm.domain.offset_map.map_tree import NO_BLOCKS, RebuiltMap
 from srm.domain.offset_map.offset_map import Position, Translated
 from srm.replication.mapping.starts import KnownMap, Start, cut_start, start_of
 from srm.replication.partition import PartitionCopy

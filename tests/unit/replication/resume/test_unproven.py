@@ -10,7 +10,7 @@ from tests.unit.replication.resume.two_logs import OURS, walked
 from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
-from srm.domain.offset_map.map_rebuild import RebuiltMap
+from srm.domain.offset_map.map_tree import RebuiltMap
 from srm.errors import IntegrityError
 from srm.replication.claim import Claim
 from srm.replication.mapping.starts import KnownMap, Start, start_of

@@ -13,8 +13,7 @@ from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.lineage import Lineage
-from srm.domain.offset_map.offset_ranges import OffsetRange
+from srm.domain.offset_map.runs import Lineage, OffsetRange
 from srm.domain.recovery.source_return import CopyEnd
 from srm.errors import IntegrityError
 from srm.replication import log_reader

@@ -10,7 +10,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.pages.reading import words
 from tests.unit.service.views.test_series import filled, window
 
-from srm.domain.metrics.metrics import Statistics
+from srm.domain.metrics import Statistics
 from srm.domain.names.topics import Flow
 from srm.service.app import create_app
 from srm.service.pages.figures import Measures, Wish, newest, over

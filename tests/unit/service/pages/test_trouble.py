@@ -12,10 +12,10 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.pages.reading import words
 from tests.unit.service.views.test_series import window
 
-from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
+from srm.engine.cluster_ports import Stamped
 from srm.engine.flows.supervision import DriverStatus
-from srm.engine.table_ports import Stamped
 from srm.service.app import create_app
 from srm.service.pages.overview import (
     Headline,

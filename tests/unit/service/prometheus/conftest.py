@@ -10,7 +10,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.conftest import client, views, world  # noqa: F401 - fixtures
 from tests.unit.service.prometheus.moves import released_move, reported_move, running_move
 
-from srm.domain.groups.proof_records import FlowProof
+from srm.domain.groups.proof import FlowProof
 from srm.domain.moves.disaster import Drill, DrillGroup
 from srm.engine.flows.supervision import DriverStatus
 from srm.service.views.series import Figures, Measured

@@ -8,8 +8,11 @@ import pytest
 from tests.service_views import look_at
 from tests.unit.engine.copying_records import ORIGINAL, CopiedTopic
 
-from srm.domain.flow_state.anomalies import PartitionNotes
-from srm.domain.flow_state.replication_records import AssignedPartition, DriverRequest
+from srm.domain.flow_state.replication_records import (
+    AssignedPartition,
+    DriverRequest,
+    PartitionNotes,
+)
 from srm.engine.status.status import DriverStatus
 from srm.service.views.documents import Event
 from srm.service.views.flow_rows import FlowLook

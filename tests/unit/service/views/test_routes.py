@@ -11,7 +11,7 @@ from tests.service_views import StillWatch, config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.views.test_series import window
 
-from srm.domain.metrics.metrics import Statistics
+from srm.domain.metrics import Statistics
 from srm.engine.why import ask
 from srm.service.app import create_app
 from srm.service.pages import flows as pages_flows

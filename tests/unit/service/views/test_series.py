@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.metrics.metrics import Statistics, WindowMetric
+from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
-from srm.engine.table_ports import Stamped
+from srm.engine.cluster_ports import Stamped
 from srm.service.views.series import Series, touching
 
 FLOW = Flow("P", "B")

@@ -100,7 +100,7 @@ function icon(name, label = "") {
   return made;
 }
 
-// A command gets a copy button; anything else is text, see srm.domain.text.reason.is_command.
+// A command gets a copy button; anything else is text, see srm.domain.text.amount.is_command.
 function todo(action) {
   return /^srm(-control|-service)? /.test(action) ? command(action) : text("span", "todo", action);
 }

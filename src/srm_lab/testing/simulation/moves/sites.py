@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.anomalies import KEY_PREFIX, PartitionNotes, in_force
-from srm.domain.flow_state.pause import read_pause
 from srm.domain.flow_state.replication_records import (
     COMMANDS,
+    NOTES_PREFIX,
     REPORTS,
     AssignedPartition,
     Incarnation,
+    PartitionNotes,
     PartitionPosition,
     PartitionStatus,
     SlotReport,
+    in_force,
+    read_pause,
 )
-from srm.domain.flow_state.reported_positions import CopiedTopic
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -30,7 +32,7 @@ from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_topics import create_control_topics
-from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.flows.source_look import away_cluster
 from srm.engine.moves import MoveContext
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError, UnavailableError
@@ -212,7 +214,7 @@ class Copier:
     def _take_notes(self, commands: Mapping[bytes, bytes]) -> None:
         notes: dict[TopicPartition, tuple[PartitionNotes, ...]] = {}
         for key, value in commands.items():
-            if key.startswith(KEY_PREFIX):
+            if key.startswith(NOTES_PREFIX):
                 note = PartitionNotes.decode(value)
                 place = TopicPartition(note.topic, note.partition)
                 notes[place] = (*notes.get(place, ()), note)

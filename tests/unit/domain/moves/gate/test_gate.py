@@ -10,8 +10,7 @@ from srm.domain.moves.gate import GateFacts, GroupFacts, ReplicationFacts, decid
 from srm.domain.moves.plan import PartitionMove
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import OpenTransaction
+from srm.domain.names.topics import OpenTransaction, TopicPartition
 
 REQUEST = MoveRequest("failover", "P", "B", wait_seconds=60)
 HELD = Route(5, "P", "hold", "m1")

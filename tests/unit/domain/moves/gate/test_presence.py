@@ -10,8 +10,7 @@ from srm.domain.moves.gate import (
     unknown_writers,
 )
 from srm.domain.moves.routing import Ack
-from srm.domain.names.topics import TopicPartition
-from srm.domain.names.transactions import ActiveProducer
+from srm.domain.names.topics import ActiveProducer, TopicPartition
 
 TP = TopicPartition("T", 0)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histories
 
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.groups.translation import LogRange, Losses, PartitionFacts
 from srm.domain.moves.plan import GroupPosition, partition_move
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run

@@ -18,8 +18,8 @@ from srm.domain.moves.routing import (
     merge_tables,
     next_generation,
 )
+from srm.engine.cluster_ports import Stamped
 from srm.engine.moves.records import RoutingHistory
-from srm.engine.table_ports import Stamped
 from srm.errors import IntegrityError
 
 routes = st.builds(

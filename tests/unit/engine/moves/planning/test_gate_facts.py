@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
-from srm.domain.flow_state.anomalies import PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run

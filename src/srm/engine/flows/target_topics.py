@@ -1,16 +1,39 @@
-"""Raw metrics that components other than slots write: a few records at a time, best effort."""
+"""Topics of a flow on its target: its state, and the raw metrics of components other than slots."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from srm.config.model import FlowConfig
+from srm.domain.flow_state.replication_records import COMMANDS, REPORTS
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import TopicSpec
+from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
+
+
+class StateTopic:
+    """Records of a flow's state topic by key, from both partitions."""
+
+    def __init__(self, target: Cluster, source: str) -> None:
+        topic = internal_topics.replication(source)
+        self._commands = target.compacted_topic(topic, COMMANDS)
+        self._reports = target.compacted_topic(topic, REPORTS)
+
+    def read(self) -> dict[bytes, bytes]:
+        """Return all records; a missing topic or partition reads empty."""
+        return {**self._commands.read(), **self._reports.read()}
+
+    def read_commands(self) -> dict[bytes, bytes]:
+        """Return the driver's heartbeat and the requests to it."""
+        return self._commands.read()
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Write to the partition of commands and wait for the acknowledgement."""
+        self._commands.write(records)
+
 
 logger = logging.getLogger(__name__)
 

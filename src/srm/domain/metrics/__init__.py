@@ -1,1 +1,0 @@
-"""Raw metrics, latencies of checkpoints, and sliding windows."""

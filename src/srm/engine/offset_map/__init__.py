@@ -1,1 +1,0 @@
-"""Reading of offset maps from their topics."""
