@@ -14,6 +14,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Stamped
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
+from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
 from srm.service.views.series import Series
 from srm.service.views.views import Views
 from srm_lab.testing.flows import flow_config

@@ -16,7 +16,7 @@ from srm.config.loader import load_config
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.names.topics import Flow
 from srm.engine import moves
-from srm.engine.flows import driver_requests, supervision
+from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.moves.records import MoveContext
 from srm.errors import SrmError
@@ -289,6 +289,6 @@ class ReplicatorTrigger(BaseTrigger):
         try:
             with flows_state(self.config_path, self.flows) as topics:
                 by = requester(dag_id("replication"))
-                driver_requests.request_end(topics, "restart", by, now_ms())
+                supervision.request_end(topics, "restart", by, now_ms())
         except SrmError as error:
             self.log.warning("The request to end the replicator was not written: %s", error)

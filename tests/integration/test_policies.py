@@ -26,7 +26,7 @@ from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest
 from srm.engine.recovery import look_at_source, settle_return
-from srm.engine.verification import VerificationRequest, verification
+from srm.engine.verification import VerificationRequest
 from srm.engine.why.answer import list_topics
 from srm.wiring import open_flow, open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker

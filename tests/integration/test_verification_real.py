@@ -34,7 +34,6 @@ from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.ports import FlowContext
 from srm.engine.verification import VerificationRequest
-from srm.engine.verification import verification as engine
 from srm.spark.session import spark_session
 from srm.spark.verification import BothClusters, compare_all, prove_all, verify
 from srm.wiring import open_flow

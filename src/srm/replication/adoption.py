@@ -27,7 +27,7 @@ from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
-from srm.engine.flows.supervision import pause_in_force
+from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
 from srm.engine.groups import offsets_export
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
@@ -536,13 +536,13 @@ def hand_back(context: FlowContext, found: HandedBack, offsets_topic: str = "") 
     """
     flow, target = found.flow, context.target
     check_stopped(state_topic(context).read(), flow, context.now_ms())
-    group = mm2_offsets.workers_group(flow)
+    group = offsets_export.workers_group(flow)
     [workers] = target.groups([group]).values()
     if workers.members:
         raise ConflictError(
             f"MirrorMaker 2 runs: group {group} on {flow.target} has members "
             f"{', '.join(workers.members)}; stop it first"
         )
-    topic = offsets_topic or mm2_offsets.offsets_topic(flow)
+    topic = offsets_topic or offsets_export.offsets_topic(flow)
     wanted = {TopicPartition(one.topic, one.partition): one.source_next for one in found.positions}
-    mm2_offsets.write(target, topic, flow, wanted)
+    offsets_export.write_mm2_positions(target, topic, flow, wanted)

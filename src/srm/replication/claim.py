@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 
 from srm.clock import now_s
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.runs import UNKNOWN, Lineage
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.replication.batches.batch import BatchHeader, batches, convert, next_sequence
 from srm.replication.log_reader import (
@@ -293,7 +293,7 @@ class HeldLog:
     end: int
     log_start: int
     log_end: int
-    lineage: Lineage = UNKNOWN
+    lineage: Lineage = UNKNOWN_LINEAGE
 
     @property
     def is_exact(self) -> bool:

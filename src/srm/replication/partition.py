@@ -31,6 +31,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.replication.batches.batch import BatchToSend, batches, convert, next_sequence, rewrite
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.to_send import TargetLimits, Transform, batches_to_send

@@ -30,7 +30,7 @@ from srm.config.model import Config
 from srm.domain.groups.proof import FlowProof, merge_proofs
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
-from srm.domain.offset_map.runs import OffsetRange, split
+from srm.domain.offset_map.runs import OffsetRange, split_ranges
 from srm.domain.text.amount import Reason
 from srm.domain.text.documents import encode
 from srm.engine import emission
@@ -325,7 +325,7 @@ def _plan_ranges(
         if metadata.error is not None or not wanted:
             return ()
         found = consumer.offsets_for_times(wanted, timeout=_TIMEOUT_S)
-        return split([_range_from(consumer, start) for start in found], RANGE_SIZE)
+        return split_ranges([_range_from(consumer, start) for start in found], RANGE_SIZE)
 
 
 def _range_from(consumer: Consumer, start: TopicPartition) -> OffsetRange:

@@ -21,10 +21,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from srm.domain.flow_state.replication_records import AssignedPartition, Pause
+from srm.domain.flow_state.replication_records import (
+    AssignedPartition,
+    Decision,
+    PartitionNotes,
+    Pause,
+)
 from srm.domain.flow_state.replication_state import CopiedTopic
-from srm.domain.moves.disaster import GroupOutcome
-from srm.domain.names.topics import TopicPartition
+from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome, PartitionOutcome
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.text.amount import amount
 from srm.errors import NotFoundError, UsageError

@@ -35,7 +35,7 @@ from srm.domain.moves.plan import (
     partition_move,
 )
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import subjects_of
+from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.text.amount import Reason

@@ -21,7 +21,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import ActiveProducer, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, TopicDescription
-from srm.engine.flows.source_look import partitions_of
+from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
 from srm.engine.groups.checkpoints import (
     WITHOUT_OFFSETS,
     groups_with_offsets,
@@ -30,6 +30,7 @@ from srm.engine.groups.checkpoints import (
     read_ledger,
 )
 from srm.engine.groups.proving import read_proof
+from srm.engine.groups.translate import Starts, WantedMaps, logs_of, past_markers, starts_of
 from srm.engine.moves.facts import (
     Away,
     ClusterFacts,

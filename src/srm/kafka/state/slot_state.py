@@ -18,9 +18,11 @@ from srm.domain.flow_state.replication_records import (
     AT_REST,
     COMMANDS,
     DRIVER_KEY,
+    NOTES_PREFIX,
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
+    PartitionNotes,
     PartitionPosition,
 )
 from srm.domain.flow_state.replication_state import (

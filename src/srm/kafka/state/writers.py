@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
-from srm.errors import FencedError, UnavailableError
-from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients, writer_props
+from srm.errors import FencedError, SrmError, UnavailableError
+from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients, is_stranded, writer_props
 from srm.kafka.admin.offsets import log_ends
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.tables.compacted import broker_time

@@ -23,8 +23,16 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Row, Stamped
-from srm.errors import SrmError, UnavailableError
-from srm.kafka.admin.clients import Clients, drain, position_after
+from srm.errors import DataLossError, SrmError, UnavailableError
+from srm.kafka.admin.clients import (
+    ClientLog,
+    Clients,
+    drain,
+    is_stranded,
+    position_after,
+    reader_props,
+)
+from srm.kafka.admin.offsets import log_ends
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES, describe
 from srm.kafka.tables.single_records import records_at
 from srm.kafka.wire.errors import kafka_errors, on_topic, translate
@@ -409,7 +417,7 @@ class LiveTables:
     def _read_to_end(self, place: _Place, one: _Followed) -> None:
         """Wait until all that the partition holds now is in its table."""
         partition = TopicPartition(*place)
-        end = offset_calls.log_ends(self._clients, [partition]).get(partition, 0)
+        end = log_ends(self._clients, [partition]).get(partition, 0)
         with self._news:
             if end and not one.topic_id:
                 self._wake.set()  # it was created since the last look
@@ -487,7 +495,7 @@ class LiveTables:
         with self._lock:
             followed = dict(self._followed)
         try:
-            found = topic_calls.describe(self._clients, {topic for topic, _ in followed})
+            found = describe(self._clients, {topic for topic, _ in followed})
         except SrmError as error:
             self._fail([place for place, one in followed.items() if not one.topic_id], error)
             return

@@ -16,7 +16,7 @@ from srm import telemetry
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import COMMITS
 from srm.domain.groups.checkpoints import CheckpointOutcome
-from srm.domain.groups.mm2_records import TOPIC, Heartbeat, NewCommits
+from srm.domain.groups.mm2_records import CONSUMER_OFFSETS, Heartbeat, NewCommits
 from srm.domain.groups.translation import UNREACHED
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -191,17 +191,21 @@ class GroupDuty:
                 self._settings, self._emit_at, self._sync_at = settings, _NEVER, _NEVER
         if self._commits is None and now >= self._open_at:
             source = self.context.source
-            rights = source.topic_rights([TOPIC], "consumer").get(TOPIC)
+            rights = source.topic_rights([CONSUMER_OFFSETS], "consumer").get(CONSUMER_OFFSETS)
             self._open_at = now + (IDLE_S if rights is None else _REFUSED_S)
             if rights is not None and "Read" in rights:
                 self._follow()
             elif rights is not None:
-                self._refuse(f"grant Read on topic {TOPIC} of {source.alias} to srm's principal")
+                self._refuse(
+                    f"grant Read on topic {CONSUMER_OFFSETS} of {source.alias} to srm's principal"
+                )
 
     def _follow(self) -> None:
         source = self.context.source
-        count = source.partition_counts().get(TOPIC, 0)
-        ends = source.log_ends([TopicPartition(TOPIC, number) for number in range(count)])
+        count = source.partition_counts().get(CONSUMER_OFFSETS, 0)
+        ends = source.log_ends(
+            [TopicPartition(CONSUMER_OFFSETS, number) for number in range(count)]
+        )
         self._commits = self._opened.enter_context(self.open_commits(ends))
         self.driver.duties |= {COMMITS}
         self._new, self._refusal = NewCommits(), ""

@@ -7,10 +7,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
-from srm.domain.offset_map.map_tree import MapTree
+from srm.domain.offset_map.map_records import (
+    ENTRIES_PER_CHUNK,
+    RUNS_PER_BLOCK,
+    BlockKey,
+    CopyId,
+    Entries,
+    IndexEntry,
+    IndexKey,
+    IndexKind,
+    IndexRecord,
+    MapBlock,
+    MapEnd,
+    map_partition,
+)
+from srm.domain.offset_map.map_tree import NO_ENTRIES, MapTree
 from srm.domain.offset_map.offset_map import Position, Run, Runs
-from srm.domain.offset_map.runs import solid_runs
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, solid_runs
 from srm.replication.ports import ProducerId
 
 Record = tuple[bytes, bytes | None]

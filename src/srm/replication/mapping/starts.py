@@ -48,7 +48,7 @@ from srm.domain.offset_map.offset_map import (
     Translated,
     Translation,
 )
-from srm.domain.offset_map.runs import UNKNOWN, Lineage
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.errors import IntegrityError, SrmError
 from srm.replication.ports import ProducerId
 
@@ -247,7 +247,7 @@ class Start:
     target_next: int
     producer_ids: frozenset[int] = frozenset()
     found: Run | None = None
-    source_lineage: Lineage = UNKNOWN
+    source_lineage: Lineage = UNKNOWN_LINEAGE
     fresh: bool = False
     has_position: bool = True
     tree: MapTree = field(default_factory=MapTree)
@@ -255,7 +255,7 @@ class Start:
     rewrite_index: bool = False
     cut: bool = False
     truncated: bool = False
-    target_lineage: Lineage = UNKNOWN
+    target_lineage: Lineage = UNKNOWN_LINEAGE
     written_by: ProducerId | None = None
     has_former: bool = False
     left_out: tuple[PartitionNotes, ...] = ()
@@ -331,7 +331,7 @@ def start_of(
             tree=found.tree,
             garbage=found.garbage,
             rewrite_index=found.rewrite,
-            target_lineage=newest.target_lineage if newest else UNKNOWN,
+            target_lineage=newest.target_lineage if newest else UNKNOWN_LINEAGE,
             written_by=_claim(told) if told or last is None else _owner(last),
             has_former=behind is not None,
         )

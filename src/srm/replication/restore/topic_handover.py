@@ -14,7 +14,7 @@ from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.slot_records import next_incarnation
-from srm.domain.names.topics import TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Runs
 from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_from

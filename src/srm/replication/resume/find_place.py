@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from srm.domain.offset_map.runs import UNKNOWN
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE
 from srm.replication.batches.batch import BatchHeader, BatchToSend, batches, content_hash, convert
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.batches.to_send import batches_to_send
@@ -328,8 +328,8 @@ async def begin_where_logs_meet(
         target_next=place.target_next,
         fresh=False,
         has_position=True,
-        source_lineage=UNKNOWN,
-        target_lineage=UNKNOWN,
+        source_lineage=UNKNOWN_LINEAGE,
+        target_lineage=UNKNOWN_LINEAGE,
     )
     return met, (
         f"without a map: source offset {place.source_next} was found at target offset "

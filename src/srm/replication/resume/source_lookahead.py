@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from srm.domain.offset_map.runs import UNKNOWN, Lineage
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.replication.batches.batch import (
     AbortedTransactions,
     BatchHeader,

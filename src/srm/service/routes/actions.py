@@ -25,7 +25,7 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange, ListName, ListPair
-from srm.engine.flows import driver_requests
+from srm.engine.flows import supervision
 from srm.engine.flows.supervision import DriverAnswer, topic_on
 from srm.service.access.access import ConcurrencyLimit, address, audit, same_origin, user_of
 from srm.service.views.responses import PROBLEMS, FlowDep, ViewsDep, answer
@@ -59,7 +59,7 @@ class ReplicatorAnswer:
 
     flow: str
     action: str
-    outcome: driver_requests.Outcome
+    outcome: supervision.Outcome
     application: str
     host: str
     by: str
@@ -138,7 +138,7 @@ class Actions:
         self._config.flow(flow)
         with self._open(flow.target) as target:
             topics = {flow: topic_on(target, flow)}
-            [answer] = driver_requests.ask(topics, action.action, by, now_ms(), wait_s=0)
+            [answer] = supervision.ask(topics, action.action, by, now_ms(), wait_s=0)
         return _answer_row(answer, by)
 
     def lists(self, flow: Flow, name: ListName) -> ListsRow:

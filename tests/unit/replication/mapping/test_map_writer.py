@@ -12,6 +12,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, BlockKey, MapBlock
 from srm.domain.offset_map.map_tree import MapTree
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, coalesce
+from srm.domain.offset_map.runs import Lineage
 from srm.replication.mapping.map_writer import MapLog, MapWriter
 from srm.replication.ports import ProducerId
 from srm_lab.testing.simulation.damage import last_block
