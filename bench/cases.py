@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from bench.data import Payload
 from bench.engines import PROVENANCE_KEY
-from srm.config.keys.keys import find_key
+from srm.config.keys import find_key
 
 Kind = Literal[
     "copy", "compacted", "latency", "busy", "pauses", "slot-lost", "claim", "idle", "start"

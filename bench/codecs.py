@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.data import Payload, templates
-from srm.config.keys.keys import find_key
+from srm.config.keys import find_key
 from srm.replication.batches.batch import BatchToSend
 from srm.replication.batches.merging import Merging
 from srm.replication.native.library import native_library

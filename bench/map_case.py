@@ -21,7 +21,7 @@ from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup, SlotHe
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
-from srm.engine.control.compacted import COMPACTED_CONFIGS
+from srm.engine.control.control_topics import COMPACTED_CONFIGS
 from srm.kafka.cluster import KafkaCluster
 
 NAME: Final = "map"

@@ -27,7 +27,7 @@ from srm.clock import now_ms
 from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names.internal_topics import HEARTBEATS
 from srm.domain.names.topics import Flow
-from srm.engine.control.compacted import compacted_spec
+from srm.engine.control.control_topics import compacted_spec
 from srm.errors import StackError
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack import spark

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from srm.config.model import ClusterClients, Config
-from srm.config.secrets import ClientProperties
+from srm.config.values import ClientProperties
 from srm.domain.metrics import WindowMetric
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Stamped

@@ -259,8 +259,8 @@ GROUPS: Final = (
         ),
         (
             "docs/security.md",
-            "src/srm/config/keys/*",
-            "src/srm/config/*client*",
+            "src/srm/config/keys.*",
+            "src/srm/config/new_file.py",
             "src/srm/config/*security*",
             "src/srm/kafka/admin/acls*",
             "src/srm/kafka/wire/login*",

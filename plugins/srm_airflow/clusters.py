@@ -16,8 +16,7 @@ from airflow.sdk import BaseHook
 
 from srm.config.loader import build_config, understand
 from srm.config.model import ClusterClients, Config
-from srm.config.properties import Property
-from srm.config.providers import CONNECTION_KEY, resolve_references
+from srm.config.properties import CONNECTION_KEY, Property, resolve_references
 from srm.engine.cluster_ports import Cluster
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S

@@ -17,8 +17,8 @@ from airflow.sdk import Connection
 from airflow.sdk.log import mask_secret
 
 from srm.config.loader import read_settings
-from srm.config.providers import CONNECTIONS_VARIABLE, read_connections_by
-from srm.config.secrets import is_secret
+from srm.config.properties import CONNECTIONS_VARIABLE, read_connections_by
+from srm.config.values import is_secret
 from srm.errors import ConfigError
 from srm_airflow.compat import AirflowNotFoundException
 

@@ -15,7 +15,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from srm.config.loader import load_config
-from srm.config.providers import CONNECTIONS_VARIABLE
+from srm.config.properties import CONNECTIONS_VARIABLE
 from srm.errors import ConfigError
 from srm.spark import REMOTE
 from srm.spark.submission import submission

@@ -32,7 +32,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import Cluster, TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.moves.records import RoutingHistory
 from srm.wiring import open_cluster
 from srm_lab.stack.kafka import KafkaBroker

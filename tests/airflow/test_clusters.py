@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.replicating import configure
 
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm_airflow.clusters import SharedClusters
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from srm.config.loader import load_config
-from srm.config.providers import CONNECTIONS_VARIABLE, read_connections_by, read_given_connection
+from srm.config.properties import CONNECTIONS_VARIABLE, read_connections_by, read_given_connection
 from srm.errors import ConfigError
 from srm_airflow import operators, settings
 from srm_airflow.compat import AirflowFailException

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import NotFoundError, UsageError
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import eventually
 
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import ConflictError, FencedError, NotFoundError
 
 

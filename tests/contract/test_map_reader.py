@@ -24,7 +24,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import NoMap, OffsetMap, Position, Run, Translated
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import MapReader
 from srm_lab.testing.fake_cluster import FakeCluster

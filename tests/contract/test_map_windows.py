@@ -35,7 +35,7 @@ from srm.domain.offset_map.offset_map import (
     Translated,
 )
 from srm.engine.cluster_ports import CompactedTopic, TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups.translate import partition_facts
 from srm.engine.map_reader import KafkaMapReader
 from srm.errors import NotLoadedError

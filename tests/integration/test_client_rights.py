@@ -22,7 +22,7 @@ from srm.client.settings import load_client_config
 from srm.config.model import Config
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.compacted import compacted_spec
+from srm.engine.control.control_topics import compacted_spec
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

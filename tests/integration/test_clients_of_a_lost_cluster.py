@@ -20,7 +20,7 @@ from srm.client.routing import RoutingWatcher
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
-from srm.engine.control.compacted import compacted_spec
+from srm.engine.control.control_topics import compacted_spec
 from srm.engine.emission import emit
 from srm.engine.moves import MoveRequest, RunEvent
 from srm.engine.moves.records import ensure_topics

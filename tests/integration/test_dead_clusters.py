@@ -189,7 +189,7 @@ def test_ctrl_c_ends_a_command_that_waits_in_a_call_of_a_client_library(silent_p
     process = _start(
         "-c",
         "from confluent_kafka import Producer\n"
-        "from srm.cli.interrupts import end_soon_after_interrupt\n"
+        "from srm.cli.console import end_soon_after_interrupt\n"
         "end_soon_after_interrupt()\n"
         f"client = Producer({{'bootstrap.servers': '127.0.0.1:{silent_port}'}})\n"
         "print('waiting', flush=True)\n"
@@ -207,7 +207,7 @@ def test_ctrl_c_lets_the_step_of_a_move_end_and_its_hold_be_released() -> None:
     process = _start(
         "-c",
         "import time\n"
-        "from srm.cli.interrupts import end_soon_after_interrupt\n"
+        "from srm.cli.console import end_soon_after_interrupt\n"
         "from srm.cli.moves.failover import _interrupts_between_steps\n"
         "end_soon_after_interrupt()\n"
         "with _interrupts_between_steps() as interrupted:\n"

@@ -9,8 +9,7 @@ import pytest
 from tests.integration.kafka_tools import run_tool
 
 from srm.config.docs import render
-from srm.config.keys.config_key import ConfigKey
-from srm.config.keys.keys import KEYS, find_key
+from srm.config.keys import KEYS, ConfigKey, find_key
 from srm.config.loader import build_config, understand
 from srm.config.properties import Property
 from srm.config.security import translate_security

@@ -18,7 +18,7 @@ from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.control_records import CONTROL_ID
+from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.records import ensure_topics
 from srm.engine.moves.registers import RoutingTables

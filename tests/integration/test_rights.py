@@ -18,7 +18,7 @@ from tests.replicating import at_work, driver_of, is_copied, one_broker_as_two_c
 from tests.served import served
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.cli.flows.findings import Checks, rights_of
+from srm.cli.flows.doctor import Checks, rights_of
 from srm.config.loader import load_config
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.replication_records import REPORTS, PartitionStatus
@@ -27,7 +27,7 @@ from srm.domain.names.rights import FlowNames, service_rights
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control import topic_sync
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups import checkpoints, group_sync
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError

@@ -21,7 +21,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_partition
 from srm.domain.offset_map.offset_map import Run
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext
 from srm.spark.jobs import emit_spread, sync_spread

@@ -18,8 +18,8 @@ from srm.config.loader import load_config
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListPair, load
+from srm.engine.control.control_topics import ensure_compacted
 from srm.wiring import open_cluster, open_flow
 from srm_lab.stack.kafka import KafkaBroker
 

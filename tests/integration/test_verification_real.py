@@ -31,7 +31,7 @@ from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.verification.verification import Difference
 from srm.engine import verification as engine
 from srm.engine.cluster_ports import Cluster, TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.ports import FlowContext
 from srm.engine.verification import VerificationRequest
 from srm.spark.session import spark_session

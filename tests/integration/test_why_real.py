@@ -17,8 +17,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why import Why, WhyStep, why_topic
 from srm.kafka.cluster import KafkaCluster

@@ -70,7 +70,7 @@ SRM: Final[Mapping[str, Entry]] = {
         ),
     ),
     "replicate": _flows(
-        "replicate:replicate",
+        "replicator:replicate",
         "Copy topics of one or more flows until stopped: a Spark application in the foreground.",
         "srm replicate",
         "srm replicate --flow P:B --master 'local[4]' --until-caught-up",
@@ -91,7 +91,7 @@ SRM: Final[Mapping[str, Entry]] = {
         ),
     ),
     "init": _flows(
-        "new_config:init",
+        "config:init",
         "Write a commented srm.properties after five questions; with --yes from options alone.",
         "srm init",
         "srm init --yes --bootstrap-servers P=kafka-p:9092 --bootstrap-servers B=kafka-b:9092",
@@ -102,7 +102,7 @@ SRM: Final[Mapping[str, Entry]] = {
         "srm doctor --config srm.properties",
     ),
     "rights": _flows(
-        "rights:rights",
+        "doctor:rights",
         "Print the kafka-acls.sh commands that give a role its rights.",
         "srm rights --flow P:B --principal User:srm",
         "srm rights --role client --flow P:B --group billing --principal User:billing",
@@ -135,7 +135,7 @@ SRM: Final[Mapping[str, Entry]] = {
         ),
         **{
             "import": _flows(
-                "new_config:import_file",
+                "config:import_file",
                 "Translate MirrorMaker 2 on Kafka Connect or Strimzi into a properties file.",
                 "srm config import source.json checkpoint.json --output srm.properties",
             )
@@ -166,18 +166,18 @@ SRM: Final[Mapping[str, Entry]] = {
     "metrics": _group(
         "Windowed metrics: byte rate, replication and checkpoint latency, record lag.",
         aggregate=_flows(
-            "metrics:aggregate",
+            "jobs:aggregate",
             "Compute the windows of the last minutes from the raw metrics; again is harmless.",
             "srm metrics aggregate --flow P:B",
         ),
         show=_flows(
-            "metrics:show_windows",
+            "jobs:show_windows",
             "Show the newest window of each topic and flow, or with --total all of them together.",
             "srm metrics show --topic Payments --watch 10",
         ),
     ),
     "verify": _flows(
-        "verify:verify",
+        "jobs:verify",
         "Compare count, order and content of source and target in Spark tasks.",
         "srm verify --flow P:B",
         "srm verify --flow P:B --topic Payments --full",
@@ -201,7 +201,7 @@ SRM: Final[Mapping[str, Entry]] = {
             "srm groups sync --flow P:B --dry-run",
         ),
         list=_flows(
-            "listing:groups",
+            "topics:show_groups",
             "List the groups of a flow: members, offsets on the target, age of the last "
             "checkpoint.",
             "srm groups list --flow P:B --selected",
@@ -232,13 +232,13 @@ SRM: Final[Mapping[str, Entry]] = {
             "srm topics append --flow P:B --topic Payments --dry-run",
         ),
         list=_flows(
-            "listing:topics",
+            "topics:show_topics",
             "List the topics of a flow: partitions, copy, state, and why a topic is not selected.",
             "srm topics list --flow P:B --remote",
         ),
     ),
     "translate": _flows(
-        "translate:translate",
+        "groups:translate",
         "Translate one offset through the exact map of a flow.",
         "srm translate --flow P:B --topic Payments --partition 0 --offset 1500",
         "srm translate --flow P:B --topic P.Payments --offset 1420 --reverse",
@@ -251,7 +251,7 @@ SRM: Final[Mapping[str, Entry]] = {
         "srm status --flow P:B --watch 5",
     ),
     "why": _flows(
-        "why:why",
+        "status:why",
         "Say why a topic is (not) copied, or a group (not) translated and able to move.",
         "srm why Payments",
         "srm why billing --kind group --flow P:B",
@@ -277,7 +277,7 @@ SRM: Final[Mapping[str, Entry]] = {
             "srm failover release failover-1a2b3c",
         ),
         status=_moves(
-            "failover_status:status",
+            "failover:status",
             "List all moves, or look how far one is and what it waits for.",
             "srm failover status",
             "srm failover status failover-1a2b3c --watch",
@@ -295,7 +295,7 @@ SRM: Final[Mapping[str, Entry]] = {
             "srm failover unfence P --topic Payments",
         ),
         drill=_moves(
-            "drill:drill",
+            "evidence:drill",
             "Rehearse a failover on shadow names of the groups; no client notices.",
             "srm failover drill --group billing",
             "srm failover drill --history",
@@ -304,13 +304,13 @@ SRM: Final[Mapping[str, Entry]] = {
             "Show, list, export or check reports of moves; report MOVE_ID is short for show.",
             "show",
             show=_moves(
-                "failover_report:show",
+                "evidence:show",
                 "Show the report of a move; while its source is watched, look there again first.",
                 "srm failover report show failover-1a2b3c --format html",
                 "srm failover report --list --output reports",
             ),
             verify=_moves(
-                "failover_report:verify",
+                "evidence:verify",
                 "Verify signatures of reports; several of one move must form a chain.",
                 "srm failover report verify reports/failover-1a2b3c.r1.json --public-key key.pem",
             ),
@@ -319,12 +319,12 @@ SRM: Final[Mapping[str, Entry]] = {
     "return": _group(
         "Inspect the recovered source of a paused flow, and resume the flow.",
         status=_moves(
-            "source_return:status",
+            "recovery:status",
             "Show the shape of the return, and what the source holds that the target does not.",
             "srm return status --flow P:B",
         ),
         settle=_moves(
-            "source_return:settle",
+            "recovery:settle",
             "Decide what becomes of the residue, topic by topic, and resume the flow.",
             "srm return settle --flow P:B --merge Payments --default keep --dry-run",
         ),
@@ -332,23 +332,23 @@ SRM: Final[Mapping[str, Entry]] = {
     "residue": _group(
         "Records that only the returned source of a paused flow has.",
         list=_moves(
-            "source_return:list_ranges",
+            "recovery:list_ranges",
             "List the ranges: those to be decided while the flow is paused, and what was left.",
             "srm residue list --flow P:B",
         ),
         show=_moves(
-            "source_return:show",
+            "recovery:show",
             "Print records, oldest offset first: what is UTF-8 as text, other bytes in base64.",
             "srm residue show --flow P:B --topic Payments --limit 10",
         ),
         export=_moves(
-            "source_return:export",
+            "recovery:export",
             "Write records to files, one for each partition; an existing file is complete.",
             "srm residue export --flow P:B --format parquet --output residue",
         ),
     ),
     "restore": _moves(
-        "restore:restore",
+        "recovery:restore",
         "Copy remote topics back to their original cluster, which was rebuilt and is empty.",
         "srm restore --from B --to P --dry-run",
     ),

@@ -1,17 +1,25 @@
-"""Shared parts of all srm commands: options, output as text or JSON, errors as one line.
+"""Shared parts of all srm commands: options, output, watching, errors, interrupts.
 
 A command takes ``config: ConfigOption = None``, ``flow: FlowOption`` and ``as_json: JsonOption =
-False``, calls one engine function and hands the result to :func:`emit`. This module imports
-little, because help and completion do.
+False``, calls one engine function and hands the result to :func:`emit`, or with ``--watch`` a look
+to :func:`show`. This module imports little, because help and completion do.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import socket
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
@@ -25,6 +33,7 @@ from srm.extras import missing_extra
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 ConfigOption = Annotated[
     Path | None,
@@ -238,3 +247,179 @@ def _parts(error: Exception) -> tuple[str, str, str, int]:
         return UsageError.__name__, text, "see --help", typed.exit_code
     text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
     return type(error).__name__, text, "--debug shows where", UNEXPECTED
+
+
+_SHORTEST_S: Final = 0.2
+DEFAULT_WATCH_S: Final = 2.0
+"""Seconds between two looks of ``--watch`` without a number."""
+
+WatchOption = Annotated[
+    float | None,
+    typer.Option(
+        "--watch",
+        metavar="[SECONDS]",
+        min=_SHORTEST_S,
+        help=f"Refresh at this interval, {DEFAULT_WATCH_S:g} s without a number, until Ctrl-C.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Result of one look: its value, how it is shown; ``complain`` raises partial failures."""
+
+    value: object
+    render: Callable[[Console], None]
+    complain: Callable[[], None] = lambda: None
+
+
+def show(look: Callable[[], Looked], watch: float | None, *, as_json: bool) -> None:
+    """Look and show it once, or every ``watch`` seconds until Ctrl-C, which is exit code 0.
+
+    SrmError: something is wrong; of a watch only what no waiting ends.
+    """
+    if watch is None:
+        found = look()
+        emit(found.value, as_json, found.render)
+        found.complain()
+        return
+    with suppress(KeyboardInterrupt):
+        console = open_console()
+        if as_json:
+            _watch_json(look, watch)
+        elif console.is_terminal:
+            _watch_live(look, watch, console)
+        else:
+            _watch_plain(look, watch, console)
+
+
+def beats(
+    seconds: float,
+    now: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], object] = time.sleep,
+) -> Iterator[None]:
+    """Yield at once and then at each multiple of an interval; those that are over are left out."""
+    began = now()
+    while True:
+        yield
+        passed = now() - began
+        wait(seconds - passed % seconds)
+
+
+def _watch_json(look: Callable[[], Looked], seconds: float) -> None:
+    for _ in beats(seconds):
+        found, error = _attempt(look)
+        if found is not None:
+            write_document(document(found.value) + "\n")
+            sys.stdout.flush()
+        if error:
+            sys.stderr.write(f"srm: {error}\n")
+
+
+def _watch_plain(look: Callable[[], Looked], seconds: float, console: Console) -> None:
+    from rich.text import Text
+
+    for _ in beats(seconds):
+        found, error = _attempt(look)
+        console.print(_clock(), style="bold", highlight=False)
+        if found is not None:
+            found.render(console)
+        if error:
+            console.print(Text(error))
+        console.file.flush()
+
+
+def _watch_live(look: Callable[[], Looked], seconds: float, console: Console) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    shown = Text("looking")
+    with Live(shown, console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        for _ in beats(seconds):
+            began = time.monotonic()
+            found, error = _attempt(look)
+            if found is not None:
+                shown = _drawn(found, console)
+            took_s = time.monotonic() - began
+            foot = f"{_clock()}, took {took_s:.1f} s; every {seconds:g} s until Ctrl-C"
+            parts = [shown, Text(error, style="red")] if error else [shown]
+            live.update(Group(*parts, Text(foot, style="dim")), refresh=True)
+
+
+def _attempt(look: Callable[[], Looked]) -> tuple[Looked | None, str]:
+    """Look once; return what went wrong and may be over the next time."""
+    found = None
+    try:
+        with patience.renew():
+            found = look()
+        found.complain()
+    except SrmError as error:
+        if not error.retriable:
+            raise
+        return found, " ".join(str(error).split())
+    return found, ""
+
+
+def _drawn(found: Looked, console: Console) -> Text:
+    """Return as text what is shown on a console, with its width and colours."""
+    from rich.console import Console
+    from rich.text import Text
+
+    out = StringIO()
+    paper = Console(
+        file=out,
+        width=console.width,
+        force_terminal=True,
+        color_system="auto" if console.color_system else None,
+    )
+    found.render(paper)
+    # Rows of tables fit already; lines of text are as long as they are, and are wrapped here.
+    return Text.from_ansi(out.getvalue().rstrip("\n"), overflow="fold")
+
+
+def _clock() -> str:
+    return f"{datetime.now().astimezone():%H:%M:%S}"
+
+
+_GRACE_S: Final = 0.7
+_SHOW_CURSOR: Final = "\x1b[?25h"
+_tidying = threading.Event()
+
+
+def end_soon_after_interrupt() -> None:
+    """End this program soon after Ctrl-C, unless it handles signals or tidies up itself."""
+    arrivals, wakeup = socket.socketpair()
+    wakeup.settimeout(0)
+    signal.set_wakeup_fd(wakeup.detach(), warn_on_full_buffer=False)
+    watch = threading.Thread(target=_watch, args=(arrivals,), name="srm-interrupts", daemon=True)
+    watch.start()
+
+
+@contextmanager
+def tidying_up() -> Iterator[None]:
+    """Let the block end in its own time after Ctrl-C: it removes what it has made."""
+    _tidying.set()
+    try:
+        yield
+    finally:
+        _tidying.clear()
+
+
+def _watch(arrivals: socket.socket) -> None:
+    while numbers := arrivals.recv(64):
+        if signal.SIGINT in numbers and _is_unhandled():
+            end = threading.Timer(_GRACE_S, _end)
+            end.daemon = True
+            end.start()
+
+
+def _is_unhandled() -> bool:
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    return handlers == (signal.default_int_handler, signal.SIG_DFL) and not _tidying.is_set()
+
+
+def _end() -> None:
+    if sys.stderr.isatty():
+        os.write(2, _SHOW_CURSOR.encode())
+    os._exit(INTERRUPTED)

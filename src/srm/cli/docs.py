@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import typer
 
-from srm.cli.main import app
+from srm.cli.main import app, help_row
 from srm.cli.moves.failover import description
-from srm.cli.tree import help_row
 from srm.domain.moves.request import FORM
 from srm.files import write
 

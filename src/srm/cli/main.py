@@ -1,19 +1,203 @@
-"""The programs ``srm``, ``srm-control`` and ``srm-service``: their options, and how they start."""
+"""The programs srm, srm-control and srm-service, whose commands are imported when they run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
 from srm import __version__, patience
 from srm.cli.commands import CONTROL, SERVICE, SRM, Entry
-from srm.cli.console import ConfigOption, TimeoutOption, run_cli, set_debug, set_timeout
-from srm.cli.interrupts import end_soon_after_interrupt
-from srm.cli.tree import SETTINGS, LazyGroup
-from srm.errors import EXIT_CODES
+from srm.cli.console import (
+    DEFAULT_WATCH_S,
+    ConfigOption,
+    TimeoutOption,
+    end_soon_after_interrupt,
+    run_cli,
+    set_debug,
+    set_timeout,
+)
+from srm.errors import EXIT_CODES, UsageError
+
+SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_TYPES: Final = {"str": "TEXT", "path": "FILE", "file": "FILE", "dir": "DIR", "Path": "FILE"}
+
+
+class Commands(Mapping[str, Any]):
+    """Commands by name; each is imported when it is read."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self.entries = entries
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            self._built[name] = _build(name, self.entries[name])
+        return self._built[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+class LazyGroup(TyperGroup):
+    """A group of commands; its help comes from the table."""
+
+    entries: ClassVar[Mapping[str, Entry]] = {}
+
+    def __init__(self, *, entry: Entry | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._entries = self.entries if entry is None else entry.commands
+        self.commands: Any = Commands(self._entries)
+        self._default = "" if entry is None else entry.default
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- typer's signature
+        """Return the names."""
+        return list(self.commands)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take an argument that is not a command as one of the default command."""
+        if self._default and args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- typer's
+        """Write the table of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self._entries.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the commands that begin like this, or the options."""
+        from typer._click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=entry.help)
+            for name, entry in self._entries.items()
+            if name.startswith(incomplete)
+        ]
+        if self._default and not incomplete.startswith("-"):
+            default = self.commands[self._default]
+            inner = default.make_context(self._default, [], parent=ctx, resilient_parsing=True)
+            for argument in default.params[:1]:
+                names += argument.shell_complete(inner, incomplete)
+        return [*names, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
+
+
+class CliCommand(TyperCommand):
+    """A command: its help has examples, ``--watch`` needs no number, lists may have blanks."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples: tuple[str, ...] = ()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the usual interval after a bare ``--watch``, and join ``--add a, b``."""
+        names = {name for parameter in self.params for name in parameter.opts}
+        if "--watch" in names:
+            args = list(_with_interval(args))
+        if "--add" in names:
+            args = _join_lists(args)
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options in the words of a shell."""
+        for heading, kind in (("Arguments", "argument"), ("Options", "option")):
+            of_kind = [each for each in self.get_params(ctx) if each.param_type_name == kind]
+            rows = [row for each in of_kind if (row := help_row(each, ctx)) is not None]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, one a line."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+        super().format_epilog(ctx, formatter)
+
+
+def help_row(parameter: Any, ctx: Any) -> tuple[str, str] | None:
+    """Return name and help of an option or argument; types are TEXT, FILE or NUMBER."""
+    row = parameter.get_help_record(ctx)
+    if row is None:
+        return None
+    name, text = row
+    if parameter.param_type_name == "argument":
+        return name.partition(" ")[0], text
+    return re.sub(r"<([^<>]*)>", lambda found: _type(found[1]), name), text
+
+
+def _type(name: str) -> str:
+    name = name.removeprefix("list[").removesuffix("]").removesuffix(" | None")
+    if re.match(r"(int|float)\b", name):
+        return "NUMBER"
+    return _TYPES.get(name, name)
+
+
+def _build(name: str, entry: Entry) -> Any:
+    """Import a command, or make a group."""
+    if not entry.target:
+        return LazyGroup(
+            name=name,
+            entry=entry,
+            help=entry.help,
+            no_args_is_help=True,
+            context_settings=SETTINGS,
+            rich_markup_mode=None,
+        )
+    module, _, function = entry.target.partition(":")
+    try:
+        callback = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise UsageError(
+            f"srm {name} needs the package {package}, which is not installed here",
+            f"install srm from a wheel or a checkout that has src/{package}",
+        ) from None
+    info = CommandInfo(name, cls=CliCommand, callback=callback, context_settings=SETTINGS)
+    command: Any = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+    command.examples = entry.examples
+    return command
+
+
+def _with_interval(args: list[str]) -> Iterator[str]:
+    for at, arg in enumerate(args):
+        yield arg
+        if arg == "--watch" and not (at + 1 < len(args) and _is_number(args[at + 1])):
+            yield f"{DEFAULT_WATCH_S:g}"
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        return float(text) == float(text)
+    return False
+
+
+def _join_lists(args: list[str]) -> list[str]:
+    joined: list[str] = []
+    for arg in args:
+        if joined and joined[-1].endswith(",") and not arg.startswith("-"):
+            joined[-1] += arg
+        else:
+            joined.append(arg)
+    return joined
+
 
 _EXITS: Final = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
 

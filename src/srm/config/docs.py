@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from srm.config.keys.config_key import ClientKey, ConfigKey
-from srm.config.keys.keys import (
+from srm.config.keys import (
     CLASS_KEYS,
     CLIENT_KEYS,
     FILE_KEYS,
@@ -19,6 +18,8 @@ from srm.config.keys.keys import (
     MOVE_KEYS,
     RECORD_KEYS,
     TRANSLATED,
+    ClientKey,
+    ConfigKey,
 )
 from srm.domain.moves.routing import order_schema
 from srm.files import write
@@ -38,7 +39,7 @@ _LEVELS: Final = {"file": "no prefix only", "flow": "any", "replication": "`A->B
 _HEAD: Final = """\
 # Configuration
 
-<!-- Written by `python -m srm.config.docs`; change the table src/srm/config/keys/keys.txt instead. -->
+<!-- Written by `python -m srm.config.docs`; change the table src/srm/config/keys.txt instead. -->
 
 srm reads one properties file in the syntax of MirrorMaker 2 and Streams Replication Manager. It takes every key of MirrorMaker 2, Kafka
 Connect and the Kafka clients (4.3.1), and warns of those that have no meaning here. Commands look for the file at `--config FILE`, then

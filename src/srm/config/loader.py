@@ -17,10 +17,7 @@ from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from srm import logs
-from srm.config.checking import check_settings
-from srm.config.hierarchy import Resolved, Setting, classify, resolve_client, resolve_key
-from srm.config.keys.config_key import ConfigKey
-from srm.config.keys.keys import (
+from srm.config.keys import (
     CLASS_KEYS,
     CLIENT_KEYS,
     FLOW_KEYS,
@@ -30,16 +27,44 @@ from srm.config.keys.keys import (
     SERVICE_KEYS,
     SPARK_PREFIX,
     STACK_PREFIX,
+    ConfigKey,
 )
-from srm.config.keys.report_key import ReportKey
-from srm.config.model import ClientKind, Config, FlowConfig, IsolationLevel, RedirectSettings
-from srm.config.named_classes import filter_of, policy_of
-from srm.config.properties import Property, read_properties, with_overrides
-from srm.config.providers import Connections, resolve_references
-from srm.config.secrets import ClientProperties, Secret, shown, without_login
+from srm.config.lines import (
+    Resolved,
+    Setting,
+    check_settings,
+    classify,
+    resolve_client,
+    resolve_key,
+)
+from srm.config.model import (
+    ClientKind,
+    Config,
+    FlowConfig,
+    IsolationLevel,
+    RedirectSettings,
+    ReportKey,
+    ServiceSettings,
+)
+from srm.config.properties import (
+    Connections,
+    Property,
+    read_properties,
+    resolve_references,
+    with_overrides,
+)
 from srm.config.security import translate_security
-from srm.config.service import ServiceSettings
-from srm.config.values import NEVER, Value, parse_value
+from srm.config.values import (
+    NEVER,
+    ClientProperties,
+    Secret,
+    Value,
+    filter_of,
+    parse_value,
+    policy_of,
+    shown,
+    without_login,
+)
 from srm.domain.moves.routing import ROUTING_ALONE, in_order
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_patterns
@@ -77,7 +102,7 @@ class SettingsFile:
         return tuple(Flow(*pair) for pair in permutations(self.clusters, 2))
 
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
-        """Resolve one key of :mod:`srm.config.keys.keys` with its trace."""
+        """Resolve one key of :mod:`srm.config.keys` with its trace."""
         return resolve_key(KEYS[name], flow, self.settings)
 
 

@@ -2,21 +2,150 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from srm.config.keys.report_key import ReportKey
-from srm.config.secrets import ClientProperties, Secret
-from srm.config.service import ServiceSettings
+from srm.config.keys import FLOW_KEYS
+from srm.config.values import HIDDEN, ClientProperties, Secret, is_secret
 from srm.domain.moves.routing import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import SHADOWS, NameFilter, ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
-from srm.errors import ConfigError
+from srm.domain.text.documents import JsonRecord
+from srm.errors import ConfigError, UsageError
 from srm.logs import LogFormat
+
+if TYPE_CHECKING:
+    from srm.domain.moves.revisions import PublicKey, SigningKey
+
+_LOCATION: Final = "report.signing.key.location"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportKey:
+    """File of the key, relative to the folder of the properties file, and its password."""
+
+    file: Path | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def read(self) -> SigningKey | None:
+        """Read the key; None where none is named."""
+        if self.file is None:
+            return None
+        from srm.domain.moves.revisions import SigningKey  # noqa: PLC0415 -- see above
+
+        try:
+            return SigningKey.read(self.file.read_bytes(), self.password)
+        except OSError as error:
+            raise ConfigError(f"{_LOCATION}: {self.file}: {error.strerror}") from None
+        except UsageError as error:
+            raise ConfigError(f"{_LOCATION}: {self.file}: {error}") from None
+
+
+def read_public_key(file: Path) -> PublicKey:
+    """Read a public key that reports are checked with."""
+    from srm.domain.moves.revisions import PublicKey  # noqa: PLC0415 -- see above
+
+    try:
+        return PublicKey.read(file.read_bytes())
+    except OSError as error:
+        raise UsageError(f"public key {file}: {error.strerror}") from None
+    except UsageError as error:
+        raise UsageError(f"public key {file}: {error}") from None
+
+
+AuthKind = Literal["none", "basic", "bearer", "mtls"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Access to the service, and what it shows of itself (:mod:`srm.config.keys`)."""
+
+    auth: AuthKind = "none"
+    insecure: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    users_location: Path | None = None
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_user_claim: str = "preferred_username"
+    oidc_roles_claim: str = "roles"
+    oidc_leeway: timedelta = timedelta(seconds=30)
+    oidc_ca_location: Path | None = None
+    certificate_location: Path | None = None
+    key_location: Path | None = None
+    key_password: Secret = field(default_factory=Secret, repr=False)
+    ca_location: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    """Discovery and queries between services; see :mod:`srm.config.keys`."""
+
+    advertise: bool = False
+    protocol: Literal["http", "https"] | None = None
+    host: str | None = None
+    port: int | None = None
+    root_path: str | None = None
+    replication_factor: int = -1
+    enabled: bool = False
+    hosts: tuple[str, ...] = ()
+    timeout: timedelta = timedelta(seconds=3)
+    username: str = ""
+    password: Secret = field(default_factory=Secret, repr=False)
+    ca_location: Path | None = None
+    certificate_location: Path | None = None
+    key_location: Path | None = None
+    key_password: Secret = field(default_factory=Secret, repr=False)
+
+
+_PARTS: Final[Mapping[str, type[Any]]] = {"access": AccessSettings, "remote": RemoteSettings}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Address and watched targets of the service; see :mod:`srm.config.keys`."""
+
+    host: str = "127.0.0.1"
+    port: int = 6670
+    root_path: str = ""
+    targets: tuple[str, ...] = ()
+    refresh: timedelta = timedelta(seconds=5)
+    prometheus_topics: bool = True
+    prometheus_groups: bool = True
+    airflow_url: str = ""
+    access: AccessSettings = field(default_factory=AccessSettings)
+    remote: RemoteSettings = field(default_factory=RemoteSettings)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], folder: Path) -> Self:
+        """Build settings from values by attribute or ``part.attribute``, and files of a folder."""
+        own = {name: value for name, value in values.items() if "." not in name}
+        for part, made in _PARTS.items():
+            own[part] = made(
+                **{
+                    attribute: _parse(attribute, value, folder)
+                    for name, value in values.items()
+                    for head, _, attribute in [name.partition(".")]
+                    if head == part
+                }
+            )
+        return cls(**own)
+
+
+def _parse(attribute: str, value: Any, folder: Path) -> Any:
+    if attribute.endswith("password"):
+        return Secret(value)
+    if attribute.endswith("_location"):
+        return folder / Path(value).expanduser() if value else None
+    return value
+
 
 ClientKind = Literal["admin", "consumer", "producer"]
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
@@ -227,3 +356,75 @@ class Config:
             return ClientProperties(self.flow_client(flow, alias, kind))
 
         return ClusterClients(properties("admin"), properties("consumer"), properties("producer"))
+
+
+RESTARTED: Final = frozenset(
+    {
+        *(
+            "enabled",
+            "policy",
+            "back",
+            "both_enabled",
+            "tasks_max",
+            "isolation_level",
+            "records",
+            "data_loss_policy",
+            "errors_tolerance",
+            "admin_timeout_ms",
+        ),
+        *("offset_syncs_replication_factor", "heartbeats_replication_factor"),
+        *("internal_replication_factor", "emit_offset_syncs_enabled", "offset_syncs_location"),
+        *("refresh_topics_interval", "emit_heartbeats_enabled", "emit_heartbeats_interval"),
+        *("metrics_interval", "metrics_windows_continuous"),
+        *("max_bytes_per_second", "merge_bytes", "linger_ms"),
+    }
+)
+"""Fields that slots, or threads of the driver, have from their start."""
+_KEYS: Final = {key.field: key.name for key in FLOW_KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRecord(JsonRecord):
+    """Settings in force, without secrets, and those that they have replaced at ``time_ms``."""
+
+    KIND = "settings"
+    in_force: dict[str, Any]
+    before: dict[str, Any]
+    time_ms: int
+
+
+def plain_settings(config: FlowConfig) -> dict[str, Any]:
+    """Return the settings of a flow as JSON values by field, without secrets."""
+    found: dict[str, Any] = {
+        name: HIDDEN if is_secret(key_of(name)) else _plain(value)
+        for name, value in asdict(config).items()
+        if name != "flow"
+    }
+    found["policy"] = f"{type(config.policy).__name__} {config.policy.separator}"
+    found["redirect"] = {
+        name: _plain(value)
+        for name, value in found["redirect"].items()
+        # Some addresses are secrets themselves; a command may have some as arguments.
+        if name not in {"webhook_url", "webhook_secret", "command"}
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    return plain
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the fields whose values differ, with both values."""
+    names = sorted({*before, *after})
+    return {
+        name: (before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    }
+
+
+def key_of(field: str) -> str:
+    """Return the key of the properties file that sets a field."""
+    return _KEYS.get(field, field.replace("_", "."))
+
+
+def _plain(value: object) -> object:
+    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from srm.config.model import ClientKind, Config, FlowConfig
-from srm.config.secrets import ClientProperties
+from srm.config.values import ClientProperties
 from srm.domain.names.policy import RestoringPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow

@@ -1,15 +1,103 @@
-"""From the text of a value to its type."""
+"""Values of settings: their types, classes that they name, and secrets, which nothing shows."""
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from srm.config.keys.config_key import ConfigKey, ValueKind
-from srm.domain.names.policy import compile_pattern, split_patterns
+from srm.config.keys import ConfigKey, ValueKind
+from srm.domain.names.policy import (
+    DefaultReplicationPolicy,
+    IdentityReplicationPolicy,
+    NameFilter,
+    ReplicationPolicy,
+    compile_pattern,
+    split_patterns,
+)
 from srm.errors import ConfigError
+
+HIDDEN: Final = "[hidden]"
+_SECRET: Final = (
+    "password",
+    "passphrase",
+    "secret",
+    "jaas",
+    "key.pem",
+    "keystore.key",
+    "oauthbearer.config",
+    "webhook.url",
+    "notifier.arguments",
+)
+
+
+def is_secret(key: str) -> bool:
+    """Return whether the value of a key, with or without its prefixes, is secret."""
+    return any(part in key for part in _SECRET)
+
+
+def shown(key: str, value: str) -> str:
+    """Return a value as it may be shown."""
+    return HIDDEN if is_secret(key) else value
+
+
+def without_login(address: str) -> str:
+    """Return an address as it may be shown: without the ``user:password@`` that URLs have."""
+    _, at, rest = address.rpartition("@")
+    return f"{HIDDEN}@{rest}" if at else address
+
+
+class Secret:
+    """A text that no log, error, report or JSON shows; :meth:`reveal` returns it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return HIDDEN if self._text else ""
+
+    def reveal(self) -> str:
+        """Return the text."""
+        return self._text
+
+
+class ClientProperties(Mapping[str, str]):
+    """librdkafka properties of one client, immutable; as text, secrets are hidden.
+
+    It is not a dict, so that no library writes it out as JSON. Code that needs the values reads
+    ``properties[key]``, or passes ``dict(properties)`` to a client library.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr({key: shown(key, value) for key, value in self._values.items()})
+
 
 NEVER: Final = timedelta(days=36500)
 """Interval of something that is switched off (100 years: every timer can take it)."""
@@ -99,3 +187,52 @@ _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
     "string": str,
     "cron": _cron,
 }
+
+
+_OF_JAVA: Final = ("org.apache.kafka.connect.mirror.", "com.cloudera.")
+"""Packages of MirrorMaker 2 and of Streams Replication Manager."""
+
+
+def policy_of(name: str, source_alias: str, separator: str) -> ReplicationPolicy:
+    """Return a policy by ``module:Class``, or as in MirrorMaker 2 by Java name or class alone."""
+    known = _plain_name(name)
+    if known == "DefaultReplicationPolicy":
+        return DefaultReplicationPolicy(separator)
+    if known == "IdentityReplicationPolicy":
+        return IdentityReplicationPolicy(separator, source_alias)
+    own = _load(name, ReplicationPolicy)
+    try:
+        return own(source_alias, separator)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise ConfigError(f"{name}({source_alias!r}, {separator!r}) failed: {error!r}") from error
+
+
+def filter_of(name: str, default: str) -> type[NameFilter]:
+    """Return a class of filters; ``default`` is the Java name of MirrorMaker 2's."""
+    if _plain_name(name) == default.rpartition(".")[2]:
+        return NameFilter
+    return _load(name, NameFilter)  # type: ignore[no-any-return]
+
+
+def _plain_name(name: str) -> str:
+    package, _, known = name.rpartition(".")
+    return known if not package or name.startswith(_OF_JAVA) else ""
+
+
+def _load(name: str, of: type) -> Any:
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigError(
+            f"{name} is a Java class that cannot be used here; write it in Python and name it "
+            f"module:Class (docs/configuration.md), or remove the line"
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise ConfigError(
+            f"{name} cannot be imported: {error!r}; put its module on PYTHONPATH, on the machines "
+            "of Spark, too"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, of)):
+        raise ConfigError(f"{name} is not a class derived from {of.__module__}.{of.__qualname__}")
+    return found

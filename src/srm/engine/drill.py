@@ -35,7 +35,7 @@ from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.comparison import ComparedRecord, differing_fields
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.compacted import STAMPED, ensure_compacted
+from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.planning import Findings, findings

@@ -40,7 +40,7 @@ from srm.domain.recovery.source_return import (
 )
 from srm.domain.text.amount import some
 from srm.engine.cluster_ports import TopicDescription
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets, read_ledger
 from srm.engine.moves.records import MoveStore, as_move

@@ -38,7 +38,7 @@ from srm.domain.verification.verification_plan import (
     plan_partition,
 )
 from srm.engine.cluster_ports import Cluster, TopicDescription
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import IntegrityError, NotFoundError
 

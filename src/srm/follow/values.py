@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from srm.client.membership import subscription
 from srm.client.settings import CONNECTION
-from srm.config.java_notation import java_settings
 from srm.config.model import ClientKind, Config
 from srm.config.properties import property_line
-from srm.config.secrets import is_secret
+from srm.config.values import is_secret
 from srm.domain.moves.routing import group_subject, topic_subject
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, UsageError

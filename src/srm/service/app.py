@@ -23,8 +23,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srm import __version__, telemetry
-from srm.config.model import Config
-from srm.config.service import ServiceSettings
+from srm.config.model import Config, ServiceSettings
 from srm.domain.text.documents import adapter
 from srm.errors import ConfigError
 from srm.service.access.access import OPEN, Authenticator, guard

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Message
 from pyspark.sql import SparkSession
 
 from srm.config.model import Config
-from srm.config.secrets import ClientProperties
+from srm.config.values import ClientProperties
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.runs import OffsetRange

@@ -19,8 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from srm.cli.console import JsonOption, emit
-from srm.cli.watching import Looked, WatchOption, show
+from srm.cli.console import JsonOption, Looked, WatchOption, emit, show
 from srm.pages.tables import Listing
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.conftest import BrokerFactory
 from tests.faults.campaign.truncation import cut
 from tests.waiting import eventually
 
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from tests.waiting import eventually
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import SrmError
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 

@@ -8,7 +8,7 @@ from srm.config.loader import load_config
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.wiring import open_cluster, open_flow
 
 pytestmark = pytest.mark.kafka

@@ -13,10 +13,9 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from srm.cli import watching
-from srm.cli.main import app
-from srm.cli.tree import CliCommand
-from srm.cli.watching import Looked, WatchOption, beats, show
+from srm.cli import console as console_module
+from srm.cli.console import Looked, WatchOption, beats, show
+from srm.cli.main import CliCommand, app
 from srm.errors import ConfigError, SrmError, UnavailableError
 
 
@@ -42,14 +41,14 @@ class Looks:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "beats", lambda _seconds: repeat(None))
+    monkeypatch.setattr(console_module, "beats", lambda _seconds: repeat(None))
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
     out = StringIO()
     console = Console(file=out, force_terminal=True, width=60, height=20)
-    monkeypatch.setattr(watching, "open_console", lambda: console)
+    monkeypatch.setattr(console_module, "open_console", lambda: console)
     return out
 
 

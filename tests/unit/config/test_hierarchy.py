@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.config.hierarchy import Level, classify, resolve_client
+from srm.config.lines import Level, classify, resolve_client
 from srm.config.loader import SettingsFile, understand
 from srm.config.properties import Property, parse_properties
 from srm.domain.names.topics import Flow

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from srm.config.importing import sections_of
-from srm.config.new_file import render
+from srm.config.new_file import render, sections_of
 
 
 def test_two_passwords_that_differ_are_named_without_their_values() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.config.java_notation import java_settings
-from srm.config.security import translate_security
+from srm.config.security import java_settings, translate_security
 
 FILES = {"/key": "KEY", "/chain": "CHAIN"}
 

@@ -9,7 +9,7 @@ import pytest
 from tests.suffix_policy import SUFFIX_POLICY, SuffixPolicy
 
 from srm.config.loader import load_config
-from srm.config.named_classes import filter_of, policy_of
+from srm.config.values import filter_of, policy_of
 from srm.domain.names.policy import (
     DefaultReplicationPolicy,
     IdentityReplicationPolicy,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from srm.config import providers
+from srm.config import properties
 from srm.config.loader import load_config
-from srm.config.providers import CONNECTIONS_VARIABLE
+from srm.config.properties import CONNECTIONS_VARIABLE
 from srm.errors import ConfigError
 
 CONFIG = """\
@@ -59,7 +59,7 @@ def test_a_cluster_takes_address_and_login_of_its_connection_and_nothing_else(fi
 def test_a_process_that_a_task_has_started_finds_connections_in_its_environment(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(providers, "_default_connections", [providers.read_given_connection])
+    monkeypatch.setattr(properties, "_default_connections", [properties.read_given_connection])
     monkeypatch.setenv(CONNECTIONS_VARIABLE, json.dumps(KEPT))
 
     assert load_config(file).clients["P", "admin"]["sasl.password"] == "s3cret"
@@ -68,7 +68,7 @@ def test_a_process_that_a_task_has_started_finds_connections_in_its_environment(
 def test_elsewhere_the_line_with_the_connection_is_named(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(providers, "_default_connections", [providers.read_given_connection])
+    monkeypatch.setattr(properties, "_default_connections", [properties.read_given_connection])
     monkeypatch.delenv(CONNECTIONS_VARIABLE, raising=False)
     file.write_text(CONFIG.replace("${airflow:vault:password}", "x"))
 

@@ -13,12 +13,12 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 from typer.testing import CliRunner
 
-from srm.cli.flows.control_target import ConnectionOptions, find_target
+from srm.cli.flows.control import ConnectionOptions, find_target
 from srm.cli.main import app
-from srm.config.hierarchy import resolve_client
+from srm.config.lines import resolve_client
 from srm.config.loader import build_config, read_settings
 from srm.config.model import ClusterClients, Config
-from srm.config.secrets import HIDDEN, ClientProperties, is_secret
+from srm.config.values import HIDDEN, ClientProperties, is_secret
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, SrmError, UsageError
 from srm.kafka.admin.clients import Clients

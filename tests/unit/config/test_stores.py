@@ -10,11 +10,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from srm.config.client_file import client_file
 from srm.config.loader import load_config, read_settings
-from srm.config.new_file import Section, render
-from srm.config.security import translate_security
-from srm.config.stores import read_jks, read_trusted
+from srm.config.new_file import Section, client_file, render
+from srm.config.security import read_jks, read_trusted, translate_security
 from srm.errors import ConfigError
 
 PASSWORD, KEY_PASSWORD = "of-store", "of-key"

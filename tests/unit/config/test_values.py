@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srm.config.keys.keys import find_key
+from srm.config.keys import find_key
 from srm.config.values import parse_value
 from srm.errors import ConfigError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from srm.cli.commands import SERVICE
-from srm.config.keys.keys import SERVICE_KEYS
+from srm.config.keys import SERVICE_KEYS
 
 PAGE = Path("docs/service.md").read_text("utf-8")
 _IN_CONFIGURATION_ALONE = re.compile(

@@ -1,31 +1,33 @@
-"""``srm config``: what the properties file says, and which line of it decided a value."""
+"""``srm init`` and ``srm config``: write a properties file, check it and explain its values."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from srm.cli import completing
-from srm.cli.console import ConfigOption, JsonOption, emit
-from srm.cli.flows.findings import Check, Checks, check_clusters, render
-from srm.config.client_file import client_file
-from srm.config.hierarchy import Candidate, Resolved, resolve_client
-from srm.config.keys.keys import CLIENT_KEYS, KEYS
-from srm.config.loader import CLIENT_KINDS, SettingsFile, build_config, read_settings
+from srm.cli.console import ConfigOption, JsonOption, YesOption, emit, require_terminal
+from srm.cli.flows.doctor import Check, Checks, check_clusters, check_connections, render_checks
+from srm.config.keys import CLIENT_KEYS, KEYS
+from srm.config.lines import Candidate, Resolved, resolve_client
+from srm.config.loader import CLIENT_KINDS, DEFAULT_FILE, SettingsFile, build_config, read_settings
 from srm.config.model import Config, FlowConfig
-from srm.config.secrets import shown
+from srm.config.new_file import PROTOCOLS, client_file, first_file, render, sections_of, write_new
+from srm.config.values import shown
+from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
-from srm.errors import ConfigError, StackError, UsageError
+from srm.errors import StackError, UsageError
 from srm.files import write_atomically
-from srm.kafka.wire.security import read_security
 from srm.pages.tables import Listing
 
 _FlowToExplain = Annotated[
@@ -107,17 +109,6 @@ def explain(
     emit(explanations, as_json, lambda console: _show_explanations(console, explanations, file))
 
 
-def check_connections(config: Config) -> None:
-    """Refuse what would only fail when something connects; nothing connects here."""
-    clients = [(alias, client) for (alias, _), client in config.clients.items()]
-    clients += [(alias, client) for (_, alias, _), client in config.flow_clients.items()]
-    for alias, client in clients:
-        try:
-            read_security(alias, client)
-        except ConfigError as error:
-            raise ConfigError(f"{config.path}: {error}") from None
-
-
 def _report(config: Config, checks: Checks) -> CheckReport:
     key = config.report_key.read()
     return CheckReport(
@@ -188,7 +179,7 @@ def _show_report(console: Console, report: CheckReport, config: Config) -> None:
         console.print(f"warning: {text}", soft_wrap=True, highlight=False, markup=False)
     for text in report.notes:
         console.print(f"note: {text}", soft_wrap=True, highlight=False, markup=False)
-    render(console, report.findings)
+    render_checks(console, report.findings)
 
 
 def _explain(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explanation]:
@@ -268,3 +259,136 @@ def _assignment(text: str) -> tuple[str, str]:
     if not found or not key.strip():
         raise UsageError(f"--set {text}: write it as KEY=VALUE")
     return key.strip(), value.strip()
+
+
+def init(
+    *,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write; it must not exist."),
+    ] = Path(DEFAULT_FILE),
+    clusters: Annotated[
+        str, typer.Option("--clusters", metavar="A,B", help="Aliases of the clusters.")
+    ] = "P,B",
+    bootstrap: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bootstrap-servers",
+            metavar="A=HOST:PORT",
+            help="Address of a cluster, once for each.",
+        ),
+    ] = None,
+    topics: Annotated[
+        str, typer.Option("--topics", metavar="X,Y", help="Topics to copy: names or patterns.")
+    ] = ".*",
+    groups: Annotated[
+        str, typer.Option("--groups", metavar="X,Y", help="Groups to translate.")
+    ] = ".*",
+    protocol: Annotated[
+        str, typer.Option("--security-protocol", help=f"One of {', '.join(PROTOCOLS)}.")
+    ] = "PLAINTEXT",
+    mechanism: Annotated[
+        str, typer.Option("--sasl-mechanism", help="For a protocol with SASL.")
+    ] = "SCRAM-SHA-512",
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented srm.properties after five questions; with --yes from options alone.
+
+    Secrets are written as references to environment variables.
+    """
+    if output.exists():
+        raise UsageError(f"{output} exists: name another file with --output")
+    servers = dict(map(_address, bootstrap or ()))
+    if not yes:
+        require_terminal(as_json=as_json)
+        clusters = typer.prompt("Aliases of the clusters", default=clusters)
+    aliases = split_patterns(clusters)
+    if unknown := sorted({*servers} - {*aliases}):
+        raise UsageError(f"--bootstrap-servers {unknown[0]}=...: the clusters are {clusters}")
+    for alias in aliases:
+        if alias not in servers:
+            if yes:
+                raise UsageError(f"--bootstrap-servers {alias}=HOST:PORT is missing")
+            servers[alias] = typer.prompt(f"Bootstrap servers of {alias} (HOST:PORT)")
+    if not yes:
+        topics = typer.prompt("Topics to copy (names or patterns)", default=topics)
+        groups = typer.prompt("Groups to translate", default=groups)
+        protocol = typer.prompt(f"Security protocol ({', '.join(PROTOCOLS)})", default=protocol)
+    in_order = {alias: servers[alias] for alias in aliases}
+    sections = first_file(in_order, topics, groups, protocol.upper(), mechanism)
+    text = render(sections, str(output))
+    write_new(output, text)
+    _say_written(output, as_json=as_json)
+
+
+def import_file(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Connectors as JSON, or a Strimzi resource."),
+    ],
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this new file, not to stdout."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Translate MirrorMaker 2 on Kafka Connect or Strimzi into a properties file.
+
+    Takes MirrorSourceConnector, MirrorCheckpointConnector and MirrorHeartbeatConnector as JSON, one
+    or a list, and KafkaMirrorMaker2 (v1, v1beta2) as YAML or JSON. Comments list what has no
+    meaning here. Without --output nothing is written.
+    """
+    documents = [document for file in files for document in read_documents(file)]
+    text = render(sections_of(documents, ", ".join(map(str, files))), str(output or files[0]))
+    if output is None:
+        emit({"text": text}, as_json, lambda _: typer.echo(text, nl=False))
+        return
+    write_new(output, text)
+    _say_written(output, as_json=as_json)
+
+
+def _say_written(path: Path, *, as_json: bool) -> None:
+    line = f"{path}: written; next: srm config check --config {path}, then srm doctor"
+    emit({"path": str(path)}, as_json, lambda _: typer.echo(line))
+
+
+def _address(text: str) -> tuple[str, str]:
+    alias, found, servers = text.partition("=")
+    if not found or not servers:
+        raise UsageError(f"--bootstrap-servers {text}: write it as ALIAS=HOST:PORT")
+    return alias.strip(), servers.strip()
+
+
+def read_documents(file: Path) -> list[dict[str, Any]]:
+    """Return the documents of a JSON or YAML file, else UsageError."""
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    try:
+        found: Any = json.loads(text)
+    except ValueError:
+        found = _read_yaml(file, text)
+    items = found.get("items", [found]) if isinstance(found, dict) else found
+    if not isinstance(items, Iterable) or isinstance(items, str):
+        raise UsageError(f"{file} holds neither connectors nor a resource")
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _read_yaml(file: Path, text: str) -> list[Any]:
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ModuleNotFoundError:
+        raise UsageError(
+            f"{file} is not JSON, and YAML needs the package PyYAML",
+            "pip install pyyaml, or kubectl get kafkamirrormaker2 NAME -o json",
+        ) from None
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{file} is neither JSON nor YAML: {reason}") from None

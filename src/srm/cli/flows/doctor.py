@@ -1,28 +1,322 @@
-"""``srm doctor``: whether this host and both clusters have what srm needs."""
+"""``srm doctor`` and ``srm rights``: what srm needs on this host and on its clusters."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal, cast
 
 import confluent_kafka
+import typer
+from rich.console import Console
+from rich.markup import escape
 
 from srm import __version__
-from srm.cli.console import ConfigOption, JsonOption, emit
-from srm.cli.flows.config import check_connections
-from srm.cli.flows.findings import Check, Checks, check_clusters, render
-from srm.config.loader import build_config, read_settings
-from srm.config.model import Config
-from srm.domain.text.amount import amount
-from srm.errors import SrmError
+from srm.cli import completing
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
+from srm.config.loader import build_config, load_config, read_settings
+from srm.config.model import ClientKind, Config, FlowConfig
+from srm.domain.names.rights import (
+    ANY_NAME,
+    FlowNames,
+    NeededRight,
+    Role,
+    client_rights,
+    operator_rights,
+    replicator_rights,
+    service_rights,
+)
+from srm.domain.text.amount import amount, set_key, some
+from srm.engine.cluster_ports import Cluster
+from srm.engine.control import control_lists, topic_sync
+from srm.engine.control.recorded_copies import with_recorded
+from srm.engine.ports import FlowContext
+from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
+from srm.kafka.cluster import KafkaCluster
+from srm.kafka.state.slot_state import broker_configs
+from srm.kafka.wire.security import read_security
+from srm.pages.tables import Listing
+from srm.replication.driver.discovery import internal_topic_specs
 from srm.replication.native.library import native_library
+from srm.wiring import flow_context, open_clusters
+
+State = Literal["ok", "warning", "problem"]
+
+_COLOURS: Final[Mapping[State, str]] = {"ok": "green", "warning": "yellow", "problem": "red"}
+_OLDEST: Final = (3, 7)
+"""Oldest release of Kafka that srm is tested with."""
+_SKEW_MS: Final = 5_000
+_TRANSACTION_LOG: Final = "__transaction_state"
+_OWN_TOPICS: Final = "__srm-"
+_AUTO_CREATE: Final = "auto.create.topics.enable"
+_SHOWN: Final = (
+    "default.replication.factor",
+    "min.insync.replicas",
+    "message.max.bytes",
+    "log.retention.ms",
+    "log.retention.hours",
+)
+_CLIENTS: Final[dict[str, ClientKind]] = {"Read": "consumer", "Write": "producer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Result of one check; ``action`` says what to do about a warning or problem."""
+
+    name: str
+    state: State
+    text: str
+    action: str = ""
+
+
+class Checks(list[Check]):
+    """The checks so far; ``failures`` are the errors behind problems."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[SrmError] = []
+
+    def run(self, name: str, check: Callable[[], Iterator[Check | SrmError]]) -> None:
+        """Add the results of a check; an error is a problem."""
+        try:
+            for found in check():
+                if isinstance(found, SrmError):
+                    self.fail(name, found)
+                else:
+                    self.append(found)
+        except SrmError as error:
+            self.fail(name, error)
+
+    def fail(self, name: str, error: SrmError) -> None:
+        """Add an error as a problem."""
+        text = error.what.removeprefix(f"{name}, ")
+        self.append(Check(name, "problem", text, error.action))
+        self.failures.append(error)
+
+    def raise_problems(self) -> None:
+        """Raise the first problem, where there is one, in its class."""
+        problems = [check for check in self if check.state == "problem"]
+        if problems:
+            kind = type(self.failures[0]) if self.failures else SrmError
+            first = f"{problems[0].name}: {problems[0].text}"
+            raise kind(f"{amount(len(problems), 'problem')}, first {first}", problems[0].action)
+
+
+def check_connections(config: Config) -> None:
+    """Refuse what would only fail when something connects; nothing connects here."""
+    clients = [(alias, client) for (alias, _), client in config.clients.items()]
+    clients += [(alias, client) for (_, alias, _), client in config.flow_clients.items()]
+    for alias, client in clients:
+        try:
+            read_security(alias, client)
+        except ConfigError as error:
+            raise ConfigError(f"{config.path}: {error}") from None
+
+
+def check_clusters(config: Config, checks: Checks) -> None:
+    """Look at each cluster, then at each flow whose clusters answer; nothing is written."""
+    targets = {flow.target for flow in config.flows}
+    with (
+        Console(stderr=True).status("looking at the clusters"),
+        open_clusters(config, config.clusters) as opened,
+    ):
+        answers = set()
+        for alias, cluster in opened.items():
+            before = len(checks.failures)
+            checks.run(f"cluster {alias}", partial(_cluster, cast("KafkaCluster", cluster)))
+            if len(checks.failures) > before:
+                continue
+            answers.add(alias)
+            if alias in targets:
+                checks.run(f"transactions on {alias}", partial(_transactions, cluster))
+        for flow in config.flows:
+            if not {flow.source, flow.target} <= answers:
+                continue
+            source, target = opened[flow.source], opened[flow.target]
+            try:
+                merged = control_lists.merged_if_known(config.flow(flow), target)
+                effective = with_recorded(merged, source, target)
+            except SrmError as error:
+                checks.fail(f"flow {flow}", error)
+                continue
+            clients = config.cluster_clients(flow.target, flow)
+            context = flow_context(effective, source, target, clients)
+            checks.run(f"rights of {flow}", partial(rights_of, context))
+            checks.run(f"defaults for {flow}", partial(_defaults, context, clients.admin))
+            checks.run(f"topics of {flow}", partial(_topics, context))
+
+
+def render_checks(console: Console, checks: Collection[Check]) -> None:
+    """Print one line a check."""
+    table = Listing.grid("", "", "", padding=(0, 2, 0, 0))
+    for check in checks:
+        colour = _COLOURS[check.state]
+        todo = f"; to do: {check.action}" if check.action else ""
+        table.add_row(
+            f"[{colour}]{check.state}[/{colour}]", escape(check.name), escape(f"{check.text}{todo}")
+        )
+    console.print(table)
+
+
+def _cluster(cluster: KafkaCluster) -> Iterator[Check]:
+    """Yield whether a cluster answers, with release and clock."""
+    name, found = f"cluster {cluster.alias}", cluster.facts()
+    text = f"{found.text}, id {cluster.cluster_id()}"
+    too_old = tuple(map(int, found.release.split("."))) < _OLDEST if found.release else True
+    oldest = ".".join(map(str, _OLDEST))
+    action = f"srm is tested with Kafka {oldest} and newer" if too_old else ""
+    yield Check(name, "warning" if too_old else "ok", text, action)
+    name = f"clock of {cluster.alias}"
+    if found.ahead_ms is None:
+        text = "not compared: no KRaft controller, or no right Describe on the cluster"
+        yield Check(name, "ok", text)
+        return
+    text = f"{found.ahead_ms / 1000:+.1f} s from this host's, within {found.within_ms / 1000:.1f} s"
+    if abs(found.ahead_ms) > _SKEW_MS + found.within_ms:
+        yield Check(name, "warning", text, "synchronise the clocks (NTP): ages and RPO are wrong")
+    else:
+        yield Check(name, "ok", text)
+
+
+def _transactions(cluster: Cluster) -> Iterator[Check]:
+    """Yield whether a target can take transactions, which claims and moves need."""
+    name = f"transactions on {cluster.alias}"
+    log = cluster.topics().get(_TRANSACTION_LOG)
+    if log is None:
+        action = "keep transaction.state.log.replication.factor within the number of brokers"
+        text = (
+            f"{_TRANSACTION_LOG} does not exist yet, or srm may not see it; transactions create it"
+        )
+        yield Check(name, "ok", f"{text}: {action}")
+        return
+    least = int(cluster.topic_configs([log.name]).get(log.name, {}).get("min.insync.replicas", 1))
+    text = f"{_TRANSACTION_LOG} has {amount(log.replicas, 'replica')}, min.insync.replicas {least}"
+    if log.leaderless:
+        text = f"{_TRANSACTION_LOG} has {amount(len(log.leaderless), 'partition')} without a leader"
+        yield Check(name, "problem", text, f"start the brokers of {cluster.alias}")
+    elif log.replicas < least:
+        action = f"add replicas to {_TRANSACTION_LOG}"
+        yield Check(name, "problem", f"{text}: no transaction can commit", action)
+    else:
+        yield Check(name, "ok", text)
+
+
+def rights_of(context: FlowContext) -> Iterator[Check | SrmError]:
+    """Yield the replicator's rights that are missing on topics, of those that brokers report."""
+    config = context.config
+    chosen = config.names.select(context.source.topics())
+    used = {*chosen, *map(config.names.remote, chosen)}
+    wrong = False
+    for cluster in (context.source, context.target):
+        rights = [
+            right
+            for right in replicator_rights(flow_names(config))
+            if right.cluster == cluster.alias and right.option == "--topic"
+        ]
+        own = {name for name in cluster.topics() if name.startswith(_OWN_TOPICS)}
+        named = {right.name for right in rights if not right.prefixed} - {ANY_NAME}
+        for operation, topics in _lacking(cluster, rights, used | own | named):
+            wrong = True
+            text = f"srm lacks {operation} on topic {some(topics)} of {cluster.alias}"
+            yield AuthorizationError(text, _grant(context))
+    name = f"rights of {config.flow}"
+    if not chosen:
+        action = "compare the flow's topics with the names on the source, and its rights with Read"
+        yield Check(name, "warning", "srm sees no topic to copy on the source", action)
+    elif not wrong:
+        text = f"{amount(len(chosen), 'topic')} can be read and copied"
+        yield Check(name, "ok", text)
+
+
+def _lacking(
+    cluster: Cluster, rights: Collection[NeededRight], topics: Collection[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield operations with the topics of a cluster that lack them, as far as those exist."""
+    wanted: dict[str, set[str]] = {}
+    for right in rights:
+        for operation in right.operations:
+            on = wanted.setdefault(operation, set())
+            on.update(name for name in topics if _covers(right, name))
+    wanted.pop("Create", None)  # what does not exist is tried
+    hidden = set[str]()
+    for operation, names in sorted(wanted.items()):
+        held = cluster.topic_rights(names, _CLIENTS.get(operation, "admin"))
+        hidden.update(name for name, operations in held.items() if not operations)
+        if missing := [one for one in sorted(held) if held[one] and operation not in held[one]]:
+            yield operation, missing
+    if hidden:
+        yield "Describe", sorted(hidden)
+
+
+def _covers(right: NeededRight, topic: str) -> bool:
+    if right.prefixed:
+        return topic.startswith(right.name)
+    return right.name in {topic, ANY_NAME}
+
+
+def _grant(context: FlowContext) -> str:
+    return f"grant it: srm rights --flow '{context.config.flow}' prints the command"
+
+
+def _defaults(context: FlowContext, admin: Mapping[str, str]) -> Iterator[Check | SrmError]:
+    """Yield settings of the target's brokers that do not fit the flow."""
+    config = context.config
+    flow, target = config.flow, config.flow.target
+    name, found = f"defaults for {flow}", broker_configs(admin)
+    if not found:
+        text = f"srm lacks DescribeConfigs on the cluster {target}: Kafka's defaults are assumed"
+        yield Check(name, "warning", text, _grant(context))
+        return
+    if found.get(_AUTO_CREATE) == "true":
+        text = f"{_AUTO_CREATE} is true on {target}: a client can make a remote topic before srm"
+        yield Check(name, "warning", text, f"set {_AUTO_CREATE} = false on {target}")
+    factor = config.replication_factor
+    if factor < 1:
+        factor = int(found.get("default.replication.factor", 1))
+    least = int(found.get("min.insync.replicas", 1))
+    if factor < least:
+        text = f"min.insync.replicas of {target} is {least}, remote topics get "
+        text += f"{amount(factor, 'replica')}: no record can be written"
+        yield ConfigError(text, set_key(flow, "replication.factor", str(least)))
+    yield Check(name, "ok", ", ".join(f"{key}={found[key]}" for key in _SHOWN if key in found))
+
+
+def _topics(context: FlowContext) -> Iterator[Check | SrmError]:
+    """Yield what cannot be created, and what ``srm topics plan`` finds."""
+    flow, plan = context.config.flow, topic_sync.plan(context)
+    name = f"topics of {flow}"
+    on_target, syncs = internal_topic_specs(context.config)
+    on_source = [syncs] if syncs and context.config.offset_syncs_location == "source" else []
+    rest = [syncs] if syncs and not on_source else []
+    for cluster, specs in (
+        (context.source, on_source),
+        (context.target, [*on_target, *rest, *plan.create[:1]]),
+    ):
+        existing = cluster.topics()
+        for spec in specs:
+            if spec.name not in existing and (problem := cluster.creation_problem(spec)):
+                yield problem
+    if plan.skipped:
+        yield Check(name, "ok", plan.skipped)
+        return
+    for finding in plan.differences():
+        yield Check(f"{flow}: {finding.subject}", "warning", finding.text, finding.action)
+    for note in plan.notes:
+        yield Check(name, "ok", note)
+    text = f"{amount(plan.selected, 'topic')} selected"
+    if not plan.is_empty:
+        text += f"; srm topics plan --flow '{flow}' shows what the next sync changes"
+    yield Check(name, "ok", text)
+
 
 _OPTIONAL: Final = {
     "pyspark": "srm replicate and srm verify need it",
@@ -52,7 +346,7 @@ def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     else:
         checks.append(_configuration(resolved))
         check_clusters(resolved, checks)
-    emit(list(checks), as_json, lambda console: render(console, checks))
+    emit(list(checks), as_json, lambda console: render_checks(console, checks))
     checks.raise_problems()
 
 
@@ -96,3 +390,88 @@ def _configuration(config: Config) -> Check:
         return Check("configuration", "warning", text, "srm config check")
     text = f"{config.path}: {', '.join(config.clusters)}; {amount(len(config.flows), 'flow')}"
     return Check("configuration", "ok", text)
+
+
+_TOOL: Final = "kafka-acls.sh"
+
+
+@dataclass(frozen=True, slots=True)
+class RightCommand:
+    """A right, and the command that grants it."""
+
+    right: NeededRight
+    command: str
+
+
+def rights(
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    role: Annotated[
+        Role,
+        typer.Option(
+            help="Program: replicator (also the commands that Airflow runs), operator of moves, "
+            "service (reads only), or client."
+        ),
+    ] = "replicator",
+    principal: Annotated[
+        str, typer.Option(metavar="PRINCIPAL", help="Principal to grant to.")
+    ] = "User:srm",
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Group of a client, may be given several times.",
+            autocompletion=completing.groups,
+        ),
+    ] = None,
+    acls: Annotated[
+        bool,
+        typer.Option("--acls", help="With ACL sync: the replicator may then change any ACL."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the kafka-acls.sh commands that give a role its rights.
+
+    For the flows, topics and groups of the file; lists of srm-control are not read. A regular
+    expression becomes its prefix, or all names. No cluster is contacted.
+    """
+    resolved = load_config(config)
+    if role == "client" and not group:
+        raise UsageError("the rights of a client depend on its group; give --group")
+    wanted = tuple(flow or resolved.flows)
+    needed: list[NeededRight] = []
+    for one in wanted:
+        names = flow_names(resolved.flow(one))
+        if role == "client":
+            needed += client_rights(names, group or ())
+        elif role == "operator":
+            needed += operator_rights(names)
+        elif role == "service":
+            needed += service_rights(names)
+        else:
+            needed += replicator_rights(names, acls=acls)
+    commands = [
+        RightCommand(right, _command(resolved, right, principal)) for right in dict.fromkeys(needed)
+    ]
+    if not commands:
+        raise UsageError(f"no flow is enabled in {resolved.path}; give --flow")
+    emit(commands, as_json, lambda console: _render_commands(console, commands))
+
+
+def _render_commands(console: Console, commands: list[RightCommand]) -> None:
+    for one in commands:
+        console.print(one.command, markup=False, highlight=False, soft_wrap=True)
+
+
+def flow_names(settings: FlowConfig) -> FlowNames:
+    """Return the settings of a flow that its rights depend on."""
+    flow = settings.flow
+    location = flow.source if settings.offset_syncs_location == "source" else flow.target
+    return FlowNames(flow, settings.policy, settings.topics, settings.groups, location)
+
+
+def _command(config: Config, right: NeededRight, principal: str) -> str:
+    servers = config.client(right.cluster, "admin")["bootstrap.servers"]
+    words = (_TOOL, "--bootstrap-server", servers, "--command-config", "admin.properties")
+    return shlex.join((*words, "--add", "--allow-principal", principal, *right.arguments))

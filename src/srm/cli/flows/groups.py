@@ -1,4 +1,4 @@
-"""``srm checkpoints emit`` and ``srm groups sync``: where groups continue on the target."""
+"""``srm checkpoints emit``, ``srm groups sync``, ``srm translate``: places on the other cluster."""
 
 from __future__ import annotations
 
@@ -10,17 +10,30 @@ from rich.console import Console
 from rich.markup import escape
 
 from srm.cli import completing
-from srm.cli.console import ConfigOption, DryRunOption, FlowsOption, JsonOption
+from srm.cli.console import (
+    ConfigOption,
+    DryRunOption,
+    FlowOption,
+    FlowsOption,
+    JsonOption,
+    emit,
+    topic_option,
+)
 from srm.cli.flows.for_flows import counts, cut, for_each_flow, raise_group_errors, require_groups
+from srm.config.loader import load_config
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import SyncDecision
+from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount
 from srm.engine import emission
 from srm.engine.groups import group_sync
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
+from srm.engine.groups.translate import TranslatedOffset
+from srm.engine.groups.translate import translate as translate_offset
 from srm.engine.ports import FlowContext
 from srm.pages.tables import Listing
+from srm.wiring import open_flow
 
 _Row = TypeVar("_Row")
 
@@ -154,3 +167,37 @@ def _render(
         table.add_row(escape(group), *cells, f"[{colour}]{state}[/{colour}]", escape(reason))
     if rows:
         console.print(table)
+
+
+def translate(
+    *,
+    config: ConfigOption = None,
+    flow: FlowOption,
+    topic: Annotated[str, topic_option("Topic, as named on its cluster.")],
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition.")] = 0,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Next offset to read.")],
+    reverse: Annotated[
+        bool,
+        typer.Option("--reverse", help="From the remote topic back to the source."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Translate one offset through the exact map of a flow.
+
+    Exit code 0 also where the offset has no counterpart, 3 where the topic or partition is missing.
+    """
+    with open_flow(load_config(config), flow) as context:
+        found = translate_offset(context, TopicPartition(topic, partition), offset, reverse=reverse)
+    emit(found, as_json, lambda console: _render_translated(console, found))
+
+
+def _render_translated(console: Console, found: TranslatedOffset) -> None:
+    there = "-" if found.to_offset is None else str(found.to_offset)
+    console.print(
+        f"{found.cluster} {found.partition} offset {found.offset}  ->  "
+        f"[bold]{found.to_cluster} {found.to_partition} offset {there}[/bold]"
+    )
+    if found.state != "translated":
+        console.print(f"[yellow]{found.state}[/yellow]: {escape(found.reason)}")
+    elif found.reason:
+        console.print(escape(found.reason))

@@ -25,21 +25,20 @@ from srm.cli.console import (
     open_console,
     require_terminal,
 )
+from srm.cli.flows.config import read_documents
 from srm.cli.flows.control import read_list
 from srm.cli.flows.for_flows import cut
-from srm.cli.flows.new_config import read_documents
 from srm.clock import now_ms
-from srm.config.importing import sections_of
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.config.new_file import render
+from srm.config.new_file import render, sections_of
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.adoption import AdoptedCopy, AdoptionPlan
 from srm.domain.text.amount import amount, some
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange, ListName
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import operator
 from srm.errors import ConflictError, UsageError
 from srm.pages.tables import Listing

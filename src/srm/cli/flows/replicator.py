@@ -1,29 +1,287 @@
-"""Commands to a running replicator, wherever it runs: stop, restart, and what it has taken up."""
+"""``srm replicate``, ``srm replicator``, ``srm config reload``: run and stop the replicator."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from rich.console import Console
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
 from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
 
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
+from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit, write_document
 from srm.clock import now_ms
-from srm.config.changes import RESTARTED, SettingsRecord, differences, key_of, plain_settings
 from srm.config.loader import load_config
+from srm.config.model import RESTARTED, SettingsRecord, differences, key_of, plain_settings
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
-from srm.domain.flow_state.replication_records import SETTINGS_KEY, Action
+from srm.domain.flow_state.replication_records import DUTIES, SETTINGS_KEY, Action, parse_duties
 from srm.domain.names.topics import Flow
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import DriverAnswer, driver_status, operator
 from srm.errors import UnavailableError, UsageError
 from srm.pages.tables import Listing
+from srm.replication.driver.state_book import FlowProgress
 from srm.wiring import open_state_topics
+
+LINE_EVERY_S: Final = 5.0
+LIVE_EVERY_S: Final = 1.0
+
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark master. A local one is given a core for each slot and one more; without it "
+        "the smallest one."
+    ),
+]
+_UntilCaughtUp = Annotated[
+    bool,
+    typer.Option(
+        "--until-caught-up",
+        help="End once everything is copied that was there at the start. A flow that "
+        "cannot be copied for 40 s fails the command, once the others have caught up.",
+    ),
+]
+_Without = Annotated[
+    str,
+    typer.Option(
+        metavar="LIST",
+        help=f"What something else does, such as Airflow: any of {', '.join(DUTIES)}.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class FlowLine:
+    """One flow in one line of the view; rates are means since the line before."""
+
+    progress: FlowProgress
+    seconds: float
+    records_per_s: float
+    bytes_per_s: float
+
+
+class Rates:
+    """Turns counters into rates between two looks."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now."""
+        self._clock = clock
+        self._start = self._last = clock()
+        self._before: dict[str, FlowProgress] = {}
+
+    def lines(self, flows: tuple[FlowProgress, ...]) -> list[FlowLine]:
+        """Return one line per flow."""
+        now = self._clock()
+        passed = max(now - self._last, 1e-3)
+        self._last = now
+        lines = [self._line(progress, now, passed) for progress in flows]
+        self._before = {progress.flow: progress for progress in flows}
+        return lines
+
+    def _line(self, progress: FlowProgress, now: float, passed: float) -> FlowLine:
+        before = self._before.get(progress.flow)
+        return FlowLine(
+            progress,
+            seconds=round(now - self._start, 1),
+            records_per_s=round((progress.records - (before.records if before else 0)) / passed, 1),
+            bytes_per_s=round((progress.bytes - (before.bytes if before else 0)) / passed, 1),
+        )
+
+
+def plain(line: FlowLine) -> str:
+    """Return the line as text without colours, for logs and pipes."""
+    progress = line.progress
+    stopped = f"  STOPPED {len(progress.stopped)}" if progress.stopped else ""
+    trouble = f"  TROUBLE: {progress.trouble}" if progress.trouble else ""
+    return (
+        f"{line.seconds:7.0f} s  {progress.flow}  {line.records_per_s:,.0f} rec/s  "
+        f"{line.bytes_per_s / 1e6:,.1f} MB/s  lag {progress.lag:,}  "
+        f"copied {progress.records:,}  topics {progress.topics}  "
+        f"partitions {progress.reported}/{progress.partitions}  "
+        f"slots {progress.slots_alive}/{progress.slots}{stopped}{trouble}"
+    )
+
+
+class Overview:
+    """The live view: a row for each flow, and what keeps a flow or partitions from running.
+
+    A narrow terminal gets fewer columns; no number is ever cut.
+    """
+
+    def __init__(self, lines: list[FlowLine]) -> None:
+        """Remember what to show."""
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the widest table that fits, then the reasons."""
+        unbounded = options.update(max_width=10_000)
+        for left_out in range(len(_LEFT_OUT) + 1):
+            grid = _grid(self._lines, _LEFT_OUT[:left_out])
+            if Measurement.get(console, unbounded, grid).maximum <= options.max_width:
+                break
+        yield grid
+        for line in self._lines:
+            yield from _reasons(line.progress)
+
+
+_LEFT_OUT: Final = ("topics", "MB/s", "copied", "partitions", "slots")
+"""Columns that a narrow terminal does without, the first one first."""
+_REASONS: Final = 3
+
+
+def _grid(lines: list[FlowLine], left_out: Collection[str]) -> Table:
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    shown = [name for name in _cells(lines[0]) if name not in left_out] if lines else []
+    for name in shown:
+        name_of_flow = name == "flow"  # all that may be folded
+        grid.add_column(
+            name,
+            justify="left" if name_of_flow else "right",
+            no_wrap=not name_of_flow,
+            overflow="fold" if name_of_flow else "ellipsis",
+        )
+    for line in lines:
+        cells = _cells(line)
+        grid.add_row(*(cells[name] for name in shown))
+    return grid
+
+
+def _cells(line: FlowLine) -> dict[str, Text]:
+    progress = line.progress
+    whole = progress.slots_alive == progress.slots
+    return {
+        "flow": Text(progress.flow),
+        "rec/s": Text(f"{line.records_per_s:,.0f}"),
+        "MB/s": Text(f"{line.bytes_per_s / 1e6:,.1f}"),
+        "lag": Text(f"{progress.lag:,}"),
+        "copied": Text(f"{progress.records:,}"),
+        "topics": Text(str(progress.topics)),
+        "partitions": Text(f"{progress.reported}/{progress.partitions}"),
+        "slots": Text(f"{progress.slots_alive}/{progress.slots}", style="" if whole else "yellow"),
+        "stopped": Text(str(len(progress.stopped)), style="red" if progress.stopped else "dim"),
+    }
+
+
+def _reasons(progress: FlowProgress) -> Iterator[Text]:
+    if progress.trouble:
+        yield Text(f"{progress.flow}: {progress.trouble}", style="red")
+    for status in progress.stopped[:_REASONS]:
+        where = f"{progress.flow} {status.topic}-{status.partition}: "
+        yield Text.assemble((where, "bold red"), (status.reason, "red"))
+    more = len(progress.stopped) - _REASONS
+    if more > 0:
+        yield Text(f"{progress.flow}: {more} more have stopped, see srm status", style="red")
+
+
+def replicate(
+    *,
+    config: ConfigOption = None,
+    flow: FlowsOption = None,
+    master: MasterOption = None,
+    until_caught_up: _UntilCaughtUp = False,
+    without: _Without = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Copy topics of one or more flows until stopped: a Spark application in the foreground.
+
+    It also emits checkpoints and heartbeats, and syncs offsets of groups and settings of topics.
+
+    A flow whose cluster does not answer, or refuses srm, is tried again and stops no other flow.
+
+    Exit code 0 after SIGTERM or Ctrl-C; 4 when other replicators have taken over all flows.
+    """
+    # Importing Spark takes longer than most other commands run.
+    from srm.spark.replicator import Replicator, run_program
+
+    resolved = load_config(config)
+    replicator = Replicator(
+        resolved, flow or resolved.flows, master=master, without=parse_duties(without)
+    )
+    with replication_view(replicator.progress, as_json=as_json):
+        run_program(replicator, until_caught_up=until_caught_up)
+
+
+@contextmanager
+def replication_view(
+    progress: Callable[[], tuple[FlowProgress, ...]], *, as_json: bool
+) -> Iterator[None]:
+    """Show the progress while the body runs, and once more at its end."""
+    console = Console()
+    if console.is_terminal and not as_json:
+        with _live(progress, console):
+            yield
+        return
+    rates, ended = Rates(), threading.Event()
+    write = _write_json if as_json else _write_plain
+
+    def follow() -> None:
+        while not ended.wait(LINE_EVERY_S):
+            write(rates.lines(progress()))
+
+    thread = threading.Thread(target=follow, name="srm view", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(LINE_EVERY_S)
+        write(rates.lines(progress()))
+
+
+@contextmanager
+def _live(progress: Callable[[], tuple[FlowProgress, ...]], console: Console) -> Iterator[None]:
+    rates, shown, due = Rates(), Overview([]), 0.0
+
+    def overview() -> Overview:
+        """Look again once in a while: each warning redraws the view, at any moment."""
+        nonlocal shown, due
+        if time.monotonic() >= due:
+            shown, due = Overview(rates.lines(progress())), time.monotonic() + LIVE_EVERY_S * 0.9
+        return shown
+
+    live = Live(
+        console=console,
+        get_renderable=overview,
+        refresh_per_second=1 / LIVE_EVERY_S,
+    )
+    # Warnings appear above the table instead of tearing it.
+    handlers = logging.getLogger().handlers
+    with live:
+        for handler in handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(sys.stderr)
+        yield
+    for handler in handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(sys.stderr)
+
+
+def _write_plain(lines: list[FlowLine]) -> None:
+    for line in lines:
+        sys.stdout.write(plain(line) + "\n")
+    sys.stdout.flush()
+
+
+def _write_json(lines: list[FlowLine]) -> None:
+    """Write one JSON object per flow and line, as programs read streams."""
+    for line in lines:
+        flat = {**asdict(line.progress), **asdict(line)}
+        del flat["progress"]
+        write_document(encode(flat).decode() + "\n")
+    sys.stdout.flush()
+
 
 WaitOption = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for it.")

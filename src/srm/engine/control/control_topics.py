@@ -1,17 +1,67 @@
-"""Creation of the topics of moves, routes and the ledger, which every cluster has."""
+"""Topics that hold the state of srm, and fenced writes of control records."""
 
 from __future__ import annotations
 
 import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import Cluster
-from srm.engine.control.compacted import STAMPED, compacted_spec
-from srm.errors import AuthorizationError
+from srm.engine.cluster_ports import Cluster, TopicSpec
+from srm.errors import AuthorizationError, ConflictError, FencedError
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+COMPACTED_CONFIGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    # The active segment is never compacted, and every reader reads all of it.
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(10 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""Configs of a new compacted topic unless the caller gives others."""
+
+STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
+"""Configs of a topic whose timestamps come from one clock, the broker's."""
+
+
+def compacted_spec(topic: str, replication_factor: int, partitions: int = 1) -> TopicSpec:
+    """Describe a compacted topic; two replicas or more survive the loss of any one broker."""
+    in_sync = {"min.insync.replicas": str(min(2, replication_factor))}
+    configs = {**COMPACTED_CONFIGS, **(in_sync if replication_factor > 0 else {})}
+    return TopicSpec(topic, partitions, replication_factor, configs)
+
+
+def ensure_compacted(
+    cluster: Cluster,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    extra_configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create a compacted topic; concurrent calls are safe.
+
+    An existing one keeps its settings except cleanup.policy, which becomes compact: retention would
+    delete the state in it.
+    """
+    spec = compacted_spec(topic, replication_factor, partitions)
+    configs = {**spec.configs, **(extra_configs or {})}
+    cluster.create_topics([replace(spec, configs=configs)])
+    wanted = configs["cleanup.policy"]
+    found = cluster.topic_configs([topic]).get(topic, {}).get("cleanup.policy")
+    if found != wanted:
+        _logger.warning(
+            "topic %s on cluster %s had cleanup.policy=%s, now %s: it holds state of srm",
+            topic,
+            cluster.alias,
+            found or "the broker's default",
+            wanted,
+        )
+        cluster.alter_topic_configs({topic: {"cleanup.policy": wanted}})
+
 
 _NAMES: Final = (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
 
@@ -42,4 +92,33 @@ def repair_control_topics(cluster: Cluster) -> None:
             try:
                 cluster.alter_topic_configs({topic: dict(some)})
             except AuthorizationError as error:
-                log.warning("topic %s keeps its settings: %s", topic, error)
+                _logger.warning("topic %s keeps its settings: %s", topic, error)
+
+
+CONTROL_ID: Final = "srm-control-records"
+"""Transactional id of all control records of a cluster, for all its peers.
+
+With one id per pair, two moves of the same clients to two targets would not fence each other.
+"""
+
+ATTEMPTS: Final = 12
+_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 5.0
+_T = TypeVar("_T")
+
+
+def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
+    """Run an attempt that opens a writer, reads and writes, until it is not fenced."""
+    last: FencedError | None = None
+    for number in range(ATTEMPTS):
+        try:
+            return attempt()
+        except FencedError as error:
+            _logger.info("%s starts over: %s", what, error)
+            last = error
+        # A random pause: two processes must not keep fencing each other in turn.
+        longest = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**number)
+        threading.Event().wait(random.uniform(0, longest))  # noqa: S311 -- no secret
+    raise ConflictError(
+        f"{what}: fenced {ATTEMPTS} times by other changes on these clusters; try again"
+    ) from last

@@ -22,10 +22,14 @@ from srm.domain.flow_state.replication_state import decode_state, positions_by_c
 from srm.domain.names import internal_topics
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import TopicPartition
-from srm.engine.control.acl_sync import plan_acls
-from srm.engine.control.compacted import ensure_compacted
-from srm.engine.control.topic_plan import Settings, TopicSyncPlan, plan_remote_topics
-from srm.engine.control.user_drift import compare_users
+from srm.engine.control.control_topics import ensure_compacted
+from srm.engine.control.topic_plan import (
+    Settings,
+    TopicSyncPlan,
+    compare_users,
+    plan_acls,
+    plan_remote_topics,
+)
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError

@@ -33,7 +33,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.domain.text.documents import JsonRecord
 from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, TopicDescription
-from srm.engine.control.compacted import STAMPED, ensure_compacted
+from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.flows.target_topics import tell
 from srm.engine.groups.proving import ProofShare, keep_proof, prove_emission, read_proof

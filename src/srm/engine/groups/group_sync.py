@@ -26,7 +26,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription
-from srm.engine.control.compacted import STAMPED, ensure_compacted
+from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import (
     Commits,

@@ -19,7 +19,7 @@ from typing import Literal
 from srm.domain.metrics import LONGEST_INTERVAL_MS, RawMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.target_topics import tell
 from srm.engine.metrics.metrics import KeptWindows, WindowBounds, WindowSpec, store
 from srm.engine.ports import FlowContext

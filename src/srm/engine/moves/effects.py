@@ -35,7 +35,7 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
+from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
 from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, decode_or_none
 from srm.engine.moves.registers import SIDES, InForce, Registers, between_same, bring_about
 from srm.engine.ports import Caller, CallResult

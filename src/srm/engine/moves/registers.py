@@ -1,7 +1,7 @@
 """Both clusters of a move as registers that one step at a time reads, checks and writes.
 
 A step first opens the writer of each cluster. Until it is fenced its reads stay current, so a check
-and the write after it are atomic (srm.engine.control.control_records).
+and the write after it are atomic (srm.engine.control.control_topics).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster, ControlWriter
-from srm.engine.control.control_records import CONTROL_ID, until_not_fenced
+from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
 from srm.engine.flows.source_look import loudness
 from srm.engine.moves.records import (
     ControlChange,

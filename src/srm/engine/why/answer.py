@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from srm.config.keys.keys import KEYS
+from srm.config.keys import KEYS
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names import internal_topics

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from srm.clock import pauses
 from srm.config.model import ClientKind
-from srm.config.secrets import ClientProperties
+from srm.config.values import ClientProperties
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import Brokers, refusal_of
 from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, on_topic, translate

@@ -33,7 +33,7 @@ from srm.domain.offset_map.map_records import (
     is_index_key,
 )
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.control_records import until_not_fenced
+from srm.engine.control.control_topics import until_not_fenced
 from srm.engine.flows.target_topics import StateTopic
 from srm.errors import (
     AuthorizationError,

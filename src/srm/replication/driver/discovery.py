@@ -21,9 +21,8 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import STAMPED, compacted_spec
 from srm.engine.control.control_lists import ControlLists
-from srm.engine.control.control_topics import create_control_topics
+from srm.engine.control.control_topics import STAMPED, compacted_spec, create_control_topics
 from srm.engine.control.recorded_copies import copies_of_others, with_recorded
 from srm.engine.control.topic_plan import plan_remote_topics
 from srm.engine.flows.target_topics import raw_metrics_spec

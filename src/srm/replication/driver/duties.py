@@ -23,7 +23,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import emission
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import topic_sync
-from srm.engine.control.compacted import compacted_spec, ensure_compacted
+from srm.engine.control.control_topics import compacted_spec, ensure_compacted
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.groups import checkpoints, group_sync
 from srm.engine.groups.checkpoints import selection_of, survey

@@ -12,8 +12,15 @@ from typing import Any, Final
 
 from srm import logs
 from srm.clock import now_ms
-from srm.config.changes import RESTARTED, SettingsRecord, differences, key_of, plain_settings
-from srm.config.model import Config, FlowConfig
+from srm.config.model import (
+    RESTARTED,
+    Config,
+    FlowConfig,
+    SettingsRecord,
+    differences,
+    key_of,
+    plain_settings,
+)
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import Cluster

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from anyio import CapacityLimiter
 from fastapi import Depends, HTTPException, Request
 
-from srm.config.service import AccessSettings
+from srm.config.model import AccessSettings
 from srm.errors import UnavailableError
 
 Role = Literal["reader", "operator"]

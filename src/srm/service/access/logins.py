@@ -22,7 +22,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from srm.config.service import AccessSettings, ServiceSettings
+from srm.config.model import AccessSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError
 from srm.service.access.access import ANONYMOUS, Authenticator, User, address, audit, roles
 from srm.service.access.passwords import UsersFile, password_access

@@ -24,7 +24,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 from fastapi.security.utils import get_authorization_scheme_param
 
-from srm.config.service import AccessSettings
+from srm.config.model import AccessSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.access.access import (
     LONGEST_NAME,

@@ -27,13 +27,12 @@ import httpx
 
 from srm import __version__
 from srm.clock import now_ms
-from srm.config.model import Config
-from srm.config.service import RemoteSettings, ServiceSettings
+from srm.config.model import Config, ServiceSettings
 from srm.domain.names import internal_topics
 from srm.domain.text import documents
 from srm.domain.text.amount import ago
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import ConfigError, IntegrityError, SrmError, UnavailableError, UsageError
 from srm.service.access.logins import load
 from srm.service.views.responses import TARGET_HEADER

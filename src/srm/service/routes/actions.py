@@ -23,8 +23,8 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange, ListName, ListPair
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import DriverAnswer, topic_on
 from srm.service.access.access import ConcurrencyLimit, address, audit, same_origin, user_of

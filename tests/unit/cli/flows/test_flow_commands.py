@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from srm.cli.flows import for_flows, translate
+from srm.cli.flows import for_flows, groups
 from srm.cli.main import app
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -69,7 +69,7 @@ def down(monkeypatch: pytest.MonkeyPatch) -> set[Flow]:
         yield FlowContext(config.flow(flow), source, target, maps, maps, FakeClock())
 
     monkeypatch.setattr(for_flows, "open_flow", open_flow)
-    monkeypatch.setattr(translate, "open_flow", open_flow)
+    monkeypatch.setattr(groups, "open_flow", open_flow)
     return unavailable
 
 

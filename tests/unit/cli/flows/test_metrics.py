@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from srm.cli.flows import metrics
+from srm.cli.flows import jobs
 from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names.topics import Flow
 from srm.engine.metrics.aggregation import AggregationSummary, Silence
@@ -28,7 +28,7 @@ SUMMARY = AggregationSummary(
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "now_ms", lambda: NOW_MS)
+    monkeypatch.setattr(jobs, "now_ms", lambda: NOW_MS)
 
 
 def console() -> Console:
@@ -43,7 +43,7 @@ def shown(to: Console) -> str:
 def test_a_window_shows_all_four_metrics_and_how_old_it_is() -> None:
     to = console()
 
-    metrics._render_windows(to, [WINDOW], (Flow("P", "B"),))
+    jobs._render_windows(to, [WINDOW], (Flow("P", "B"),))
 
     assert "P->B pay[1] 60 70 s 60 12.0 1.0 2.0 3.0 - 60 0 10 35 12 26 40" in shown(to)
 
@@ -51,7 +51,7 @@ def test_a_window_shows_all_four_metrics_and_how_old_it_is() -> None:
 def test_where_no_window_is_stored_the_command_that_computes_them_is_named() -> None:
     to = console()
 
-    metrics._render_windows(to, [], (Flow("P", "B"),))
+    jobs._render_windows(to, [], (Flow("P", "B"),))
 
     assert "srm metrics aggregate --flow 'P->B'" in shown(to)
 
@@ -59,7 +59,7 @@ def test_where_no_window_is_stored_the_command_that_computes_them_is_named() -> 
 def test_an_aggregation_that_found_everything_done_says_so() -> None:
     to = console()
 
-    metrics._render_summaries(to, [SUMMARY])
+    jobs._render_summaries(to, [SUMMARY])
 
     assert "90 windows by Spark, complete before, nothing written" in shown(to)
 
@@ -73,7 +73,7 @@ def test_a_silent_flow_is_named_with_what_is_known_of_it(lag: int | None, says: 
     heard_ms = NOW_MS - 3 * 60_000
     silence = Silence(NOW_MS, "the replicator ended", 4, lag, heard_ms, 180_000)
 
-    metrics._render_summaries(to, [replace(SUMMARY, engine="plain", silence=silence)])
+    jobs._render_summaries(to, [replace(SUMMARY, engine="plain", silence=silence)])
 
     assert f"no replicator runs (the replicator ended): {says}" in shown(to)
     assert "the source last answered 3 min ago" in shown(to)

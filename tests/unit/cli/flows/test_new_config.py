@@ -118,7 +118,7 @@ def test_options_alone_make_a_file_that_has_no_secret_in_clear(
 def test_questions_need_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "srm.properties"
     refused = run("init", "--output", str(path))
-    monkeypatch.setattr("srm.cli.flows.new_config.require_terminal", lambda **_: None)
+    monkeypatch.setattr("srm.cli.flows.config.require_terminal", lambda **_: None)
 
     answers = "East,West\neast:9092\nwest:9092\nPayments\n.*\nPLAINTEXT\n"
     result = run("init", "--output", str(path), given=answers)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from srm.cli.flows.replicator import SettingChange, _changes
 from srm.clock import now_ms
-from srm.config.changes import SettingsRecord, plain_settings
+from srm.config.model import SettingsRecord, plain_settings
 from srm.domain.flow_state.replication_records import DRIVER_KEY, SETTINGS_KEY, DriverHeartbeat
 from srm_lab.testing.flows import P_TO_B, flow_config
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from srm.cli.flows.replicate import FlowLine, Overview, Rates, _write_json, plain
+from srm.cli.flows.replicator import FlowLine, Overview, Rates, _write_json, plain
 from srm.domain.flow_state.replication_records import PartitionStatus, parse_duties
 from srm.errors import UsageError
 from srm.replication.driver.state_book import FlowProgress

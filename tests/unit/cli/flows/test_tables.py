@@ -12,10 +12,9 @@ from rich.console import Console, RenderableType
 from tests.unit.cli.filled import filled, long
 
 from srm.cli.console import open_console
-from srm.cli.flows import groups, metrics, replicator, status, topics, verify, why
-from srm.cli.moves import failover_status, restore, source_return
+from srm.cli.flows import groups, jobs, replicator, status, topics
+from srm.cli.moves import failover, recovery
 from srm.domain.metrics import WindowMetric
-from srm.domain.moves.disaster import Drill
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
@@ -48,7 +47,10 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         lambda console: status._render(console, [filled(FlowStatus, pause=None)]),
         ("topic", "remote_topic", "group"),
     ),
-    "why": (lambda console: why._render(console, [filled(Why)]), ("question", "answer", "action")),
+    "why": (
+        lambda console: status._render_answers(console, [filled(Why)]),
+        ("question", "answer", "action"),
+    ),
     "stack status": (
         lambda console: stack._render_status(console, filled(StackStatus)),
         ("name", "address", "log"),
@@ -72,15 +74,15 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         ("skipped",),
     ),
     "verify": (
-        lambda console: verify._render(console, filled(VerificationSummary)),
+        lambda console: jobs._render(console, filled(VerificationSummary)),
         ("topic",),
     ),
     "metrics show": (
-        lambda console: metrics._render_windows(console, [filled(WindowMetric)], FLOWS),
+        lambda console: jobs._render_windows(console, [filled(WindowMetric)], FLOWS),
         ("topic",),
     ),
     "failover status": (
-        lambda console: failover_status._render_moves(
+        lambda console: failover._render_moves(
             console, [(filled(MovePlan, request=REQUEST), filled(MoveProgress))]
         ),
         ("move_id", "group"),
@@ -96,15 +98,15 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         ("application", "host"),
     ),
     "residue list": (
-        lambda console: source_return._render(console, (filled(ResidueRange),)),
+        lambda console: recovery._render(console, (filled(ResidueRange),)),
         ("topic", "note"),
     ),
     "restore --dry-run": (
-        lambda console: restore._show_plan(console, filled(RestorePlan)),
+        lambda console: recovery._show_plan(console, filled(RestorePlan)),
         ("topic", "copy", "reason"),
     ),
     "return status": (
-        lambda console: source_return.render_found(console, filled(SourceReturn)),
+        lambda console: recovery.render_found(console, filled(SourceReturn)),
         ("topic",),
     ),
 }

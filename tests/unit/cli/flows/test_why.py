@@ -15,7 +15,7 @@ from tests.unit.engine.why.running_flow import RunningFlow
 from typer.testing import CliRunner
 
 from srm.cli.flows import for_flows
-from srm.cli.flows.why import render_why
+from srm.cli.flows.status import render_why
 from srm.cli.main import app
 from srm.config.model import Config
 from srm.domain.names.topics import Flow

@@ -7,8 +7,7 @@ from typing import get_args
 
 from rich.console import Console
 
-from srm.cli.moves.failover import shown
-from srm.cli.moves.failover_status import at_rest
+from srm.cli.moves.failover import at_rest, shown
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress, MoveStep

@@ -6,7 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from srm.cli.moves.source_return import render_found
+from srm.cli.moves.recovery import render_found
 from srm.domain.recovery.source_return import SourceReturn, TopicReturn
 
 

@@ -13,8 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from tests.unit.test_language import AVOIDED
 
 from srm.config.docs import DEFAULT_PATH, render
-from srm.config.keys.config_key import Origin, ValueKind
-from srm.config.keys.keys import (
+from srm.config.keys import (
     CLIENT_KEYS,
     FLOW_KEYS,
     IGNORED_KEYS,
@@ -23,6 +22,8 @@ from srm.config.keys.keys import (
     MOVE_KEYS,
     RECORD_KEYS,
     TRANSLATED,
+    Origin,
+    ValueKind,
     find_key,
 )
 from srm.config.loader import understand

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from tests.unit.domain.moves.report.reporting import SEED, signing_key
 
-from srm.config.keys.report_key import read_public_key
 from srm.config.loader import load_config
+from srm.config.model import read_public_key
 from srm.errors import ConfigError, UsageError
 
 LINES = """

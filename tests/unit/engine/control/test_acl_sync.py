@@ -10,7 +10,7 @@ import pytest
 from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import Flow
-from srm.engine.control.acl_sync import plan_acls
+from srm.engine.control.topic_plan import plan_acls
 from srm_lab.testing.flows import flow_config
 
 TOPICS = ("Pay", "Pay.eu", "Other")

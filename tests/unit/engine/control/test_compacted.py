@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from srm.domain.names import internal_topics
-from srm.engine.control.compacted import compacted_spec, ensure_compacted
-from srm.engine.control.control_topics import create_control_topics
+from srm.engine.control.control_topics import (
+    compacted_spec,
+    create_control_topics,
+    ensure_compacted,
+)
 from srm_lab.testing.fake_cluster import FakeCluster
 
 

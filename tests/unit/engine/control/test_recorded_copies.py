@@ -10,8 +10,8 @@ from tests.unit.engine.one_name import BACK, THERE, OneName
 from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.groups import checkpoints, group_sync
 from srm.errors import UnavailableError

@@ -8,7 +8,7 @@ from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints, read_ledger
 from srm.engine.groups.group_sync import apply_exact, sync
 from srm.errors import GroupActiveError

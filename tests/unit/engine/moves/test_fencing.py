@@ -25,7 +25,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 

@@ -11,7 +11,7 @@ from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import GateClosedError
 
 PAYMENTS = TopicPartition("Payments", 0)

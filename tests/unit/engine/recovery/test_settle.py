@@ -33,7 +33,7 @@ from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord, restore_flow
 from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Wanted
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.compacted import ensure_compacted
+from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves import MoveContext, kept_outcome
 from srm.engine.moves.records import RoutingHistory

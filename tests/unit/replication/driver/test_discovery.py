@@ -17,8 +17,8 @@ from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import COMPACTED_CONFIGS
 from srm.engine.control.control_lists import ListChange
+from srm.engine.control.control_topics import COMPACTED_CONFIGS
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.replication.driver.discovery import GONE_S, Discovery

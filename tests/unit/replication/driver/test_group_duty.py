@@ -26,8 +26,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.control import control_lists
-from srm.engine.control.compacted import ensure_compacted
 from srm.engine.control.control_lists import ListChange
+from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import AuthorizationError, SrmError, UnavailableError
 from srm.replication.driver.duties import GroupDuty
 

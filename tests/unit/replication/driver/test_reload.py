@@ -9,9 +9,8 @@ from typing import cast
 
 import pytest
 
-from srm.config.changes import SettingsRecord
 from srm.config.loader import load_config
-from srm.config.model import Config, FlowConfig
+from srm.config.model import Config, FlowConfig, SettingsRecord
 from srm.domain.names.topics import Flow
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.flow_run import LOOK_S, SettingsReload

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from srm.config.service import AccessSettings, ServiceSettings
+from srm.config.model import AccessSettings, ServiceSettings
 from srm.errors import ConfigError
 from srm.service.access.access import Authenticator, Role, User, roles
 from srm.service.access.logins import access_of, common_name

@@ -20,7 +20,7 @@ from tests.seconds import Seconds
 from typer.testing import CliRunner
 
 from srm.cli.main import service as program
-from srm.config.service import AccessSettings
+from srm.config.model import AccessSettings
 from srm.errors import ConfigError, UsageError
 from srm.service.access.passwords import _LOG_N as COST
 from srm.service.access.passwords import (

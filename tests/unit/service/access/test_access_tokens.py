@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fastapi.testclient import TestClient
 
-from srm.config.service import AccessSettings
+from srm.config.model import AccessSettings
 from srm.errors import ConfigError, UnavailableError
 from srm.service.access.logins import Keys, bearer_access, groups, require_secure
 from srm.service.app import create_app

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.certificates import Authority, Signed
 
-from srm.config.service import AccessSettings
+from srm.config.model import AccessSettings
 from srm.service.access.logins import server_context
 
 HOST = "127.0.0.1"

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi.testclient import TestClient
 
-from srm.config.service import AccessSettings
+from srm.config.model import AccessSettings
 from srm.errors import UnavailableError
 from srm.service.access.logins import Keys, bearer_access
 from srm.service.app import create_app

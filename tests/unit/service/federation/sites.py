@@ -15,7 +15,7 @@ from tests.service_views import config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 from tests.waiting import DEADLINE_S
 
-from srm.config.service import RemoteSettings, ServiceSettings
+from srm.config.model import RemoteSettings, ServiceSettings
 from srm.domain.names.topics import Flow
 from srm.service.app import create_app
 from srm.service.federation.federation import Federation, Joining

@@ -24,7 +24,7 @@ from tests.unit.service.federation.sites import (
 )
 from tests.waiting import eventually
 
-from srm.config.service import RemoteSettings, ServiceSettings
+from srm.config.model import RemoteSettings, ServiceSettings
 from srm.service.app import create_app
 from srm.service.federation.federation import Joining, join
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from srm.config.service import AccessSettings, RemoteSettings, ServiceSettings
+from srm.config.model import AccessSettings, RemoteSettings, ServiceSettings
 from srm.errors import ConfigError
 from srm.service.access.logins import is_loopback
 from srm.service.app import allowed_hosts, create_app, server_config

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.seconds import Seconds
 from tests.waiting import eventually
 
-from srm.config.service import AccessSettings, RemoteSettings, ServiceSettings
+from srm.config.model import AccessSettings, RemoteSettings, ServiceSettings
 from srm.domain.names.internal_topics import SERVICES
 from srm.errors import ConfigError, IntegrityError
 from srm.service.federation import peers

@@ -20,8 +20,8 @@ from tests.unit.service.federation.sites import (
     three_services,
 )
 
-from srm.config.secrets import Secret
-from srm.config.service import AccessSettings
+from srm.config.model import AccessSettings
+from srm.config.values import Secret
 from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.federation.peers import Remote, is_named
 

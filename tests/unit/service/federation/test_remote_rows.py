@@ -23,7 +23,7 @@ from tests.unit.service.federation.sites import (
     three_services,
 )
 
-from srm.config.service import ServiceSettings
+from srm.config.model import ServiceSettings
 from srm.domain.moves.disaster import Drill
 from srm.domain.text.documents import encode
 from srm.service.app import create_app

@@ -35,7 +35,7 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.cli.main import app as srm
 from srm.clock import now_ms
-from srm.config.service import ServiceSettings
+from srm.config.model import ServiceSettings
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import Flow

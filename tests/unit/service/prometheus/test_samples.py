@@ -10,7 +10,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.prometheus.conftest import MEASURED
 from tests.unit.service.prometheus.moves import reported_move, running_move
 
-from srm.config.service import ServiceSettings
+from srm.config.model import ServiceSettings
 from srm.service.prometheus.exposition import move_samples, samples, topic_samples
 from srm.service.prometheus.metric_table import METRICS, STATES
 from srm.service.views.documents import TopicRow

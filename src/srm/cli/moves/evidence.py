@@ -1,4 +1,4 @@
-"""``srm failover report``: the evidence of a move: shown, listed, exported and checked."""
+"""``srm failover report`` and ``srm failover drill``: evidence of moves and rehearsals."""
 
 from __future__ import annotations
 
@@ -11,20 +11,36 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from srm import telemetry
 from srm.cli import completing
-from srm.cli.console import ConfigOption, JsonOption, emit, write_document
-from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair
-from srm.config.keys.report_key import read_public_key
+from srm.cli.console import ConfigOption, JsonOption, emit, open_console, tidying_up, write_document
+from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair, option
 from srm.config.loader import find_config, load_config
 from srm.domain.moves.evidence import EarlierRevision
 from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_break, short
 from srm.engine import moves
+from srm.engine.drill import read_drills, run_drill
 from srm.engine.moves import MoveContext, MoveStore
-from srm.errors import ConfigError, IntegrityError, NotFoundError, SrmError, UsageError
+from srm.errors import (
+    ConfigError,
+    ConflictError,
+    IntegrityError,
+    NotFoundError,
+    SrmError,
+    UsageError,
+)
 from srm.pages.files import export_report, signature_file
 from srm.pages.html import report_page
 from srm.pages.moves import report_view, utc
-from srm.pages.reports import list_row, list_view, report_markdown, result_text, signature_text
+from srm.pages.reports import (
+    drill_view,
+    history_view,
+    list_row,
+    list_view,
+    report_markdown,
+    result_text,
+    signature_text,
+)
 
 
 class ReportFormat(StrEnum):
@@ -226,4 +242,51 @@ def _say_right(console: Console, found: Iterable[KeptReport]) -> None:
             soft_wrap=True,
             markup=False,
             highlight=False,
+        )
+
+
+def drill(
+    *,
+    topics: Annotated[list[str] | None, option("topics")] = None,
+    groups: Annotated[list[str] | None, option("groups")] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Show earlier drills: RPO, RTO and proof over time.")
+    ] = False,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rehearse a failover on shadow names of the groups; no client notices.
+
+    srm plans the planned and the unplanned move; what would refuse either is a problem. It writes
+    the places of the unplanned one for groups srm-drill.* on the target. A member joins each and
+    reads; the records are compared with those on the source. The next drill, or the next
+    emission of all checkpoints, removes what a killed drill has left.
+
+    Exit code 0 only where everything was proven.
+    """
+    if history:
+        with open_pair(config, source, target, only_look=True) as context:
+            flow = context.forward.config.flow
+            found = read_drills(context.target, str(flow))
+        emit(found, as_json, lambda console: console.print(history_view(found)))
+        return
+    progress = open_console(stderr=True)
+    with (
+        tidying_up(),
+        open_pair(config, source, target) as context,
+        progress.status("rehearsing a failover") as status,
+        telemetry.span("drill", flow=str(context.forward.config.flow)) as opened,
+    ):
+        result = run_drill(
+            context, topics or (), groups or (), lambda step: status.update(f"drill: {step}")
+        )
+        opened.result(result)
+    emit(result, as_json, lambda console: console.print(drill_view(result)))
+    if not result.ok:
+        first = next(iter(result.all_problems), "see the table")
+        raise ConflictError(
+            f"drill {result.drill_id}: {result.proven} of {len(result.groups)} groups proven; "
+            f"{first}"
         )
