@@ -21,6 +21,7 @@ from srm.client.membership import subscription
 from srm.client.settings import CONNECTION
 from srm.config.model import ClientKind, Config
 from srm.config.properties import property_line
+from srm.config.security import java_settings
 from srm.config.values import is_secret
 from srm.domain.moves.routing import group_subject, topic_subject
 from srm.domain.names.topics import Flow

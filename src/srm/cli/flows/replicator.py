@@ -28,6 +28,7 @@ from srm.config.model import RESTARTED, SettingsRecord, differences, key_of, pla
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import DUTIES, SETTINGS_KEY, Action, parse_duties
 from srm.domain.names.topics import Flow
+from srm.domain.text.documents import encode
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import DriverAnswer, driver_status, operator
 from srm.errors import UnavailableError, UsageError

@@ -16,6 +16,7 @@ from srm.cli import completing
 from srm.cli.console import ConfigOption, JsonOption, emit, open_console, tidying_up, write_document
 from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair, option
 from srm.config.loader import find_config, load_config
+from srm.config.model import read_public_key
 from srm.domain.moves.evidence import EarlierRevision
 from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_break, short
 from srm.engine import moves

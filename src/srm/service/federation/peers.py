@@ -27,7 +27,7 @@ import httpx
 
 from srm import __version__
 from srm.clock import now_ms
-from srm.config.model import Config, ServiceSettings
+from srm.config.model import Config, RemoteSettings, ServiceSettings
 from srm.domain.names import internal_topics
 from srm.domain.text import documents
 from srm.domain.text.amount import ago

@@ -15,6 +15,7 @@ from srm.cli.console import open_console
 from srm.cli.flows import groups, jobs, replicator, status, topics
 from srm.cli.moves import failover, recovery
 from srm.domain.metrics import WindowMetric
+from srm.domain.moves.disaster import Drill
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
