@@ -295,7 +295,7 @@ def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
         topics=topics,
         groups=tuple(sorted(names)),
         pairs=tuple(TopicPair(topic, f"P.{topic}", topic, "forward") for topic in topics),
-        source=Away("P", places),
+        source=Away("P", places=places),
         target=replace(outlook.facts.target, topics=there, logs=dict.fromkeys(copies, log)),
     )
 

@@ -183,7 +183,7 @@ GROUPS: Final = (
             "src/srm/domain/offset_map/*",
             "src/srm/domain/recovery/*",
             "src/srm/engine/map_reader*",
-            "src/srm/engine/recovery/*",
+            "src/srm/engine/recovery.py",
             "src/srm/kafka/state/*",
             "src/srm/kafka/tables/*",
         ),

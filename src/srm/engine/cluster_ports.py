@@ -9,7 +9,7 @@ from typing import Final, Literal, Protocol, TypeVar
 from srm.config.model import ClientKind
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.errors import SrmError
 
 

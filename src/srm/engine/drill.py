@@ -33,7 +33,8 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.comparison import ComparedRecord, differing_fields
+from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.groups.group_sync import apply_exact

@@ -264,7 +264,7 @@ def _count_records(
     counts = count(logs, wanted, counting, show, left_out)
     counted = dict(found)
     for (each, _, _), total in zip(tails, counts, strict=True):
-        counted[each] = replace(found[each], **total.seen)
+        counted[each] = replace(found[each], **total.totals)
     below = {place: total.below for (_, place, _), total in zip(tails, counts, strict=True)}
     reads = {}
     for group, offsets in sorted(commits.items()):
@@ -374,7 +374,7 @@ def residue_ranges(
     show(f"counting {len(left):,} ranges that were left")
     counts = count(logs, [one.request for one in left], [Counting() for _ in left], show)
     some = zip(left, counts, strict=True)
-    ranges += [replace(one, **found.seen) for one, found in some if found.records]
+    ranges += [replace(one, **found.totals) for one, found in some if found.records]
     wanted = [one for one in ranges if partition is None or one.partition == partition]
     return tuple(sorted(wanted, key=lambda one: (one.topic, one.partition, one.offset_from)))
 

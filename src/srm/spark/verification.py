@@ -15,7 +15,8 @@ from srm.config.values import ClientProperties
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.runs import OffsetRange
-from srm.domain.verification.comparison import ComparedRecord, compare
+from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import compare
 from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
 from srm.domain.verification.verification_plan import RangePlan
 from srm.engine.ports import FlowContext

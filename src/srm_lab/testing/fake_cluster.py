@@ -13,7 +13,7 @@ from typing import Final
 from srm.config.model import ClientKind
 from srm.domain.names.rights import Acl, write_denial
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import (
     ByGroup,
     GroupDescription,

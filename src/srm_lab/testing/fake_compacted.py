@@ -25,7 +25,7 @@ from srm.domain.offset_map.map_records import (
     topic_id_text,
 )
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Row, Stamped
 from srm.engine.ports import FlowMaps
 from srm.errors import FencedError, NotFoundError, SrmError, UnavailableError, UsageError

@@ -11,7 +11,7 @@ from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.ports import FlowContext
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeMapReader

@@ -15,7 +15,8 @@ from tests.native import CANNOT_BUILD
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Run, coalesce
-from srm.domain.verification.comparison import ComparedRecord, compare
+from srm.domain.verification.compared_record import ComparedRecord
+from srm.domain.verification.comparison import compare
 from srm.domain.verification.verification import RangeResult
 from srm.domain.verification.verification_plan import RangePlan, cut
 from srm.errors import UnavailableError

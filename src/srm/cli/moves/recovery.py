@@ -31,7 +31,7 @@ from srm.cli.flows.replicator import MasterOption, replication_view
 from srm.config.loader import load_config
 from srm.domain.moves.disaster import Choice
 from srm.domain.names.topics import Flow
-from srm.domain.recovery.restore import RestorePlan
+from srm.domain.recovery.restore import RestorePlan, TopicState
 from srm.domain.recovery.source_return import (
     PartitionReturn,
     ResidueRecord,
@@ -52,7 +52,6 @@ from srm.engine.recovery import (
     residue_ranges,
     settle_return,
 )
-from srm.engine.status.status import TopicState
 from srm.errors import GateClosedError
 from srm.pages.files import Format, ResidueFiles
 from srm.pages.tables import Listing, moment

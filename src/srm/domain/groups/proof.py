@@ -25,7 +25,8 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Translated
 from srm.domain.text.amount import ago
 from srm.domain.text.documents import decode, encode
-from srm.domain.verification.comparison import ComparedRecord, Headers, differing_fields
+from srm.domain.verification.compared_record import ComparedRecord, Headers
+from srm.domain.verification.comparison import differing_fields
 from srm.errors import NotLoadedError
 
 ProofState = Literal["proven", "unproven", "disproved"]

@@ -371,7 +371,7 @@ def fingerprint(*settings: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def intended(positions: Iterable[PartitionMove]) -> dict[str, int]:
+def offsets_to_write(positions: Iterable[PartitionMove]) -> dict[str, int]:
     """Return the offsets to write on the target, by partition name."""
     return {str(one.target): one.resume for one in positions if one.resume is not None}
 

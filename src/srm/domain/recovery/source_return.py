@@ -258,7 +258,7 @@ class Counting:
         self.last_ms: int | None = None
 
     @property
-    def seen(self) -> dict[str, Any]:
+    def totals(self) -> dict[str, Any]:
         """Number of records and the range of their timestamps, by name."""
         return {"records": self.records, "first_ms": self.first_ms, "last_ms": self.last_ms}
 

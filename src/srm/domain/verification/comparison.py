@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from srm.domain.offset_map.offset_map import Run
+from srm.domain.verification.compared_record import ComparedRecord, frame
 from srm.domain.verification.verification import (
     Difference,
     DifferenceKind,
@@ -17,40 +16,6 @@ from srm.domain.verification.verification import (
     new_hash,
 )
 from srm.domain.verification.verification_plan import RangePlan
-
-_TIMESTAMP = struct.Struct(">q")
-_LENGTH = struct.Struct(">i")
-_NULL = _LENGTH.pack(-1)
-
-Headers = tuple[tuple[str, bytes | None], ...]
-
-
-class ComparedRecord(NamedTuple):
-    """One record of a log; time in epoch ms, set ``by_broker`` (LogAppendTime), if requested."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp_ms: int
-    by_broker: bool = False
-
-
-def frame(record: ComparedRecord, *, timestamps: bool = True) -> bytes:
-    """Frame the content of a record, not its offset; each part follows its length, null has -1."""
-    parts = [_TIMESTAMP.pack(record.timestamp_ms if timestamps else 0)]
-    for part in (record.key, record.value):
-        parts += _frame(part)
-    parts.append(_LENGTH.pack(len(record.headers)))
-    for name, value in record.headers:
-        parts += _frame(name.encode("utf-8", "surrogateescape"))
-        parts += _frame(value)
-    return b"".join(parts)
-
-
-def _frame(part: bytes | None) -> tuple[bytes, ...]:
-    return (_NULL,) if part is None else (_LENGTH.pack(len(part)), part)
-
 
 LOOK_AHEAD_RECORDS = 1000
 LOOK_AHEAD_BYTES = 8 << 20

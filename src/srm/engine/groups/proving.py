@@ -31,7 +31,7 @@ from srm.domain.groups.proof import (
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.ports import FlowContext

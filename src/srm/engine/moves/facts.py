@@ -81,7 +81,7 @@ def topic_pairs(context: MoveContext, originals: Collection[str]) -> tuple[Topic
 
 
 @dataclass(frozen=True)
-class ClusterFacts:
+class SideFacts:
     """A cluster: its topics, logs, and the move's groups with their offsets.
 
     ``pending``: by group, partitions with a commit in an open transaction.
@@ -108,7 +108,7 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True)
-class Away(ClusterFacts):
+class Away(SideFacts):
     """A lost source, with groups' last known places: the move neither reads nor awaits it."""
 
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
@@ -151,8 +151,8 @@ class MoveFacts:
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     pairs: tuple[TopicPair, ...]
-    source: ClusterFacts
-    target: ClusterFacts
+    source: SideFacts
+    target: SideFacts
     ledger: GroupLedger
     maps: FlowMaps
     maps_ms: int

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from srm.domain.flow_state.replication_records import Pause
-from srm.domain.moves.plan import MovePlan, intended
+from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.routing import CLOCK_KEY, LEASE_MS, Route, next_generation
 from srm.domain.names import internal_topics
@@ -545,5 +545,5 @@ def _going(context: MoveContext, seen: Look, renewed_stamp_ms: int | None) -> Mo
         missing=seen.status.missing,
         renewed_stamp_ms=renewed_stamp_ms,
         commits_at_go={group.group: commits_of(seen.clusters, group.group) for group in groups},
-        intended={group.group: intended(group.positions) for group in groups},
+        intended={group.group: offsets_to_write(group.positions) for group in groups},
     )

@@ -33,10 +33,10 @@ from srm.engine.groups.proving import read_proof
 from srm.engine.groups.translate import Starts, WantedMaps, logs_of, past_markers, starts_of
 from srm.engine.moves.facts import (
     Away,
-    ClusterFacts,
     MoveFacts,
     Offsets,
     Outlook,
+    SideFacts,
     TopicPair,
     last_heard,
     topic_pairs,
@@ -314,7 +314,7 @@ def read_target(
         groups=groups,
         pairs=pairs,
         source=away,
-        target=ClusterFacts(target.alias, on_target, described, committed, errors, logs),
+        target=SideFacts(target.alias, on_target, described, committed, errors, logs),
         ledger=ledger,
         maps=maps,
         maps_ms=maps_ms,
@@ -371,7 +371,7 @@ def _read_both(
         topics=topics,
         groups=tuple(sorted(groups)),
         pairs=pairs,
-        source=ClusterFacts(
+        source=SideFacts(
             source.alias,
             source_topics,
             source_groups,
@@ -382,7 +382,7 @@ def _read_both(
             unacknowledged,
             resets,
         ),
-        target=ClusterFacts(
+        target=SideFacts(
             target.alias,
             target_topics,
             target_groups,

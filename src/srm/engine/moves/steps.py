@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look
-from srm.domain.moves.plan import MovePlan, PartitionMove, intended
+from srm.domain.moves.plan import MovePlan, PartitionMove, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, WaitNote
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
@@ -177,7 +177,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     applied = progress.at(
         "applied",
         context.now_ms(),
-        intended={name: intended(group.positions) for name, group in set_now.items()},
+        intended={name: offsets_to_write(group.positions) for name, group in set_now.items()},
         skipped={name: group.total_skipped for name, group in set_now.items()},
         left_alone=left,
     )

@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Message
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Place, Row
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import ClientLog, Clients, drain

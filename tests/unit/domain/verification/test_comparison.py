@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.comparison import ComparedRecord, compare, frame
+from srm.domain.verification.compared_record import ComparedRecord, frame
+from srm.domain.verification.comparison import compare
 from srm.domain.verification.verification import Difference, PartitionVerification, merge
 from srm.domain.verification.verification_plan import LogBounds, RangePlan, cut, plan_partition
 from srm.errors import IntegrityError

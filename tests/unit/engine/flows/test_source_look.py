@@ -7,7 +7,7 @@ from tests.unit.engine.copying_records import ORIGINAL, CopiedTopic
 
 from srm.domain.flow_state.replication_records import PartitionPosition, PartitionStatus, SlotReport
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.verification.comparison import ComparedRecord
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.status.observing import observe, read_standing
 from srm.engine.status.status import Standing
 from srm.errors import AuthorizationError

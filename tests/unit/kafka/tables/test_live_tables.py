@@ -127,7 +127,7 @@ class Reader:
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log([(b"a", b"1"), (b"b", b"2")])
     monkeypatch.setattr(compacted, "Consumer", type("Reads", (Reader,), {"log": made}))
-    monkeypatch.setattr(compacted.topic_calls, "describe", made.describe)
+    monkeypatch.setattr(compacted, "describe", made.describe)
     monkeypatch.setattr(compacted, "_AGAIN_S", 0.0)
     monkeypatch.setattr(compacted, "_LOOK_S", 0.01)
     return made
@@ -272,7 +272,7 @@ def test_a_fresh_table_that_is_read_again_shows_nothing_before_its_end(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records that were read are not in the table yet: the rows are those of before."""
-    monkeypatch.setattr(compacted.offset_calls, "log_ends", lambda _, places: {places[0]: 2})
+    monkeypatch.setattr(compacted, "log_ends", lambda _, places: {places[0]: 2})
     tables = LiveTables(Clients("B", {}, {}, {}, timeout_s=0.05), fresh=True)
     one = tables._followed[TOPIC, 0] = compacted._Followed(compacted._Rows())
     one.begin("")
@@ -293,7 +293,7 @@ def test_a_fresh_table_is_followed_from_its_first_read_on_and_read_to_its_end(
     def log_ends(_: Clients, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(places, len(log.records))
 
-    monkeypatch.setattr(compacted.offset_calls, "log_ends", log_ends)
+    monkeypatch.setattr(compacted, "log_ends", log_ends)
     with closing(LiveTables(Clients("B", {}, {}, {}, timeout_s=10.0), fresh=True)) as tables:
         table = tables.table(TOPIC)
         assert log.opened == 0, "as one that is only written, or read at some offsets"
