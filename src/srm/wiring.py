@@ -15,7 +15,7 @@ from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
-from srm.engine.flows.source_look import away_cluster
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster

@@ -21,7 +21,7 @@ from srm.domain.names.policy import compile_pattern
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
-from srm.engine.flows.source_look import loudness
+from srm.engine.flows.cluster_absence import loudness
 from srm.errors import ConfigError, UnavailableError, UsageError
 
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]

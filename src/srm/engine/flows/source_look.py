@@ -1,11 +1,11 @@
-"""Current log end offsets of a flow's source, for displays and forecasts, and its absence."""
+"""Current log end offsets of a flow's source, for displays and forecasts."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn, cast
+from typing import Final
 
 from srm.domain.flow_state.replication_records import AT_REST
 from srm.domain.flow_state.replication_state import decode_state
@@ -15,44 +15,7 @@ from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import Cluster, Place, TopicDescription
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext, FlowMaps
-from srm.errors import GivenUpError, SrmError
-
-
-def away_cluster(alias: str, why: str | SrmError = "") -> Cluster:
-    """Return a cluster of which every call raises an error at once.
-
-    An unplanned move uses it as its source: decisions and duration are the same for a dead, hanging
-    or running cluster.
-    ``why``: message of the GivenUpError, or the error itself, where waiting does not cure it.
-    """
-    return cast("Cluster", _Away(alias, why))
-
-
-def loudness(error: SrmError) -> int:
-    """Return the log level for a failed call: DEBUG for an abandoned cluster, else WARNING."""
-    return logging.DEBUG if isinstance(error, GivenUpError) else logging.WARNING
-
-
-class _Away:
-    """Implements every call of the port, and of the tables that it returns."""
-
-    def __init__(self, alias: str, why: str | SrmError) -> None:
-        self.alias = alias
-        self._why = why or f"this move has abandoned cluster {alias}: no request was sent"
-
-    def compacted_topic(self, *_which: object) -> _Away:
-        return self
-
-    def __getattr__(self, call: str) -> Any:
-        def raise_away(*_arguments: object, **_named: object) -> NoReturn:
-            if isinstance(self._why, SrmError):
-                raise type(self._why)(self._why.what, self._why.action)
-            raise GivenUpError(self._why)
-
-        if call.startswith("__"):
-            raise AttributeError(call)
-        return raise_away
-
+from srm.errors import SrmError
 
 log = logging.getLogger(__name__)
 

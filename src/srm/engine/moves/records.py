@@ -34,7 +34,7 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster, Stamped
 from srm.engine.control.control_topics import create_control_topics, repair_control_topics
-from srm.engine.flows.source_look import away_cluster
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, NotFoundError, UnavailableError, UsageError
 

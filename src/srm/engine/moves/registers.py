@@ -32,7 +32,7 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster, ControlWriter
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
-from srm.engine.flows.source_look import loudness
+from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.records import (
     ControlChange,
     ControlTables,

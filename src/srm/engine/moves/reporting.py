@@ -44,7 +44,7 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
-from srm.engine.flows.source_look import loudness
+from srm.engine.flows.cluster_absence import loudness
 from srm.engine.moves.facts import TopicPair, source_next, topic_pairs
 from srm.engine.moves.records import (
     ControlChange,

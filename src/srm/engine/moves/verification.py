@@ -15,7 +15,8 @@ from srm.domain.moves.report import MoveReport, residue_until_ms
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
-from srm.engine.flows.source_look import loudness, partitions_of
+from srm.engine.flows.cluster_absence import loudness
+from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
 from srm.engine.moves.effects import call_redirectors, lift_late_fence
 from srm.engine.moves.facts import topic_pairs

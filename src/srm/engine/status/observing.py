@@ -24,10 +24,10 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
+from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import (
     SourceLook,
     look_at_source,
-    loudness,
     partitions_with_leader,
     topics_by_copies,
     topics_of_source,

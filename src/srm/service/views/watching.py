@@ -30,7 +30,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
-from srm.engine.flows.source_look import away_cluster
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.moves.records import (
     ControlTables,

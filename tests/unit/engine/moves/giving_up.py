@@ -12,7 +12,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
-from srm.engine.flows.source_look import away_cluster
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves import MoveContext
 from srm_lab.testing.fake_switch import FakeSwitch

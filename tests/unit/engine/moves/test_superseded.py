@@ -14,7 +14,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.control.control_topics import CONTROL_ID
-from srm.engine.flows.source_look import away_cluster
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveReport
 from srm.errors import ConflictError
 from srm_lab.testing.fake_switch import FakeSwitch

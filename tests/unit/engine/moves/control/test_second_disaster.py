@@ -12,7 +12,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.emission import emit
-from srm.engine.flows.source_look import away_cluster
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.records import ensure_topics
 from srm.engine.moves.registers import homes_to_move

@@ -14,7 +14,7 @@ from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.domain.moves.routing import RedirectOrder, call_key
 from srm.engine import moves
-from srm.engine.flows.source_look import away_cluster
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore, effects
 from srm.engine.ports import CallResult
 from srm.errors import ConflictError, SrmError, UnavailableError

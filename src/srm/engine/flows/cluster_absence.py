@@ -1,0 +1,45 @@
+"""An absent cluster in the place of a real one."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NoReturn, cast
+
+from srm.engine.cluster_ports import Cluster
+from srm.errors import GivenUpError, SrmError
+
+
+def away_cluster(alias: str, why: str | SrmError = "") -> Cluster:
+    """Return a cluster of which every call raises an error at once.
+
+    An unplanned move uses it as its source: decisions and duration are the same for a dead, hanging
+    or running cluster.
+    ``why``: message of the GivenUpError, or the error itself, where waiting does not cure it.
+    """
+    return cast("Cluster", _Away(alias, why))
+
+
+def loudness(error: SrmError) -> int:
+    """Return the log level for a failed call: DEBUG for an abandoned cluster, else WARNING."""
+    return logging.DEBUG if isinstance(error, GivenUpError) else logging.WARNING
+
+
+class _Away:
+    """Implements every call of the port, and of the tables that it returns."""
+
+    def __init__(self, alias: str, why: str | SrmError) -> None:
+        self.alias = alias
+        self._why = why or f"this move has abandoned cluster {alias}: no request was sent"
+
+    def compacted_topic(self, *_which: object) -> _Away:
+        return self
+
+    def __getattr__(self, call: str) -> Any:
+        def raise_away(*_arguments: object, **_named: object) -> NoReturn:
+            if isinstance(self._why, SrmError):
+                raise type(self._why)(self._why.what, self._why.action)
+            raise GivenUpError(self._why)
+
+        if call.startswith("__"):
+            raise AttributeError(call)
+        return raise_away
