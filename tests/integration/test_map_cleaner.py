@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import pytest
 from tests.integration.copying import CopyLab
@@ -11,7 +10,7 @@ from tests.integration.copying import CopyLab
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, topic_id_bytes
-from srm.kafka.state.driver_log import clear_maps
+from srm.kafka.state.driver_log import KafkaDriverLog
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -38,7 +37,7 @@ def test_all_that_the_map_topic_holds_of_a_gone_topic_is_deleted(
     before = written()
     first = gone[0]
     ids = (first.topic, first.topic_id, first.target_topic, first.target_topic_id)
-    clear = partial(clear_maps, lab.flow, lab.target_props, lab.target_props)
+    clear = KafkaDriverLog(lab.flow, lab.target_props, lab.target_props).clear_maps
     other_target = CopiedTopic(*ids[:3], kept[0].target_topic_id, "p", "b")
 
     clear([other_target])

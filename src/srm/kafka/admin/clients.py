@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -124,14 +125,15 @@ STATE_RECORDS: Final[Mapping[str, object]] = {
     "message.max.bytes": 32 << 20,
 }
 """Producer settings for the records of the state topics."""
+NO_SETTINGS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-def reader_props(props: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings of a consumer that assigns partitions to itself and commits nothing.
+def open_reader(props: Mapping[str, str], more: Mapping[str, object] = NO_SETTINGS) -> Consumer:
+    """Open a consumer that assigns partitions to itself and commits nothing.
 
     The end of a partition is reported: after transaction markers the position never gets there.
     """
-    return {
+    settings = {
         "group.id": "srm-reader",
         "fetch.wait.max.ms": 10,
         **props,
@@ -141,18 +143,22 @@ def reader_props(props: Mapping[str, str]) -> dict[str, object]:
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",
         "allow.auto.create.topics": False,
+        **more,
     }
+    return Consumer(settings, logger=ClientLog())
 
 
-def writer_props(props: Mapping[str, str]) -> dict[str, object]:
-    """Return the settings of a producer that loses no record and writes none twice."""
-    return {
+def open_writer(props: Mapping[str, str], more: Mapping[str, object]) -> Producer:
+    """Open a producer that loses no record and writes none twice."""
+    settings = {
         "linger.ms": 0,
         **props,
         "acks": "all",
         "enable.idempotence": True,
         "allow.auto.create.topics": False,
+        **more,
     }
+    return Producer(settings, logger=ClientLog())
 
 
 def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
@@ -256,7 +262,7 @@ class Clients:
         with self._lock, kafka_errors(self.where("creating a consumer")):
             if self._reader is None:
                 self._require_admission(self.consumer_props)
-                self._reader = Consumer(reader_props(self.consumer_props), logger=ClientLog())
+                self._reader = open_reader(self.consumer_props)
             return self._reader
 
     def producer(self) -> Producer:
@@ -264,12 +270,11 @@ class Clients:
         with self._lock, kafka_errors(self.where("creating a producer")):
             if self._producer is None:
                 self._require_admission(self._producer_props)
-                props = {
-                    **writer_props(self._producer_props),
+                more = {
                     "topic.metadata.propagation.max.ms": 3000,
                     "delivery.timeout.ms": round(self.timeout_s * 1000),
                 }
-                self._producer = Producer(props, logger=ClientLog())
+                self._producer = open_writer(self._producer_props, more)
             return self._producer
 
     def producer_properties(self) -> Mapping[str, str]:

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.clock import now_ms
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.errors import AuthorizationError, SrmError
-from srm.kafka.admin.clients import ClientLog, Clients, drain, position_after, reader_props
+from srm.kafka.admin.clients import Clients, drain, open_reader, position_after
 from srm.kafka.admin.offsets import query_leaders, topic_errors
 from srm.kafka.admin.topics import describe
 from srm.kafka.wire.brokers import Brokers
@@ -185,7 +185,7 @@ def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[s
     sets: set[frozenset[str]] = set()
     unread = set(range(partitions))
     with kafka_errors(where):
-        consumer = Consumer(reader_props(clients.consumer_props), logger=ClientLog())
+        consumer = open_reader(clients.consumer_props)
         try:
             consumer.assign([KafkaTopicPartition(TOPIC, number, 0) for number in unread])
             while unread and time.monotonic() < deadline:

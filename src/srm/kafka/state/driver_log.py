@@ -45,11 +45,10 @@ from srm.errors import (
 )
 from srm.kafka.admin.clients import (
     STATE_RECORDS,
-    ClientLog,
     drain,
+    open_reader,
+    open_writer,
     position_after,
-    reader_props,
-    writer_props,
 )
 from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.tables.topic_tail import KafkaTopicTail
@@ -69,6 +68,8 @@ _POLL_S: Final = 1.0
 _SILENCE_S: Final = 30.0
 _FLUSH_S: Final = 30.0
 _AT_ONCE: Final = 10_000
+_SEAL_S: Final = 10.0
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 
@@ -102,7 +103,7 @@ class KafkaDriverLog:
     def read(self) -> list[LogRecord]:
         """Return the latest record of each key up to the end of the state topic."""
         self._close_consumer()
-        reader = Consumer(reader_props(self._consumer_props), logger=ClientLog())
+        reader = open_reader(self._consumer_props)
         try:
             latest, positions = self._read_to_end(reader)
         finally:
@@ -142,8 +143,7 @@ class KafkaDriverLog:
 
     def _follow(self, positions: Mapping[int, int]) -> None:
         """Have :meth:`poll` continue from there, and with what is new of raw metrics."""
-        props = {**reader_props(self._consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
-        self._consumer = Consumer(props, logger=ClientLog())
+        self._consumer = open_reader(self._consumer_props, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
         state = [KafkaTopicPartition(self._topic, *where) for where in positions.items()]
         with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
             self._consumer.assign([*state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
@@ -151,17 +151,14 @@ class KafkaDriverLog:
     def fence(self) -> None:
         """Shut out every older driver of the flow, aborting what it has left open."""
         self._drop_producer()
-        producer = Producer(
-            {
-                **writer_props(self._producer_props),
-                **STATE_RECORDS,
-                "transactional.id": self._transactional_id,
-                # An abandoned transaction hides the slots' reports until it is aborted.
-                "transaction.timeout.ms": round(self._timeout_s * 1000),
-                "delivery.timeout.ms": round(self._timeout_s * 1000),
-            },
-            logger=ClientLog(),
-        )
+        more = {
+            **STATE_RECORDS,
+            "transactional.id": self._transactional_id,
+            # An abandoned transaction hides the slots' reports until it is aborted.
+            "transaction.timeout.ms": round(self._timeout_s * 1000),
+            "delivery.timeout.ms": round(self._timeout_s * 1000),
+        }
+        producer = open_writer(self._producer_props, more)
         try:
             producer.init_transactions(self._timeout_s)
         except KafkaException as error:
@@ -205,8 +202,21 @@ class KafkaDriverLog:
             raise self._failure(error, "writing") from error
 
     def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
-        """Delete all that the map topic holds of topics; with clients of its own."""
-        clear_maps(self._flow, self._consumer_props, self._producer_props, topics)
+        """Go through the map topic once and delete every record about the topics; repeatable."""
+        gone = {(topic.topic_id, topic.target_topic_id) for topic in topics}
+        map_topic = internal_topics.offset_map(self._flow.source)
+        log = KafkaStateLog(self._flow.target, self._producer_props)
+        for partition in range(MAP_PARTITIONS):
+            with KafkaTopicTail(self._consumer_props, map_topic, partition) as tail:
+                for number, key in enumerate(_keys_about(gone, tail), 1):
+                    log.write(map_topic, key, None, partition)
+                    if number % _AT_ONCE == 0:
+                        log.flush(_FLUSH_S)
+            log.flush(_FLUSH_S)
+        names = ", ".join(sorted({topic.topic for topic in topics}))
+        _logger.info(
+            "%s: the offset maps of topics that are gone are deleted: %s", self._flow, names
+        )
 
     def close(self) -> None:
         """Close both clients."""
@@ -247,27 +257,6 @@ def _record(message: Message) -> LogRecord:
     return LogRecord(message.topic() or "", key, message.value(), partition)
 
 
-def clear_maps(
-    flow: Flow,
-    consumer_props: Mapping[str, str],
-    producer_props: Mapping[str, str],
-    topics: Collection[CopiedTopic],
-) -> None:
-    """Go through the map topic once and delete every record about the topics; safe to repeat."""
-    gone = {(topic.topic_id, topic.target_topic_id) for topic in topics}
-    map_topic = internal_topics.offset_map(flow.source)
-    log = KafkaStateLog(flow.target, producer_props)
-    for partition in range(MAP_PARTITIONS):
-        with KafkaTopicTail(consumer_props, map_topic, partition) as tail:
-            for number, key in enumerate(_keys_about(gone, tail), 1):
-                log.write(map_topic, key, None, partition)
-                if number % _AT_ONCE == 0:
-                    log.flush(_FLUSH_S)
-        log.flush(_FLUSH_S)
-    names = ", ".join(sorted({topic.topic for topic in topics}))
-    _logger.info("%s: the offset maps of topics that are gone are deleted: %s", flow, names)
-
-
 def _keys_about(gone: Collection[tuple[str, str]], tail: KafkaTopicTail) -> Iterator[bytes]:
     """Yield the keys of records about the topics, reading some thousand records at a time."""
     sources = {topic_id for topic_id, _ in gone}
@@ -295,10 +284,6 @@ def _ids_of(key: bytes, value: bytes) -> tuple[str, str]:
     except IntegrityError:
         return "", ""
     return found.topic_id, found.target_topic_id
-
-
-_SEAL_S: Final = 10.0
-_T = TypeVar("_T")
 
 
 class KafkaFlowSwitch:

@@ -16,7 +16,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.errors import FencedError, SrmError, UnavailableError
-from srm.kafka.admin.clients import STATE_RECORDS, ClientLog, Clients, is_stranded, writer_props
+from srm.kafka.admin.clients import STATE_RECORDS, Clients, is_stranded, open_writer
 from srm.kafka.admin.offsets import log_ends
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.tables.compacted import broker_time
@@ -43,7 +43,7 @@ class KafkaStateLog:
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self._where = f"writing state to cluster {alias}"
-        self._properties = {**writer_props(properties), **STATE_RECORDS}
+        self._properties = properties
         self._lock = threading.Lock()
         self._failed: dict[Place, SrmError] = {}
         self._offsets: dict[Place, dict[bytes, int]] = {}
@@ -176,7 +176,7 @@ class KafkaStateLog:
 
     def _new_session(self) -> _Session:
         with kafka_errors(self._where):
-            return _Session(Producer(self._properties, logger=ClientLog()))
+            return _Session(open_writer(self._properties, STATE_RECORDS))
 
 
 class _Session:
@@ -232,7 +232,7 @@ class KafkaControlWriter:
         self._needs: Needs = on_transactional_id("Write", transactional_id)
         where = clients.where(f"taking over {transactional_id}")
         with kafka_errors(where, self._needs):
-            self._producer: Producer | None = Producer(self._properties(), logger=ClientLog())
+            self._producer: Producer | None = self._new_producer()
         try:
             self._take_over()
         except KafkaException as error:
@@ -340,9 +340,8 @@ class KafkaControlWriter:
         except KafkaException as error:  # it is ended by the next one or by its time
             _logger.debug("%s: %s", self._clients.where(f"ending {self._id}"), error)
 
-    def _properties(self) -> dict[str, object]:
-        return {
-            **writer_props(self._clients.producer_properties()),
+    def _new_producer(self) -> Producer:
+        more = {
             **STATE_RECORDS,
             "transactional.id": self._id,
             "transaction.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
@@ -350,3 +349,4 @@ class KafkaControlWriter:
             "request.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
             "topic.metadata.propagation.max.ms": 3000,
         }
+        return open_writer(self._clients.producer_properties(), more)

@@ -24,14 +24,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Row, Stamped
 from srm.errors import DataLossError, SrmError, UnavailableError
-from srm.kafka.admin.clients import (
-    ClientLog,
-    Clients,
-    drain,
-    is_stranded,
-    position_after,
-    reader_props,
-)
+from srm.kafka.admin.clients import Clients, drain, is_stranded, open_reader, position_after
 from srm.kafka.admin.offsets import log_ends
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES, describe
 from srm.kafka.tables.single_records import records_at
@@ -39,8 +32,20 @@ from srm.kafka.wire.errors import kafka_errors, on_topic, translate
 
 _POLL_S: Final = 1.0
 _QUEUE_FULL_POLL_S: Final = 0.1
+_FETCH_WAIT: Final = {"fetch.wait.max.ms": 200}
+_FOLLOW_POLL_S: Final = 0.5
+_READING_POLL_S: Final = 0.05
+"""Short, so that further partitions start soon while a caller waits for one."""
+_LOOK_S: Final = 10.0
+_SILENCE_S: Final = 20.0
+_AGAIN_S: Final = 1.0
+_TOMBSTONES_S: Final = 3600.0
+"""After so long without the cluster everything is read again: tombstones may be gone by then."""
+_GONE_AFTER: Final = 2
+"""Answers in a row that lack a topic before it is absent: a new broker does not know all yet."""
 _logger = logging.getLogger(__name__)
 
+_Place = tuple[str, int]
 _Latest = dict[bytes, deque[Stamped]]
 
 
@@ -226,20 +231,6 @@ def _apply(table: _Latest, message: Message, most: int | None) -> None:
         table[key] = rows
 
 
-_FETCH_WAIT_MS: Final = 200
-_FOLLOW_POLL_S: Final = 0.5
-_READING_POLL_S: Final = 0.05
-"""Short, so that further partitions start soon while a caller waits for one."""
-_LOOK_S: Final = 10.0
-_SILENCE_S: Final = 20.0
-_AGAIN_S: Final = 1.0
-_TOMBSTONES_S: Final = 3600.0
-"""After so long without the cluster everything is read again: tombstones may be gone by then."""
-_GONE_AFTER: Final = 2
-"""Answers in a row that lack a topic before it is absent: a new broker does not know all yet."""
-_Place = tuple[str, int]
-
-
 class Sink(Protocol):
     """Takes the records of one partition of a compacted topic in order.
 
@@ -249,15 +240,12 @@ class Sink(Protocol):
 
     def begin(self) -> None:
         """Expect records from the first one on."""
-        ...
 
     def take(self, key: bytes, row: Stamped | None) -> None:
         """Apply a record; None: the key is deleted."""
-        ...
 
     def end(self) -> None:
         """Show what was taken since the beginning, and from here on each record at once."""
-        ...
 
 
 class _Rows:
@@ -286,7 +274,7 @@ class _Followed:
     """One partition that is read, its sink, and its progress.
 
     ``error``: why no rows are shown, until the end is reached. ``has_failed``: no retry since.
-    ``is_begun``: whether it is read from the start, and the rows are those of before.
+    ``is_begun``: it is read from the start, and the rows are those of before.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -363,13 +351,10 @@ class LiveTable(KafkaCompactedTopic):
 
 
 class LiveTables:
-    """Follows partitions of one cluster from their first use on.
+    """Follows partitions of one cluster from their first use on, with one consumer and thread.
 
-    One consumer and one thread serve all of them. While a cluster does not answer, the rows read
-    before stay. The table of a deleted topic is empty.
-
-    Args:
-        fresh: a partition is followed from its first read on, and each read goes to its end.
+    While a cluster does not answer, the rows read before stay. The table of a deleted topic is
+    empty. ``fresh``: a partition is followed from its first read on, and each read goes to its end.
     """
 
     def __init__(self, clients: Clients, *, fresh: bool = False) -> None:
@@ -401,8 +386,7 @@ class LiveTables:
         if self._fresh:
             self._read_to_end(place, found)
         if not found.complete.wait(self._clients.timeout_s):
-            where = self._clients.where(f"following {place[0]}-{place[1]}")
-            raise found.error or UnavailableError(f"{where}: its end was not reached; retry")
+            raise found.error or self._late(place)
         if found.error is not None:
             raise found.error
         with self._lock:
@@ -425,8 +409,13 @@ class LiveTables:
                 lambda: one.error is not None or (one.next >= end and not one.is_begun),
                 self._clients.timeout_s,
             ):
-                where = self._clients.where(f"following {place[0]}-{place[1]}")
-                raise UnavailableError(f"{where}: its end was not reached; retry")
+                raise self._late(place)
+
+    def _where(self, place: _Place) -> str:
+        return self._clients.where(f"following {place[0]}-{place[1]}")
+
+    def _late(self, place: _Place) -> SrmError:
+        return UnavailableError(f"{self._where(place)}: its end was not reached; retry")
 
     def close(self) -> None:
         """End the thread; what was read stays readable."""
@@ -460,10 +449,9 @@ class LiveTables:
             self._closed.wait(_AGAIN_S)
 
     def _open(self) -> Consumer | None:
-        props = {**reader_props(self._clients.consumer_props), "fetch.wait.max.ms": _FETCH_WAIT_MS}
         try:
             with kafka_errors(self._clients.where("creating a consumer")):
-                return Consumer(props, logger=ClientLog())
+                return open_reader(self._clients.consumer_props, _FETCH_WAIT)
         except SrmError as error:
             self._fail(list(self._followed), error)
             return None
@@ -531,8 +519,8 @@ class LiveTables:
             return
         self._heard = time.monotonic()
         if position < one.next:
-            where = self._clients.where(f"following {place[0]}-{place[1]}")
-            raise DataLossError(f"{where}: its log has lost records that were read; read again")
+            what = f"{self._where(place)}: its log has lost records that were read; read again"
+            raise DataLossError(what)
         with self._lock:
             one.next = position
             if error is not None:

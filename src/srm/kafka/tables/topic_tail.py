@@ -14,7 +14,7 @@ from srm.domain.groups.mm2_records import CONSUMER_OFFSETS as COMMITS
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import UnavailableError
-from srm.kafka.admin.clients import ClientLog, drain, is_stranded, position_after, reader_props
+from srm.kafka.admin.clients import drain, is_stranded, open_reader, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.errors import kafka_errors, on_topic, translate
 
@@ -59,8 +59,8 @@ class KafkaTopicTail:
         at_once: bool = True,
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
-        self._props = {
-            **reader_props(consumer_props),
+        self._props = consumer_props
+        self._settings = {
             "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.min.bytes": 1 if at_once else _MUCH_BYTES,
         }
@@ -119,9 +119,8 @@ class KafkaTopicTail:
 
     def _high_watermark(self, timeout_s: float) -> int | None:
         """Return the end of the log; 0 for an empty or absent one, None without an answer."""
-        props = {**self._props, "isolation.level": "read_uncommitted"}
         partition = KafkaTopicPartition(self._topic, self._partition)
-        consumer = Consumer(props, logger=ClientLog())
+        consumer = open_reader(self._props, {"isolation.level": "read_uncommitted"})
         try:
             start, end = consumer.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
         except KafkaException as error:
@@ -157,7 +156,7 @@ class KafkaTopicTail:
 
     def _open(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = Consumer(self._props, logger=ClientLog())
+            self._consumer = open_reader(self._props, self._settings)
             self._heard = time.monotonic()
         return self._consumer
 
@@ -230,14 +229,10 @@ class KafkaCommitTail:
         self, consumer_props: Mapping[str, str], starts: Mapping[TopicPartition, int]
     ) -> None:
         self._starts = starts
-        props = {
-            **reader_props(consumer_props),
-            "fetch.wait.max.ms": _COMMIT_WAIT_MS,
-            "enable.partition.eof": False,
-        }
+        settings = {"fetch.wait.max.ms": _COMMIT_WAIT_MS, "enable.partition.eof": False}
         self._where = f"following {COMMITS}"
         with kafka_errors(self._where, on_topic("Read", COMMITS)):
-            self._consumer = Consumer(props, logger=ClientLog())
+            self._consumer = open_reader(consumer_props, settings)
 
     def __enter__(self) -> Self:
         with kafka_errors(self._where, on_topic("Read", COMMITS)):

@@ -360,9 +360,7 @@ class Brokers:
                 f"{self._where(address)} answered the request for its versions with error "
                 f"{code} ({error_name(code)})"
             )
-        versions = {
-            each["api_key"]: (each["lowest"], each["highest"]) for each in known["versions"]
-        }
+        versions = {one["api_key"]: (one["lowest"], one["highest"]) for one in known["versions"]}
         link = _Link(connection, versions)
         self._links = {k: one for k, one in self._links.items() if not one.connection.is_closed}
         self._links[address, purpose] = link

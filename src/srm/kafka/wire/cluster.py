@@ -78,12 +78,14 @@ Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
 
 
 class SharedQueries(Generic[_Query, _Answer]):
-    """Queries of one kind that share one request per broker; for one event loop."""
+    """Queries of one kind that share one request per broker; for one event loop.
+
+    ``send`` carries out some queries, each once.
+    """
 
     def __init__(
         self, send: Callable[[Sequence[_Query]], Awaitable[Mapping[_Query, _Answer]]]
     ) -> None:
-        """``send`` carries out some queries, each once."""
         self._send = send
         self._waiting: dict[_Query, asyncio.Future[_Answer]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -233,8 +235,7 @@ class WireCluster:
     """Implements :class:`srm.replication.ports.Wire` for one event loop."""
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
-        """Connect to nothing yet."""
-        self._alias = alias
+        self.alias = alias
         self._brokers = Brokers(alias, properties)
         self._leaders = Leaders(self._brokers.look)
         timeout_s = self._brokers.access.security.request_timeout_s
@@ -243,16 +244,8 @@ class WireCluster:
         self._log_queries: dict[tuple[int, _Make], _LogQueries] = {}
 
     @property
-    def alias(self) -> str:
-        """See the port."""
-        return self._alias
-
-    @property
     def replaced_by(self) -> str:
-        """Id of another cluster in the place of this one, empty where none is.
-
-        Nothing that is known of this one holds for that: topics, positions, producers.
-        """
+        """Id of another cluster in the place of this one, where nothing known holds; or empty."""
         return self._brokers.replaced_by
 
     async def start(self) -> None:
@@ -274,7 +267,7 @@ class WireCluster:
         if error == TOPIC:
             self._check(TOPIC, f"finding {partition}", on_topic("Read", partition.topic))
         if leader.node < 0:
-            raise UnavailableError(f"{partition} on {self._alias} has no leader at the moment")
+            raise UnavailableError(f"{partition} on {self.alias} has no leader at the moment")
         return leader
 
     def leaders_changed(self) -> None:
@@ -312,7 +305,7 @@ class WireCluster:
         """See the port."""
         connection = self._brokers.open_connection(node, "produce")
         if connection is None:
-            loop, text = asyncio.get_running_loop(), f"no connection to {self._alias} node {node}"
+            loop, text = asyncio.get_running_loop(), f"no connection to {self.alias} node {node}"
             for _, answered in requests:
                 loop.call_soon(answered, UnavailableError(text))
             return
@@ -425,7 +418,7 @@ class WireCluster:
         return response
 
     def _at(self, node: int) -> str:
-        return f"node {node} of {self._alias}"
+        return f"node {node} of {self.alias}"
 
     async def _offset(self, partition: TopicPartition, time_ms: int) -> int:
         return int((await self._query_log(partition, offsets_request, time_ms))["offset"])
@@ -497,7 +490,7 @@ class WireCluster:
     def _check(self, code: int, doing: str, needs: Needs = NOTHING) -> None:
         if code == codes.NONE:
             return
-        text = f"{doing} on {self._alias}: {error_name(code)}"
+        text = f"{doing} on {self.alias}: {error_name(code)}"
         if code in codes.FENCED:
             raise FencedError(text)
         if code in _MISSING_RIGHTS:

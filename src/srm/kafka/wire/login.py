@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -17,6 +16,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -135,12 +135,7 @@ async def fetch_token(
 
 def _parse_grant(where: str, status: int, content: bytes) -> tuple[str, float]:
     """Return token and lifetime in seconds of a token response (RFC 6749, 5.1 and 5.2)."""
-    try:
-        answer = json.loads(content)
-    except ValueError:
-        answer = {}
-    if not isinstance(answer, dict):
-        answer = {}
+    answer = _object(content)
     if status >= _SERVER_ERROR:
         raise UnavailableError(f"{where}: HTTP {status}")
     token = answer.get("access_token")
@@ -167,14 +162,21 @@ def _lifetime_s(expires_in: object, token: str) -> float:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    parts = token.split(".")
-    if len(parts) != 3:
-        return {}
+    """Return the claims of a JWT, none of another token."""
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, binascii.Error):
+        _, claims, _ = token.split(".")
+        return _object(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    except ValueError:
         return {}
-    return claims if isinstance(claims, dict) else {}
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    """Parse a JSON object; another text is an empty one."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 logger = logging.getLogger(__name__)
@@ -279,25 +281,44 @@ class SecurityAccess:
         return self._context
 
     async def log_in(self, ask: Ask, where: str) -> float:
-        """Log in if the settings require it; see :func:`log_in`."""
-        if self.security.sasl is None:
+        """Log in if the settings require it (KIP-43, KIP-152).
+
+        Returns the seconds until the session ends (KIP-368), 0 for never. ``ask`` sends on the
+        connection; ``where`` is cluster and broker, for messages.
+        """
+        sasl = self.security.sasl
+        if sasl is None:
             return 0.0
-        return await log_in(ask, self.security.sasl, self._tokens, where)
+        hello = await ask(SASL_HANDSHAKE(sasl.mechanism))
+        if hello["error_code"]:
+            raise _no_handshake(hello, sasl, where)
+        exchange, received, lifetime_ms = await self._exchange(sasl), None, 0
+        try:
+            # In a thread: SCRAM computes for milliseconds, as many as the broker likes.
+            while (payload := await asyncio.to_thread(_next, exchange, received)) is not None:
+                answer = await ask(SASL_AUTHENTICATE(payload))
+                if answer["error_code"]:
+                    raise _refusal(answer, sasl, where)
+                received, lifetime_ms = answer["payload"], answer["session_lifetime_ms"]
+        except TokenRefusedError as error:
+            what = f"{where}: token refused: {error}"
+            raise AuthorizationError(what, f"check {_keys(sasl)}") from None
+        except ValueError as error:
+            raise AuthorizationError(f"{where}: the broker's part of the login: {error}") from error
+        return float(lifetime_ms) / 1000
+
+    async def _exchange(self, sasl: Sasl) -> Exchange:
+        if self._tokens is not None:
+            return oauthbearer(await self._tokens.token(), self._tokens.extensions)
+        if sasl.mechanism == "PLAIN":
+            return plain(sasl.username, sasl.password)
+        return scram(sasl.mechanism, sasl.username, sasl.password)
 
 
 def _stamp(tls: Tls) -> tuple[object, ...]:
     """Return a value that changes with the contents of the files, without reading them."""
-    return tuple(
-        _file_stamp(Path(location))
-        for location in (
-            tls.ca_location,
-            tls.crl_location,
-            tls.certificate_location,
-            tls.key_location,
-            tls.keystore_location,
-        )
-        if location
-    )
+    named = (getattr(tls, one.name) for one in fields(tls) if one.name.endswith("_location"))
+    return tuple(_file_stamp(Path(location)) for location in named if location)
 
 
 def _file_stamp(path: Path) -> tuple[object, ...]:
@@ -307,38 +328,6 @@ def _file_stamp(path: Path) -> tuple[object, ...]:
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ino, found.st_size, *map(_file_stamp, inside))
-
-
-async def log_in(ask: Ask, sasl: Sasl, tokens: TokenSource | None, where: str) -> float:
-    """Log in (KIP-43, KIP-152); return the seconds until the session ends (KIP-368), 0 for never.
-
-    ``ask`` sends on the connection; ``where`` is cluster and broker, for messages.
-    """
-    hello = await ask(SASL_HANDSHAKE(sasl.mechanism))
-    if hello["error_code"]:
-        raise _no_handshake(hello, sasl, where)
-    exchange, received, lifetime_ms = await _exchange(sasl, tokens), None, 0
-    try:
-        # In a thread: SCRAM computes for milliseconds, as many as the broker likes.
-        while (payload := await asyncio.to_thread(_next, exchange, received)) is not None:
-            answer = await ask(SASL_AUTHENTICATE(payload))
-            if answer["error_code"]:
-                raise _refusal(answer, sasl, where)
-            received, lifetime_ms = answer["payload"], answer["session_lifetime_ms"]
-    except TokenRefusedError as error:
-        what = f"{where}: token refused: {error}"
-        raise AuthorizationError(what, f"check {_keys(sasl)}") from None
-    except ValueError as error:
-        raise AuthorizationError(f"{where}: the broker's part of the login: {error}") from error
-    return float(lifetime_ms) / 1000
-
-
-async def _exchange(sasl: Sasl, tokens: TokenSource | None) -> Exchange:
-    if tokens is not None:
-        return oauthbearer(await tokens.token(), tokens.extensions)
-    if sasl.mechanism == "PLAIN":
-        return plain(sasl.username, sasl.password)
-    return scram(sasl.mechanism, sasl.username, sasl.password)
 
 
 def _next(exchange: Exchange, received: bytes | None) -> bytes | None:

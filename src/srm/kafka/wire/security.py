@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
 
 from srm.errors import ConfigError
 
@@ -28,7 +28,7 @@ _LIBRDKAFKA_ALONE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Settings to verify the broker, and srm's own certificate; an empty text is unset."""
+    """Settings to verify the broker, and srm's own certificate: librdkafka's ``ssl.`` keys."""
 
     ca_location: str = ""
     ca_pem: str = ""
@@ -95,11 +95,6 @@ class Security:
     request_timeout_s: float = 30.0
     connect_timeout_s: float = 10.0
 
-    @property
-    def protocol(self) -> str:
-        """Kafka's name of the combination."""
-        return _PROTOCOLS[(2 if self.sasl else 0) + (1 if self.tls else 0)]
-
 
 def read_security(alias: str, properties: Mapping[str, str]) -> Security:
     """Read librdkafka's properties; files they name are not opened here."""
@@ -143,24 +138,13 @@ def _tls(alias: str, properties: Mapping[str, str]) -> Tls:
             f"cluster {alias}: {alone[0]} cannot be applied to the connections that copy; remove "
             "it (OpenSSL's own configuration, $OPENSSL_CONF, holds for all connections)"
         )
-    get = properties.get
     verifies = _is_true(properties, "enable.ssl.certificate.verification", default=True)
-    identification = get("ssl.endpoint.identification.algorithm", "https").lower()
-    return Tls(
-        ca_location=get("ssl.ca.location", ""),
-        ca_pem=get("ssl.ca.pem", ""),
-        crl_location=get("ssl.crl.location", ""),
-        certificate_location=get("ssl.certificate.location", ""),
-        certificate_pem=get("ssl.certificate.pem", ""),
-        key_location=get("ssl.key.location", ""),
-        key_pem=get("ssl.key.pem", ""),
-        key_password=get("ssl.key.password", ""),
-        keystore_location=get("ssl.keystore.location", ""),
-        keystore_password=get("ssl.keystore.password", ""),
-        cipher_suites=get("ssl.cipher.suites", ""),
-        verify_certificate=verifies,
-        verify_hostname=verifies and identification not in {"", "none"},
-    )
+    identification = properties.get("ssl.endpoint.identification.algorithm", "https").lower()
+    keys = {one.name: f"ssl.{one.name.replace('_', '.')}" for one in fields(Tls)}
+    given: dict[str, Any] = {n: properties[key] for n, key in keys.items() if key in properties}
+    given["verify_certificate"] = verifies
+    given["verify_hostname"] = verifies and identification not in {"", "none"}
+    return Tls(**given)
 
 
 def _sasl(alias: str, properties: Mapping[str, str]) -> Sasl:
@@ -178,14 +162,11 @@ def _sasl(alias: str, properties: Mapping[str, str]) -> Sasl:
         )
     if wanted == "OAUTHBEARER":
         return _bearer(alias, properties)
-    for mechanism in _WITH_PASSWORD:
-        if wanted == mechanism:
-            return Sasl(
-                mechanism,
-                _require(alias, properties, "sasl.username", mechanism),
-                _require(alias, properties, "sasl.password", mechanism),
-            )
-    raise ConfigError(f"cluster {alias}: sasl.mechanism: {wanted} is none of {known}")
+    mechanism = next((one for one in _WITH_PASSWORD if one == wanted), None)
+    if mechanism is None:
+        raise ConfigError(f"cluster {alias}: sasl.mechanism: {wanted} is none of {known}")
+    username = _require(alias, properties, "sasl.username", mechanism)
+    return Sasl(mechanism, username, _require(alias, properties, "sasl.password", mechanism))
 
 
 def _require(alias: str, properties: Mapping[str, str], name: str, reason: str) -> str:

@@ -42,7 +42,7 @@ def test_no_commit_is_asked_for_when_what_was_checked_before_it_may_be_over(
 ) -> None:
     """A coordinator that returns later takes it, if nobody has aborted the transaction yet."""
     producer = Recording()
-    monkeypatch.setattr(writers, "Producer", lambda *_a, **_n: producer)
+    monkeypatch.setattr(writers, "open_writer", lambda *_a, **_n: producer)
     monkeypatch.setattr(writers, "log_ends", lambda _c, places: dict.fromkeys(places, 9))
     servers = {"bootstrap.servers": "nowhere:1"}
     clients = Clients("P", servers, servers, servers, timeout_s=60)

