@@ -1,132 +1,110 @@
-"""Offsets of partitions by place, time and epoch, and requests to the leaders of partitions."""
+"""Offsets of partitions by place, time and epoch, from the leaders of the partitions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
-
-from confluent_kafka import IsolationLevel, KafkaError
-from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.admin import topics
-from srm.kafka.admin.clients import Clients, answers_of
+from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import of_code, on_topic, translate
+from srm.kafka.wire.errors import of_code, on_topic
 from srm.kafka.wire.messages import Request
-from srm.kafka.wire.requests import LogQuery, by_partition, epoch_ends_request
-
-_UNCOMMITTED: Final = IsolationLevel.READ_UNCOMMITTED
-# librdkafka keeps the epoch it knows after a restart of the broker, and the higher one of a topic
-# that is re-created under the same name, for as long as it lives.
-_OTHER_EPOCH = {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
-
-# _NOENT ("no leaders found") is the answer when not one of the partitions has a leader, which is
-# also the case when not one of them exists.
-_UNKNOWN = topics.UNKNOWN_TOPIC_CODES | {KafkaError._NOENT}  # noqa: SLF001 - local code
+from srm.kafka.wire.requests import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    LogQuery,
+    by_partition,
+    epoch_ends_request,
+    offsets_request,
+)
 
 
 def log_starts(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the first offset each partition still holds."""
-    return _offsets(clients, dict.fromkeys(partitions, OffsetSpec.earliest()))
+    return _offsets(clients, dict.fromkeys(partitions, EARLIEST))
 
 
 def log_ends(clients: Clients, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the last stable offset of each partition."""
-    return _offsets(clients, dict.fromkeys(partitions, OffsetSpec.latest()))
+    return _offsets(clients, dict.fromkeys(partitions, LATEST), committed=True)
 
 
 def high_watermarks(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the offset after each partition's last record, whatever transactions are open."""
-    return _offsets(clients, dict.fromkeys(partitions, OffsetSpec.latest()), _UNCOMMITTED)
+    return _offsets(clients, dict.fromkeys(partitions, LATEST))
 
 
 def newest_times(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the largest timestamp of each partition that holds a record (KIP-734)."""
-    specs = dict.fromkeys(partitions, OffsetSpec.max_timestamp())
-    found = _list(clients, specs, _UNCOMMITTED, may_be_none=True)
-    return {p: answer.timestamp for p, answer in found.items() if answer.offset >= 0}
+    found = _list(clients, dict.fromkeys(partitions, MAX_TIMESTAMP))
+    return {p: one["timestamp"] for p, one in found.items() if one["offset"] >= 0}
 
 
 def offsets_at(clients: Clients, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return where a time begins in each partition that holds a record so late (KIP-79)."""
-    specs = {p: OffsetSpec.for_timestamp(time_ms) for p, time_ms in times.items()}
-    return _offsets(clients, specs, _UNCOMMITTED, may_be_none=True)
+    return _offsets(clients, times)
+
+
+def epoch_ends(clients: Clients, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return up to where each log holds an epoch; see the engine's port."""
+    doing = "looking up leader epochs"
+    found = _query_logs(clients, doing, epochs, epoch_ends_request, as_consumer=True)
+    # For an epoch missing in its log a leader returns the end of the one before. After an unclean
+    # election that end may exceed what the epoch held elsewhere.
+    return {
+        partition: each["end_offset"] if each["leader_epoch"] == epochs[partition] else -1
+        for partition, each in found.items()
+    }
 
 
 def _offsets(
-    clients: Clients,
-    specs: Mapping[TopicPartition, OffsetSpec],
-    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    *,
-    may_be_none: bool = False,
+    clients: Clients, times: Mapping[TopicPartition, int], *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    found = _list(clients, specs, isolation, may_be_none=may_be_none)
-    return {p: answer.offset for p, answer in found.items() if answer.offset >= 0}
+    found = _list(clients, times, committed=committed)
+    return {p: one["offset"] for p, one in found.items() if one["offset"] >= 0}
 
 
 def _list(
+    clients: Clients, times: Mapping[TopicPartition, int], *, committed: bool = False
+) -> dict[TopicPartition, Mapping[str, Any]]:
+    make = partial(offsets_request, committed=committed)
+    return _query_logs(clients, "listing offsets", times, make)
+
+
+def _query_logs(
     clients: Clients,
-    specs: Mapping[TopicPartition, OffsetSpec],
-    isolation: IsolationLevel,
+    doing: str,
+    values: Mapping[TopicPartition, int],
+    make: Callable[[Iterable[LogQuery]], Request],
     *,
-    may_be_none: bool = False,
-) -> dict[TopicPartition, ListOffsetsResultInfo]:
-    """Ask for one offset of each partition; ``may_be_none``: -1 is an answer."""
-    if not specs:
+    as_consumer: bool = False,
+) -> dict[TopicPartition, Mapping[str, Any]]:
+    """Query the leader of each partition that exists."""
+    if not values:
         return {}
-    wanted = {KafkaTopicPartition(p.topic, p.partition): specs[p] for p in sorted(specs)}
 
-    def request(timeout_s: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
-        unknown: list[TopicPartition] = []
+    def of_leader(leaders: Mapping[TopicPartition, PartitionLeader]) -> Request:
+        return make(LogQuery(p, leader.epoch, values[p]) for p, leader in leaders.items())
 
-        def error_of(raw: KafkaTopicPartition, error: KafkaError) -> SrmError | None:
-            partition = TopicPartition(raw.topic, raw.partition)
-            if error.code() in _OTHER_EPOCH:
-                clients.discard_admin()  # it keeps to what it knew
-            if error.code() in _UNKNOWN:
-                unknown.append(partition)
-                return None
-            where = clients.where(f"listing offsets of {partition}")
-            return translate(error, where, on_topic("Describe", raw.topic))
+    async def request(brokers: Brokers) -> dict[TopicPartition, Mapping[str, Any]]:
+        error = topic_errors(clients, f"{doing} of", "Describe")
+        return await query_leaders(brokers, values, of_leader, error)
 
-        futures = clients.admin().list_offsets(
-            wanted, isolation_level=isolation, request_timeout=timeout_s
-        )
-        answers = answers_of(futures, timeout_s, error_of)
-        found = {TopicPartition(raw.topic, raw.partition): one for raw, one in answers.items()}
-        for partition, answer in found.items():
-            # librdkafka returns this without an error, also if the connection breaks
-            if answer.offset < 0 and not may_be_none:
-                where = clients.where(f"listing offsets of {partition}")
-                raise UnavailableError(f"{where}: no answer; retry")
-        _require_absent(clients, unknown)
-        return found
-
-    return clients.call("listing offsets", request)
-
-
-def _require_absent(clients: Clients, unknown: list[TopicPartition]) -> None:
-    """Separate partitions that do not exist from those without a leader or without access."""
-    found = topics.describe(clients, {p.topic for p in unknown})
-    leaderless = [
-        str(p) for p in unknown if p.topic in found and p.partition < found[p.topic].partitions
-    ]
-    if leaderless:
-        raise UnavailableError(
-            f"listing offsets on cluster {clients.alias}: no leader yet for {', '.join(leaderless)}"
-        )
+    needs = on_topic("Describe", *{p.topic for p in values})
+    return clients.ask(doing, request, needs, as_consumer=as_consumer)
 
 
 class PartitionLeader(NamedTuple):
@@ -193,30 +171,3 @@ async def query_leaders(
         if each["error_code"]:
             raise error(partition.topic, each["error_code"])
     return found
-
-
-def epoch_ends(clients: Clients, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return up to where each log holds an epoch; see the engine's port."""
-    doing = "looking up leader epochs of"
-
-    def make(leaders: Mapping[TopicPartition, PartitionLeader]) -> Request:
-        return epoch_ends_request(
-            LogQuery(partition, leader.epoch, epochs[partition])
-            for partition, leader in leaders.items()
-        )
-
-    async def request(brokers: Brokers) -> dict[TopicPartition, int]:
-        error = topic_errors(clients, doing, "Describe")
-        found = await query_leaders(brokers, epochs, make, error)
-        # For an epoch missing in its log a leader returns the end of the one before. After an
-        # unclean election that end may exceed what the epoch held elsewhere.
-        return {
-            partition: each["end_offset"] if each["leader_epoch"] == epochs[partition] else -1
-            for partition, each in found.items()
-        }
-
-    if not epochs:
-        return {}
-    topics = sorted({partition.topic for partition in epochs})
-    needs = on_topic("Describe", *topics)
-    return clients.ask("looking up leader epochs", request, needs, as_consumer=True)

@@ -50,9 +50,11 @@ from srm.kafka.wire.frames import (
 from srm.kafka.wire.messages import Request
 from srm.kafka.wire.requests import (
     ADD_PARTITIONS,
+    EARLIEST,
     END_TRANSACTION,
     FIND_COORDINATORS,
     INIT_PRODUCER_ID,
+    LATEST,
     LogQuery,
     by_partition,
     epoch_ends_request,
@@ -225,8 +227,6 @@ _PATIENCE_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
 _MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 _Make = Callable[[Iterable[LogQuery]], Request]
 _LogQueries = SharedQueries[LogQuery, Mapping[str, Any]]
 
@@ -317,12 +317,12 @@ class WireCluster:
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port."""
-        start = await self._offset(partition, _EARLIEST)
+        start = await self._offset(partition, EARLIEST)
         return start, (await self.log_end(partition)).end
 
     async def log_end(self, partition: TopicPartition) -> EpochEnd:
         """See the port."""
-        found = await self._query_log(partition, offsets_request, _LATEST)
+        found = await self._query_log(partition, offsets_request, LATEST)
         return EpochEnd(found["leader_epoch"], found["offset"])
 
     async def topic_id(self, topic: str) -> bytes | None:

@@ -15,7 +15,6 @@ from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.messages import CLASSIC, Request, message
 
 _CONSUMER: Final = -1
-_READ_UNCOMMITTED: Final = 0
 _NO_ID: Final = bytes(16)
 _PARTITIONS: Final = "topics[topic:text partitions:int32[]]"
 _HEAD: Final = "throttle_time_ms:int32 error_code:int16"
@@ -86,13 +85,17 @@ DESCRIBE_ACLS: Final = message(
 
 LIST_OFFSETS: Final = message(
     2,
-    5,
+    7,
     "replica_id:int32 isolation_level:int8"
     " topics[topic:text partitions[partition:int32 current_leader_epoch:int32 timestamp:int64]]",
     "throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16"
     " timestamp:int64 offset:int64 leader_epoch:int32]]",
-    CLASSIC,
 )
+EARLIEST: Final = -2
+LATEST: Final = -1
+MAX_TIMESTAMP: Final = -3
+"""KIP-734."""
+
 EPOCH_ENDS: Final = message(
     23,
     3,
@@ -119,9 +122,12 @@ class LogQuery(NamedTuple):
     value: int
 
 
-def offsets_request(queries: Iterable[LogQuery]) -> Request:
-    """Make a request for the first offsets at or after a time, or at an end of the log."""
-    return LIST_OFFSETS(_CONSUMER, _READ_UNCOMMITTED, _queries_by_topic(queries))
+def offsets_request(queries: Iterable[LogQuery], *, committed: bool = False) -> Request:
+    """Make a request for the first offsets at or after a time, or at an end of the log.
+
+    ``committed``: the end is the last stable offset.
+    """
+    return LIST_OFFSETS(_CONSUMER, int(committed), _queries_by_topic(queries))
 
 
 def epoch_ends_request(queries: Iterable[LogQuery]) -> Request:

@@ -1,4 +1,4 @@
-"""What leaders say of leader epochs, and what of it can be relied on."""
+"""What leaders say of their logs, and what of it can be relied on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients
-from srm.kafka.admin.offsets import epoch_ends
+from srm.kafka.admin.offsets import epoch_ends, log_ends, offsets_at
 from srm.kafka.wire.messages import Request
 
 PLACE = TopicPartition("pay", 0)
@@ -35,7 +35,7 @@ class Brokers:
     async def query(self, _node: int, request: Request) -> dict[str, Any]:
         [[_, [(number, leader_epoch, _)]]] = request.values[-1]
         assert (number, leader_epoch) == (0, 7), "the epoch of the leader is named"
-        found = {"leader_epoch": self.epoch, "end_offset": self.end}
+        found = {"leader_epoch": self.epoch, "end_offset": self.end, "offset": self.end}
         partitions = [{"error_code": self.error, "partition": 0, **found}]
         return {"topics": [{"topic": "pay", "partitions": partitions}]}
 
@@ -53,14 +53,25 @@ class Asked(Clients):
         request: Callable[[Any], Awaitable[Any]],
         _needs: object = None,
         *,
-        as_consumer: bool = False,
+        as_consumer: bool,
     ) -> Any:
-        assert as_consumer, "its user may read topics"
+        self.asked_as_consumer = as_consumer
         return asyncio.run(cast("Any", request(self.brokers)))
 
 
 def test_an_epoch_ends_where_the_leader_says() -> None:
-    assert epoch_ends(Asked(Brokers(0, 5, 1000)), {PLACE: 5}) == {PLACE: 1000}
+    clients = Asked(Brokers(0, 5, 1000))
+
+    assert epoch_ends(clients, {PLACE: 5}) == {PLACE: 1000}
+    assert clients.asked_as_consumer, "its user may read topics"
+
+
+def test_offsets_are_the_leaders_and_an_absent_partition_has_none() -> None:
+    absent = TopicPartition("pay", 1)
+
+    assert log_ends(Asked(Brokers(0, 5, 1000)), [PLACE, absent]) == {PLACE: 1000}
+    assert offsets_at(Asked(Brokers(0, -1, -1)), {PLACE: 5}) == {}, "no record is so young"
+    assert log_ends(Asked(Brokers(0, 5, 0)), []) == {}
 
 
 @pytest.mark.parametrize("end", [800, 1200])

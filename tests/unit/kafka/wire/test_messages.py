@@ -41,7 +41,6 @@ LIBRARY = {
     and hasattr(found, "API_KEY")
     and not found.FLEXIBLE_VERSION
 }
-del LIBRARY["2 v5"]  # not used by aiokafka; its leader epoch has eight bytes, Kafka's four
 TEXT, SHORT_TEXT = types.CompactString("utf-8"), types.String("utf-8")
 FIXED = {
     messages.INT8: types.Int8,
