@@ -198,15 +198,11 @@ def position_after(message: Message, where: str) -> int | None:
     if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local codes are named so
         return int(message.offset())
     # A reader without a group needs no right to its group.id, and librdkafka reconnects by itself.
-    if code != KafkaError.GROUP_AUTHORIZATION_FAILED and not _passes(code):
+    passes = ERROR_CLASSES.get(code, SrmError).retriable
+    if code != KafkaError.GROUP_AUTHORIZATION_FAILED and not passes:
         raise translate(error, where, on_topic("Read", message.topic() or "that is followed"))
     _logger.debug("%s: %s", where, error)
     return None
-
-
-def _passes(code: int) -> bool:
-    cls = ERROR_CLASSES.get(code)
-    return cls is not None and cls.retriable
 
 
 class Clients:
@@ -250,12 +246,9 @@ class Clients:
                 if props == self._admin_props:
                     self._admin = client
             client.poll(0)  # gets or renews a token that librdkafka makes itself
-            return self._retain(client)
-
-    def _retain(self, client: AdminClient) -> AdminClient:
-        """Keep a client until this thread has its answer, which a discarded one never gets."""
-        self._asking.client = client
-        return client
+            # Kept until this thread has its answer, which a discarded client never gets.
+            self._asking.client = client
+            return client
 
     def reader(self) -> Consumer:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""

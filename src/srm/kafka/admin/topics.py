@@ -18,7 +18,6 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from confluent_kafka.admin import TopicDescription as TopicDescriptionAnswer
 
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
@@ -84,15 +83,11 @@ def describe(
             name,
             _topic_id(topic.topic_id),
             len(topic.partitions),
-            _leaderless(topic),
+            frozenset(p.id for p in topic.partitions if p.leader is None or p.leader.id < 0),
             min((len(partition.replicas) for partition in topic.partitions), default=1),
         )
         for name, topic in found.items()
     }
-
-
-def _leaderless(topic: TopicDescriptionAnswer) -> frozenset[int]:
-    return frozenset(at.id for at in topic.partitions if at.leader is None or at.leader.id < 0)
 
 
 def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, str]]:

@@ -73,11 +73,6 @@ _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 
-def driver_transactional_id(flow: Flow) -> str:
-    """Transactional id that all drivers of a flow share: the latest to initialise it is the one."""
-    return f"srm-driver-{flow}"
-
-
 class KafkaDriverLog:
     """The state topic of one flow (a :class:`.DriverLog`), for one thread, connected when used."""
 
@@ -91,7 +86,8 @@ class KafkaDriverLog:
         self._flow = flow
         self._topic = internal_topics.replication(flow.source)
         self._metrics = internal_topics.raw_metrics(flow.source)
-        self._transactional_id = driver_transactional_id(flow)
+        # All drivers of a flow share it: the latest to initialise it is the one.
+        self._transactional_id = f"srm-driver-{flow}"
         self._where = f"{self._topic} on cluster {flow.target}"
         self._reading = f"reading {self._where}"
         self._consumer_props = dict(consumer_props)

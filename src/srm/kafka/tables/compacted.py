@@ -445,7 +445,9 @@ class LiveTables:
                 finally:
                     with suppress(RuntimeError):
                         consumer.close()
-            self._forget_assignment()
+            with self._lock:
+                for one in self._followed.values():
+                    one.topic_id = ""  # nothing is assigned
             self._closed.wait(_AGAIN_S)
 
     def _open(self) -> Consumer | None:
@@ -534,8 +536,3 @@ class LiveTables:
             for place in places:
                 self._followed[place].fail(error)
             self._news.notify_all()
-
-    def _forget_assignment(self) -> None:
-        with self._lock:
-            for one in self._followed.values():
-                one.topic_id = ""

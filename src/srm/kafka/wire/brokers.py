@@ -255,13 +255,9 @@ class Brokers:
         """Query in a task that ends by itself, by the connection's deadline at the latest."""
         task = asyncio.get_running_loop().create_task(self._query(address, request))
         self._queries.add(task)
-        task.add_done_callback(self._on_answer)
+        task.add_done_callback(self._queries.discard)
+        task.add_done_callback(_take_exception)  # another broker may have answered
         return task
-
-    def _on_answer(self, task: asyncio.Task[Any]) -> None:
-        self._queries.discard(task)
-        if not task.cancelled():
-            task.exception()  # another broker may have answered
 
     async def _query(
         self, address: Address, request: Request, purpose: str = QUESTIONS
@@ -321,16 +317,14 @@ class Brokers:
         key = address, purpose
         opening = self._opening.get(key)
         if opening is None:
-            self._raise_refusal(address)
+            until, error = self._refusals.get(address, (0.0, None))
+            if error is not None and asyncio.get_running_loop().time() < until:
+                raise error  # again, instead of a query by each of many partitions
             opening = asyncio.get_running_loop().create_task(self._connect_link(address, purpose))
             self._opening[key] = opening
-            opening.add_done_callback(lambda task: self._open_ended(key, task))
+            opening.add_done_callback(lambda _: self._opening.pop(key))
+            opening.add_done_callback(_take_exception)  # those who waited may be gone
         return await asyncio.shield(opening)
-
-    def _open_ended(self, key: tuple[Address, str], task: asyncio.Task[_Link]) -> None:
-        del self._opening[key]
-        if not task.cancelled():
-            task.exception()  # those who waited may be gone
 
     async def _connect_link(self, address: Address, purpose: str) -> _Link:
         pool = self._polled if purpose == POLLS else self._fresh
@@ -366,8 +360,8 @@ class Brokers:
         self._links[address, purpose] = link
         return link
 
-    def _raise_refusal(self, address: Address) -> None:
-        """Raise a recent refusal again, instead of a query by each of many partitions."""
-        until, error = self._refusals.get(address, (0.0, None))
-        if error is not None and asyncio.get_running_loop().time() < until:
-            raise error
+
+def _take_exception(task: asyncio.Task[Any]) -> None:
+    """Count an exception that no caller waits for as retrieved."""
+    if not task.cancelled():
+        task.exception()

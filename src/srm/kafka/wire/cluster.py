@@ -173,7 +173,8 @@ class Leaders:
         """Return the topic's error code and the leader."""
         topic, number = partition
         known = self._topics.get(topic)
-        if known is not None and self._is_current(known):
+        is_fresh = known is not None and now_s() - known.said_s < _MAX_AGE_S
+        if known is not None and is_fresh and known.time == self._time:
             leader = known.leaders.get(number, NO_LEADER)
             if leader.node >= 0:
                 return known.error, leader
@@ -187,9 +188,6 @@ class Leaders:
             answer = self._queries.begin(topic)
             self._sent[topic] = self._time, answer
         return await asyncio.shield(answer)
-
-    def _is_current(self, known: _KnownTopic) -> bool:
-        return known.time == self._time and now_s() - known.said_s < _MAX_AGE_S
 
     async def _request(self, topics: Sequence[str]) -> dict[str, _KnownTopic]:
         time = self._time

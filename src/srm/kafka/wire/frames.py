@@ -14,7 +14,7 @@ from typing import Final
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError
 from srm.kafka.wire.connection import Part
-from srm.kafka.wire.messages import CLASSIC, INT32, TEXT, Cursor, uvarint
+from srm.kafka.wire.messages import Cursor, uvarint
 from srm.replication import codes
 from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, Produced
@@ -32,6 +32,8 @@ _FETCHED_HEAD: Final = struct.Struct(">ihi")
 _FETCHED_PARTITION: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _PRODUCED: Final = struct.Struct(">ihqqqi")
+_LENGTH: Final = struct.Struct(">h")
+_COUNT: Final = struct.Struct(">i")
 _ANSWER_BYTES: Final = 12
 """Correlation id, count of topics, throttle time; without topics and partitions."""
 _TOPIC_BYTES: Final = 6
@@ -114,7 +116,7 @@ def _fetched_partition(reader: Cursor, topic_id: bytes) -> FetchedPartition:
         producer_id, first_offset = reader.take(_ABORTED)
         reader.skip_tags()
         aborted.append((producer_id, first_offset))
-    reader.skip(4)  # preferred read replica
+    reader.at += 4  # preferred read replica
     length = reader.uvarint() - 1
     records = reader.raw(length) if length > 0 else _EMPTY
     if _DIVERGING_EPOCH in reader.skip_tags():
@@ -122,6 +124,11 @@ def _fetched_partition(reader: Cursor, topic_id: bytes) -> FetchedPartition:
     return FetchedPartition(
         topic_id, index, error, high_watermark, last_stable, log_start, tuple(aborted), records
     )
+
+
+def _text(reader: Cursor) -> str:
+    """Read a string, empty for null."""
+    return str(reader.raw(max(0, reader.take(_LENGTH)[0])), "utf-8")
 
 
 def produce_request(
@@ -154,21 +161,18 @@ def produce_response(body: PooledBuffer) -> ProduceAnswer:
     """Decode a produce response."""
     reader = Cursor(body.view, 4)
     answers = {}
-    for _ in range(INT32.decode(reader, CLASSIC)):
-        topic = TEXT.decode(reader, CLASSIC) or ""
-        for _ in range(INT32.decode(reader, CLASSIC)):
+    for _ in range(reader.take(_COUNT)[0]):
+        topic = _text(reader)
+        for _ in range(reader.take(_COUNT)[0]):
             index, error, base_offset, _, _, refused = reader.take(_PRODUCED)
-            records = [
-                (INT32.decode(reader, CLASSIC), TEXT.decode(reader, CLASSIC))
-                for _ in range(refused)
-            ]
-            message = TEXT.decode(reader, CLASSIC) or ""
+            records = [(reader.take(_COUNT)[0], _text(reader)) for _ in range(refused)]
+            message = _text(reader)
             if records:
                 message = "; ".join(filter(None, (message, records[0][1])))
             answers[TopicPartition(topic, index)] = Produced(
                 error, base_offset, message, tuple([at for at, _ in records])
             )
-    return ProduceAnswer(answers, throttle_time_ms=INT32.decode(reader, CLASSIC))
+    return ProduceAnswer(answers, throttle_time_ms=reader.take(_COUNT)[0])
 
 
 _LAST_EPOCH: Final = 2**31 - 1

@@ -25,7 +25,10 @@ def uvarint(value: int) -> bytes:
 
 
 class Cursor:
-    """A place in a message that is read; ValueError where the message ends too early."""
+    """A place in a message that is read.
+
+    ValueError, IndexError or struct.error: the message ends too early.
+    """
 
     __slots__ = ("at", "view")
 
@@ -33,28 +36,26 @@ class Cursor:
         self.view = memoryview(view)
         self.at = at
 
-    def skip(self, size: int) -> int:
-        """Move on; return the former place."""
-        before = self.at
-        self.at += size
-        if self.at > len(self.view):
-            raise ValueError(f"the message ends {self.at - len(self.view)} bytes early")
-        return before
-
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
         """Read values of fixed sizes."""
-        return layout.unpack_from(self.view, self.skip(layout.size))
+        values = layout.unpack_from(self.view, self.at)
+        self.at += layout.size
+        return values
 
     def raw(self, size: int) -> memoryview:
         """Return the next bytes without a copy."""
-        before = self.skip(size)
-        return self.view[before : self.at]
+        part = self.view[self.at : self.at + size]
+        if len(part) < size:
+            raise ValueError(f"the message ends {size - len(part)} bytes early")
+        self.at += size
+        return part
 
     def uvarint(self) -> int:
         """Read what :func:`uvarint` writes."""
         value = shift = 0
         while True:
-            byte = self.view[self.skip(1)]
+            byte = self.view[self.at]
+            self.at += 1
             value |= (byte & 0x7F) << shift
             if byte <= 0x7F:
                 return value
@@ -65,7 +66,7 @@ class Cursor:
         tags = []
         for _ in range(self.uvarint()):
             tags.append(self.uvarint())
-            self.skip(self.uvarint())
+            self.raw(self.uvarint())
         return tags
 
 

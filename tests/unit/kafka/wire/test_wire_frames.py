@@ -121,7 +121,7 @@ def test_an_answer_that_ends_too_early_is_not_completed_from_an_earlier_one() ->
     left_there = bytearray(100)
     answer = PooledBuffer(left_there, 12, BufferPool())
 
-    with pytest.raises(ValueError, match="ends 3 bytes early"):
+    with pytest.raises(struct.error):
         fetch_response(answer)
 
 
