@@ -34,8 +34,8 @@ Signal = Literal["TRACES", "METRICS"]
 SpanKind = Literal["INTERNAL", "SERVER"]
 
 _FLUSH_S: Final = 1.0
-_GRPC: Final = "grpc"
 _HTTP: Final = "http/protobuf"
+_GRPC: Final = "grpc"
 _PARENT_VARIABLES: Final = {"TRACEPARENT": "traceparent", "TRACESTATE": "tracestate"}
 _logger = logging.getLogger(__name__)
 
@@ -55,19 +55,17 @@ class Notes:
 
     def result(self, value: object) -> None:
         """Set the numbers and texts among the fields of a result."""
-        if self._span is not None and dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            simple = {k: v for k, v in fields.items() if isinstance(v, bool | int | float | str)}
-            self._span.set_attributes(_prefix(simple))
+            self.note(
+                **{k: v for k, v in fields.items() if isinstance(v, bool | int | float | str)}
+            )
 
     def rename(self, name: str, **attributes: Any) -> None:
         """Set the span's name once it is known, and attributes by their full names."""
         if self._span is not None:
             self._span.update_name(name)
             self._span.set_attributes(attributes)
-
-
-_SILENT: Final = Notes()
 
 
 @contextmanager
@@ -80,19 +78,14 @@ def span(
 ) -> Iterator[Notes]:
     """Run the block inside a span, and add its attributes to the lines logged inside.
 
-    The parent is the open span, else the context from ``carrier``, or from ``TRACEPARENT`` in the
-    environment. Without one, all spans of one ``move`` form one trace across processes. An
-    exception is recorded as the span's outcome.
-
-    Args:
-        name: of the span.
-        kind: SERVER for the answer to a request, whose headers are ``carrier``.
-        attributes: of the span, as ``srm.<name>``.
+    The parent is the open span, else the context from ``carrier``, the headers of a request that a
+    SERVER answers, or from ``TRACEPARENT`` in the environment. Without one, all spans of one
+    ``move`` form one trace across processes. An exception is recorded as the span's outcome.
     """
     with logs.about(**attributes):
         tracer = _tracer()
         if tracer is None:
-            yield _SILENT
+            yield Notes()
             return
         with _within(tracer, name, kind, carrier, attributes) as opened:
             yield Notes(opened)
@@ -179,8 +172,10 @@ def _parent(carrier: Mapping[str, str] | None, move: object) -> Context | None:
     from opentelemetry import trace  # noqa: PLC0415 -- only where it is wanted
     from opentelemetry.propagate import extract  # noqa: PLC0415
 
-    given = carrier if carrier is not None else _from_environment()
-    context = extract(given)
+    if carrier is None:
+        named = {header: os.environ.get(name) for name, header in _PARENT_VARIABLES.items()}
+        carrier = {header: value for header, value in named.items() if value is not None}
+    context = extract(carrier)
     if trace.get_current_span(context).get_span_context().is_valid or not move:
         return context
     # A hash of the move, so that the processes need not exchange the id.
@@ -192,12 +187,6 @@ def _parent(carrier: Mapping[str, str] | None, move: object) -> Context | None:
         trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
     )
     return trace.set_span_in_context(trace.NonRecordingSpan(known))
-
-
-def _from_environment() -> dict[str, str]:
-    return {
-        header: os.environ[name] for name, header in _PARENT_VARIABLES.items() if name in os.environ
-    }
 
 
 @cache

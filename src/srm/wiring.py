@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    suppress,
+)
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from srm.engine.moves.records import MoveContext, Notary
     from srm.engine.ports import FlowContext
     from srm.replication.adoption import AdoptionContext
+    from srm.replication.ports import Wire
     from srm.replication.takeover import WalkedLogs
 
 _CONDEMNED_S: Final = 5.0
@@ -230,21 +237,27 @@ def notary(config: Config) -> Notary:
 def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, WalkedLogs]]:
     """Open a flow whose source has returned, and both its logs."""
     from srm.kafka.state.slot_state import MapStarts
-    from srm.kafka.wire.cluster import open_wire
     from srm.replication.takeover import WalkedLogs
+
+    with open_flow(config, flow) as context:
+        logs = WalkedLogs(
+            context.config,
+            _open_wire_of(config, flow),
+            MapStarts(flow, context.target),
+            lambda: (context.source.cluster_id(), context.target.cluster_id()),
+        )
+        yield context, logs
+
+
+def _open_wire_of(config: Config, flow: Flow) -> Callable[[str], AbstractAsyncContextManager[Wire]]:
+    """Return what connects to a cluster of a flow, to read the source and write to the target."""
+    from srm.kafka.wire.cluster import open_wire
 
     properties = {
         flow.source: config.cluster_clients(flow.source, flow).consumer,
         flow.target: config.cluster_clients(flow.target, flow).producer,
     }
-    with open_flow(config, flow) as context:
-        logs = WalkedLogs(
-            context.config,
-            lambda alias: open_wire(alias, properties[alias]),
-            MapStarts(flow, context.target),
-            lambda: (context.source.cluster_id(), context.target.cluster_id()),
-        )
-        yield context, logs
+    return lambda alias: open_wire(alias, properties[alias])
 
 
 @contextmanager
@@ -253,22 +266,16 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
     from srm.domain.recovery.adoption import SLOT
     from srm.kafka.state.slot_state import MapStarts
     from srm.kafka.state.writers import KafkaStateLog
-    from srm.kafka.wire.cluster import open_wire
     from srm.replication.adoption import AdoptionContext
     from srm.replication.report import Reporter
 
-    producer = config.cluster_clients(flow.target, flow).producer
-    properties = {
-        flow.source: config.cluster_clients(flow.source, flow).consumer,
-        flow.target: producer,
-    }
     with open_flow(config, flow) as context:
-        state = KafkaStateLog(flow.target, producer)
+        state = KafkaStateLog(flow.target, config.cluster_clients(flow.target, flow).producer)
         # Positions of the past are handed over: MirrorMaker 2's syncs are of what is copied.
         telling = replace(context.config, emit_offset_syncs_enabled=False)
         yield AdoptionContext(
             context,
-            lambda alias: open_wire(alias, properties[alias]),
+            _open_wire_of(config, flow),
             MapStarts(flow, context.target),
             lambda: Reporter(telling, SLOT, state, state, now_ms),
             by,
