@@ -16,6 +16,7 @@ from bench.errors import BenchError, wait
 from bench.map_probe import FLOW, GROUP, OFFSETS
 from bench.map_topic import Copied, check, write_maps
 from bench.results import Result
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
 from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup, SlotHeartbeat
 from srm.domain.names import internal_topics
@@ -146,4 +147,4 @@ class _Maps:
 
     def _cluster(self) -> KafkaCluster:
         props = {"bootstrap.servers": self._site.bootstrap}
-        return KafkaCluster("B", props, props, props)
+        return KafkaCluster("B", ClusterClients.alike(props))

@@ -32,7 +32,8 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves import MoveRequest, MoveStore
-from srm.wiring import kafka_cluster, open_move
+from srm.kafka.cluster import KafkaCluster
+from srm.wiring import open_move
 from srm_lab.stack.stack import Stack, StackOptions
 
 TOPIC: Final = "Payments"
@@ -52,7 +53,7 @@ def fill(config: Config, groups: Sequence[str]) -> None:
     middle = _RECORDS // PARTITIONS // 2
     commits = {TopicPartition(TOPIC, number): middle for number in range(PARTITIONS)}
     with (
-        closing(kafka_cluster("P", config.cluster_clients("P"))) as cluster,
+        closing(KafkaCluster("P", config.cluster_clients("P"))) as cluster,
         ThreadPoolExecutor(_AT_A_TIME) as pool,
     ):
         list(pool.map(partial(cluster.commit_idle, offsets=commits), groups))
@@ -93,7 +94,7 @@ def measure(home: Path, count: int, profile: Path | None) -> dict[str, float]:
     try:
         path = stack.config_path
         config, groups = load_config(path), [f"group-{number}" for number in range(count)]
-        with closing(kafka_cluster("P", config.cluster_clients("P"))) as source:
+        with closing(KafkaCluster("P", config.cluster_clients("P"))) as source:
             source.create_topics([TopicSpec(TOPIC, PARTITIONS, 1, {})])
         fill(config, groups)
         command = ["srm", "replicate", "--config", str(path), "--flow", "P->B"]

@@ -24,6 +24,7 @@ from tests.tiers import tier
 from tests.waiting import DEADLINE_S
 
 from srm.clock import now_ms
+from srm.config.model import ClusterClients
 from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names.internal_topics import HEARTBEATS
 from srm.domain.names.topics import Flow
@@ -169,7 +170,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
 
 def _beat(broker: KafkaBroker) -> None:
     servers = {"bootstrap.servers": broker.bootstrap}
-    with KafkaCluster(broker.alias, servers, servers, servers, timeout_s=DEADLINE_S) as cluster:
+    with KafkaCluster(broker.alias, ClusterClients.alike(servers), timeout_s=DEADLINE_S) as cluster:
         cluster.create_topics([compacted_spec(HEARTBEATS, 1)])
         for flow in (Flow("elsewhere", broker.alias), Flow("nowhere", broker.alias)):
             heartbeat = Heartbeat(flow, now_ms())

@@ -70,7 +70,7 @@ def driver_of(
     flow = context.config.flow
     return FlowDriver(
         flow,
-        KafkaDriverLog(flow, spec.target.consumer, spec.target.producer),
+        KafkaDriverLog(flow, spec.target),
         Discovery(context, spec.flow_config),
         slots=slots,
         identity=lambda: DriverHeartbeat(

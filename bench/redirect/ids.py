@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from bench.redirect.reading import values
 from bench.redirect.site import DIRECT, FRONT, B, P, Site
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.kafka.cluster import KafkaCluster
 
@@ -61,5 +62,5 @@ def _producer(
 def _ids(address: str, topic: str) -> set[int]:
     props = {"bootstrap.servers": f"{address}:{DIRECT}"}
     place = TopicPartition(topic, 0)
-    with KafkaCluster(address, props, props, props) as cluster:
+    with KafkaCluster(address, ClusterClients.alike(props)) as cluster:
         return {one.producer_id for one in cluster.active_producers([place]).get(place, ())}

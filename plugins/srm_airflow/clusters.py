@@ -21,7 +21,6 @@ from srm.engine.cluster_ports import Cluster
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
-from srm.wiring import following_cluster, kafka_cluster
 from srm_airflow.connections import read_connection
 
 TEST_S: Final = 15.0
@@ -57,7 +56,7 @@ class KafkaClusterHook(BaseHook):
         config = build_config(
             understand(resolve_references(lines, where, connections=read_connection), where)
         )
-        return kafka_cluster(_ALIAS, config.cluster_clients(_ALIAS), TEST_S)
+        return KafkaCluster(_ALIAS, config.cluster_clients(_ALIAS), TEST_S)
 
     def test_connection(self) -> tuple[bool, str]:
         """Log in to the cluster, as the button *Test* of the form; on a worker with Airflow 3.3."""
@@ -114,7 +113,7 @@ class SharedClusters:
         with self._lock:
             shared = next((one for one in self._open if one.settings == settings), None)
             if shared is None:
-                shared = _Shared(settings, following_cluster(*settings, fresh=True))
+                shared = _Shared(settings, KafkaCluster(*settings, follow=True, fresh=True))
                 self._open.append(shared)
             shared.users += 1
         try:

@@ -70,7 +70,7 @@ def _open(
     return {
         alias: away_cluster(alias, silent[alias])
         if alias in silent
-        else stack.enter_context(kafka_cluster(alias, clients, timeout_s))
+        else stack.enter_context(KafkaCluster(alias, clients, timeout_s))
         for alias, clients in ends.items()
     }
 
@@ -91,25 +91,6 @@ def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, str | SrmError]:
         for alias, error in wrong.items()
         if error is not None
     }
-
-
-def kafka_cluster(
-    alias: str, clients: ClusterClients, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> KafkaCluster:
-    """Return a cluster that connects on first use; the caller closes it."""
-    return KafkaCluster(alias, clients.admin, clients.consumer, clients.producer, timeout_s)
-
-
-def following_cluster(
-    alias: str,
-    clients: ClusterClients,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-    *,
-    fresh: bool = False,
-) -> KafkaCluster:
-    """Return a cluster that keeps compacted topics in memory; see :class:`.LiveTables`."""
-    props = clients.admin, clients.consumer, clients.producer
-    return KafkaCluster(alias, *props, timeout_s, follow=True, fresh=fresh)
 
 
 @contextmanager
@@ -147,9 +128,7 @@ def open_configured_flow(
     timeout_s = config.flow(flow).admin_timeout_ms / 1000
 
     def open_one(alias: str) -> KafkaCluster:
-        if follow:
-            return following_cluster(alias, clients[alias], timeout_s, fresh=True)
-        return kafka_cluster(alias, clients[alias], timeout_s)
+        return KafkaCluster(alias, clients[alias], timeout_s, follow=follow, fresh=True)
 
     with open_one(flow.source) as source, open_one(flow.target) as target:
         context = flow_context(config.flow(flow), source, target, clients[flow.target])
@@ -195,7 +174,9 @@ def open_move(
         yield MoveContext(
             flow_context(forward, from_cluster, to_cluster, config.cluster_clients(flow.target)),
             flow_context(reverse, to_cluster, from_cluster, config.cluster_clients(flow.source)),
-            condemned=stack.enter_context(_open_for_deletion(config, flow.source))
+            condemned=stack.enter_context(
+                KafkaCluster(flow.source, config.cluster_clients(flow.source), _CONDEMNED_S)
+            )
             if unplanned
             else None,
             notary=notary(config),
@@ -284,13 +265,6 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
             state.flush(_FLUSH_S)
 
 
-def _open_for_deletion(config: Config, alias: str) -> KafkaCluster:
-    clients = config.cluster_clients(alias)
-    return KafkaCluster(
-        alias, clients.admin, clients.consumer, clients.producer, timeout_s=_CONDEMNED_S
-    )
-
-
 @contextmanager
 def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTopics]:
     """Open the state topics of flows, through which replicators are supervised."""
@@ -320,5 +294,5 @@ def flow_context(
         reverse_maps=KafkaMapReader(source, target, flow.reverse),
         now_ms=now_ms,
         callers=callers(config.redirect),
-        switch=KafkaFlowSwitch(flow, target, target_clients.consumer, target_clients.producer),
+        switch=KafkaFlowSwitch(flow, target, target_clients),
     )

@@ -17,6 +17,7 @@ from tests.contract.wire_sites import KafkaWireSite, WireSite
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.clock import now_ms
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.kafka.cluster import KafkaCluster
@@ -92,7 +93,7 @@ class KafkaSite:
 
     def __init__(self, alias: str, bootstrap: str) -> None:
         self.props = {"bootstrap.servers": bootstrap}
-        self.cluster = KafkaCluster(alias, self.props, self.props, self.props)
+        self.cluster = KafkaCluster(alias, ClusterClients.alike(self.props))
         self._admin = AdminClient(self.props)
         self._transactional: dict[str, Producer] = {}
 

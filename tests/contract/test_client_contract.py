@@ -24,6 +24,7 @@ from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
 from srm.client.settings import load_client_config
+from srm.config.model import ClusterClients
 from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
@@ -53,7 +54,7 @@ class Clients:
         self.topic = f"contract-{self.unique}"
         self.group = f"group-{self.unique}"
         servers = dict(self._connect)
-        with KafkaCluster("P", servers, servers, servers) as cluster:
+        with KafkaCluster("P", ClusterClients.alike(servers)) as cluster:
             cluster.create_topics([TopicSpec(self.topic, 2, 1, {})])
 
     def _make(self, number: int, conf: Mapping[str, Any]) -> Any:
@@ -82,12 +83,12 @@ class Clients:
         assert producer.flush(120) == 0
 
     def committed(self) -> int:
-        with KafkaCluster("P", *[dict(self._connect)] * 3) as cluster:
+        with KafkaCluster("P", ClusterClients.alike(dict(self._connect))) as cluster:
             found = {str(place): at for place, at in cluster.committed_offsets(self.group).items()}
         return found.get(f"{self.topic}-0", -1)
 
     def group_is_empty(self) -> bool:
-        with KafkaCluster("P", *[dict(self._connect)] * 3) as cluster:
+        with KafkaCluster("P", ClusterClients.alike(dict(self._connect))) as cluster:
             return cluster.groups([self.group])[self.group].state == "empty"
 
     def close(self) -> None:

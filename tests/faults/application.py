@@ -18,6 +18,7 @@ from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import Flow
 from srm.domain.names.topics import TopicPartition as Partition
 from srm.engine.cluster_ports import TopicSpec
@@ -69,7 +70,7 @@ class Application:
             f"tasks.max = {slots}",
         )
         props = {"bootstrap.servers": self.source}
-        with KafkaCluster("P", props, props, props) as cluster:
+        with KafkaCluster("P", ClusterClients.alike(props)) as cluster:
             cluster.create_topics([TopicSpec(self.topic, partitions, 1, {})])
 
     @contextmanager
@@ -99,7 +100,7 @@ class Application:
         """Ends of the remote partitions, zeros while they do not exist."""
         places = [Partition(self.remote, n) for n in range(self.partitions)]
         props = {"bootstrap.servers": self.target}
-        with KafkaCluster("B", props, props, props) as cluster:
+        with KafkaCluster("B", ClusterClients.alike(props)) as cluster:
             found = cluster.log_ends(places)
         return [found.get(place, 0) for place in places]
 

@@ -86,8 +86,8 @@ class CopyLab:
         self.flow = Flow(f"P{unique}", f"B{unique}")
         self.source_props = _properties(source)
         self.target_props = _properties(target)
-        self.source = KafkaCluster(self.flow.source, *[self.source_props] * 3)
-        self.target = KafkaCluster(self.flow.target, *[self.target_props] * 3)
+        self.source = KafkaCluster(self.flow.source, ClusterClients.alike(self.source_props))
+        self.target = KafkaCluster(self.flow.target, ClusterClients.alike(self.target_props))
         self.config = flow_config(self.flow, **config)
         self._log = KafkaStateLog(self.flow.target, self.target_props)
         self._generation = 0

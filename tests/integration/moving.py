@@ -32,9 +32,10 @@ from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.moves.records import ControlChange
 from srm.engine.moves.registers import SIDES, Registers
 from srm.errors import ConflictError, GateClosedError
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.writers import KafkaStateLog
 from srm.spark.slot import run_slot
-from srm.wiring import kafka_cluster, open_move
+from srm.wiring import open_move
 from srm_lab.stack.kafka import KafkaBroker
 
 PARTITIONS = 3
@@ -59,8 +60,7 @@ class Site:
             "groups = .*",
         )
         self.clusters = {
-            alias: kafka_cluster(alias, self.config.cluster_clients(alias))
-            for alias in self.servers
+            alias: KafkaCluster(alias, self.config.cluster_clients(alias)) for alias in self.servers
         }
         for alias, cluster in self.clusters.items():
             other = self.b if alias == self.p else self.p

@@ -14,7 +14,8 @@ from tests.waiting import eventually
 from srm.config.model import Config
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.moves import MoveRequest
-from srm.wiring import kafka_cluster, open_flow, open_move
+from srm.kafka.cluster import KafkaCluster
+from srm.wiring import open_flow, open_move
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
@@ -28,7 +29,7 @@ class NamedTopic:
 
     @contextmanager
     def cluster(self, alias: str) -> Iterator:  # type: ignore[type-arg]
-        cluster = kafka_cluster(alias, self.config.cluster_clients(alias))
+        cluster = KafkaCluster(alias, self.config.cluster_clients(alias))
         try:
             yield cluster
         finally:

@@ -21,7 +21,7 @@ from srm.engine.cluster_ports import TopicSpec
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.wiring import kafka_cluster
+from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import LoggedRecord, read_log
 
@@ -44,8 +44,7 @@ class Pair:
             "groups = .*",
         )
         self.clusters = {
-            alias: kafka_cluster(alias, self.config.cluster_clients(alias))
-            for alias in self.servers
+            alias: KafkaCluster(alias, self.config.cluster_clients(alias)) for alias in self.servers
         }
         for cluster in self.clusters.values():
             cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in self.topics])

@@ -43,8 +43,8 @@ def opened(
     config: FlowConfig, source: dict[str, str], target: dict[str, str]
 ) -> Iterator[FlowContext]:
     with (
-        KafkaCluster("P", *[source] * 3, timeout_s=60) as here,
-        KafkaCluster("B", *[target] * 3, timeout_s=60) as there,
+        KafkaCluster("P", ClusterClients.alike(source), timeout_s=60) as here,
+        KafkaCluster("B", ClusterClients.alike(target), timeout_s=60) as there,
     ):
         yield flow_context(config, here, there, ClusterClients.alike(target))
 
@@ -53,7 +53,7 @@ def opened(
 def topic(secured: SecuredBroker) -> str:
     name = f"pay{uuid.uuid4().hex[:8]}"
     plain = {"bootstrap.servers": secured.broker.bootstrap}
-    with KafkaCluster("P", plain, plain, plain) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         cluster.create_topics([TopicSpec(name, 1, 1, {})])
     return name
 

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from tests.integration.copying import CopyLab, delete_before, described
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Run, Translated
@@ -61,7 +62,7 @@ def values(lab: CopyLab, p: AssignedPartition) -> list[int]:
 
 def context(lab: CopyLab) -> AdoptionContext:
     maps = KafkaMapReader(lab.target, lab.source, lab.flow)
-    switch = KafkaFlowSwitch(lab.flow, lab.target, lab.target_props, lab.target_props)
+    switch = KafkaFlowSwitch(lab.flow, lab.target, ClusterClients.alike(lab.target_props))
     config = lab.config
     flow = FlowContext(config, lab.source, lab.target, maps, maps, lambda: 0, switch=switch)
     state = KafkaStateLog(lab.flow.target, lab.target_props)

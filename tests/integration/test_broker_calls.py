@@ -13,6 +13,7 @@ from tests.cases import cases
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SESSION_MS, WAYS_IN, SecuredBroker
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import GroupDescription, TopicSpec
 from srm.errors import AuthorizationError
@@ -26,7 +27,7 @@ def topics(secured: SecuredBroker) -> Iterator[tuple[str, str]]:
     """Two topics with an open transaction; a group of the first one's name has offsets in it."""
     props = {"bootstrap.servers": secured.broker.bootstrap}
     first, second = f"pay-{uuid.uuid4().hex[:8]}", f"audit-{uuid.uuid4().hex[:8]}"
-    with KafkaCluster("P", props, props, props) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(props)) as cluster:
         cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in (first, second)])
         cluster.commit_idle(first, {TopicPartition(first, 0): 0})
     producer = Producer({**props, "transactional.id": first, "transaction.timeout.ms": 600_000})
@@ -40,7 +41,7 @@ def topics(secured: SecuredBroker) -> Iterator[tuple[str, str]]:
 
 
 def as_user(secured: SecuredBroker, *rights: Right) -> KafkaCluster:
-    return KafkaCluster("P", *[user_with(secured, rights)] * 3, timeout_s=60)
+    return KafkaCluster("P", ClusterClients.alike(user_with(secured, rights)), timeout_s=60)
 
 
 @pytest.mark.parametrize("way", cases(WAYS_IN[1::4], WAYS_IN[::4] + WAYS_IN[2::4] + WAYS_IN[3::4]))
@@ -50,7 +51,7 @@ def test_brokers_are_asked_with_every_kind_of_security(
     first, second = topics
     partition = TopicPartition(first, 0)
     properties = secured.ways_in()[way]
-    with KafkaCluster("P", *[properties] * 3) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(properties)) as cluster:
         assert cluster.groups([first]) == {first: GroupDescription(first, "empty")}
         assert cluster.groups()[first].state == "empty"
         assert cluster.committed_offsets(first) == {partition: 0}
@@ -134,7 +135,7 @@ def test_removing_members_takes_read_on_the_group(
 def test_a_login_that_is_refused_is_said_at_once(secured: SecuredBroker) -> None:
     properties = {**secured.ways_in()["PLAIN over TLS"], "sasl.password": "guessed"}
     with (
-        KafkaCluster("P", *[properties] * 3, timeout_s=60) as cluster,
+        KafkaCluster("P", ClusterClients.alike(properties), timeout_s=60) as cluster,
         pytest.raises(AuthorizationError, match=r"cluster P.*check sasl\.username"),
     ):
         cluster.groups()
@@ -145,6 +146,6 @@ def test_sessions_that_end_are_renewed(secured: SecuredBroker, topics: tuple[str
     session = {"bootstrap.servers": secured.broker.address("SHORT")}
     properties = {**secured.ways_in()["SCRAM-SHA-512 over TLS"], **session}
     until = time.monotonic() + 3 * SESSION_MS / 1000
-    with KafkaCluster("P", *[properties] * 3, timeout_s=60) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(properties), timeout_s=60) as cluster:
         while time.monotonic() < until:
             assert cluster.groups([topics[0]])[topics[0]].state == "empty"

@@ -19,7 +19,7 @@ from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
 from srm.client.settings import load_client_config
-from srm.config.model import Config
+from srm.config.model import ClusterClients, Config
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import compacted_spec
@@ -34,7 +34,7 @@ RIGHTS = documented(commands="app")
 def secured(secured: SecuredBroker) -> SecuredBroker:
     """Fill a broker that is both clusters: the users show which of them a client means."""
     plain = {"bootstrap.servers": secured.broker.bootstrap}
-    with KafkaCluster("P", plain, plain, plain) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         names = ("payments", "B.payments", "P.payments")
         cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in names])
         cluster.create_topics([compacted_spec(internal_topics.ROUTING, 1)])

@@ -234,7 +234,7 @@ def test_users_with_their_own_part_of_the_rights_are_enough_for_a_flow(copied):
     original, copy = (TopicPartition(name, 0) for name in (partition.topic, partition.target_topic))
     lab.source.commit_idle(GROUP, {original: 20})
     target = lab.config_file.cluster_clients(lab.flow.target, lab.flow)
-    driver = KafkaDriverLog(lab.flow, target.consumer, target.producer)
+    driver = KafkaDriverLog(lab.flow, target)
 
     with open_flow(lab.config_file, lab.flow) as context:
         Discovery(context, context.config).prepare()

@@ -11,6 +11,7 @@ from tests.conftest import BrokerFactory
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.config.model import ClusterClients
 from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
@@ -40,7 +41,7 @@ def examined(config: Path) -> tuple[int | None, dict[str, dict[str, str]], BaseE
 def test_a_healthy_pair_has_no_problem(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> None:
     source, target = clusters["P"].bootstrap, clusters["B"].bootstrap
     plain = {"bootstrap.servers": source}
-    with KafkaCluster("P", plain, plain, plain) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         cluster.create_topics([TopicSpec("doctor.payments", 1, 1, {})])
 
     code, found, error = examined(configured(tmp_path, source, target))
@@ -72,7 +73,7 @@ def test_a_target_that_cannot_commit_transactions_is_a_problem(
 ) -> None:
     lacking = broker_factory("X", **{"transaction.state.log.min.isr": "2"})
     plain = {"bootstrap.servers": lacking.bootstrap}
-    with KafkaCluster("B", plain, plain, plain) as cluster:
+    with KafkaCluster("B", ClusterClients.alike(plain)) as cluster:
         cluster.create_topics(
             [TopicSpec("__transaction_state", 1, 1, {"min.insync.replicas": "2"})]
         )
@@ -97,10 +98,10 @@ def test_what_does_not_fit_between_two_clusters_is_found_before_the_start(
         },
     )
     source = {"bootstrap.servers": clusters["P"].bootstrap}
-    with KafkaCluster("P", source, source, source) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(source)) as cluster:
         cluster.create_topics([TopicSpec("doctor.sizes", 1, 1, {})])
     there = {"bootstrap.servers": target.bootstrap}
-    with KafkaCluster("B", there, there, there) as cluster:
+    with KafkaCluster("B", ClusterClients.alike(there)) as cluster:
         cluster.create_topics([TopicSpec("any", 1, 1, {}), TopicSpec("P.doctor.old", 1, 1, {})])
     config = configured(tmp_path, clusters["P"].bootstrap, target.bootstrap)
     with config.open("a") as file:

@@ -199,9 +199,7 @@ def test_an_assignment_of_20_000_partitions_fits_into_one_record(lab):
         for n in range(20_000)
     )
     assignment = Assignment("0", 1, partitions)
-    log = KafkaDriverLog(
-        flow, config.client(flow.target, "consumer"), config.client(flow.target, "producer")
-    )
+    log = KafkaDriverLog(flow, config.cluster_clients(flow.target))
     log.fence()
     log.publish({assignment.key(): assignment.value()})
     log.close()

@@ -25,6 +25,7 @@ from tests.waiting import DEADLINE_S, eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.config.model import ClusterClients
 from srm.engine import moves
 from srm.engine.moves import MoveRequest
 from srm.engine.moves.effects import set_fence
@@ -168,7 +169,7 @@ def test_what_a_crash_has_left_is_lifted_by_a_command_and_others_rules_stay(
 )
 def test_a_right_that_the_fence_needs_is_named(secured: SecuredBroker, rights, said) -> None:
     user = user_with(secured, [Right("P", operation, "--cluster") for operation in rights])
-    with KafkaCluster("P", user, user, user) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(user)) as cluster:
         assert cluster.no_fence_reason().endswith(said)
         assert bool(cluster.no_fence_reason()) == bool(said)
 

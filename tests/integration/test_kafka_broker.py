@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.leaders import partition
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.errors import StackError
 from srm.kafka.cluster import KafkaCluster
@@ -137,7 +138,7 @@ def test_a_cluster_of_three_keeps_its_data_without_one_broker_and_takes_it_back(
     )
     assert read_one(third, "kept") == b"value"
     props = {"bootstrap.servers": third.bootstrap}
-    with KafkaCluster("X", props, props, props) as cluster:
+    with KafkaCluster("X", ClusterClients.alike(props)) as cluster:
         eventually(lambda: cluster.topics()["away"].leaderless == {0}, "a partition without leader")
         cluster.commit_idle("group", {TopicPartition("away", 0): 7})
         assert cluster.committed_offsets("group") == {TopicPartition("away", 0): 7}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from tests.integration.copying import CopyLab
 
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, topic_id_bytes
@@ -37,7 +38,7 @@ def test_all_that_the_map_topic_holds_of_a_gone_topic_is_deleted(
     before = written()
     first = gone[0]
     ids = (first.topic, first.topic_id, first.target_topic, first.target_topic_id)
-    clear = KafkaDriverLog(lab.flow, lab.target_props, lab.target_props).clear_maps
+    clear = KafkaDriverLog(lab.flow, ClusterClients.alike(lab.target_props)).clear_maps
     other_target = CopiedTopic(*ids[:3], kept[0].target_topic_id, "p", "b")
 
     clear([other_target])

@@ -15,6 +15,7 @@ from tests.integration.kafka_tools import run_tool
 from tests.replicating import configure
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
@@ -53,13 +54,13 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
         f"groups = {group}",
     )
     props = {"bootstrap.servers": clusters["P"].bootstrap}
-    with KafkaCluster(source, props, props, props) as cluster:
+    with KafkaCluster(source, ClusterClients.alike(props)) as cluster:
         cluster.create_topics([TopicSpec(topic, 1, 1, {}), TopicSpec("heartbeats", 1, 1, {})])
     producer = Producer(props)
     for number in range(1000):
         producer.produce(topic, str(number).encode(), partition=0)
     assert producer.flush(60) == 0
-    with KafkaCluster(source, props, props, props) as cluster:
+    with KafkaCluster(source, ClusterClients.alike(props)) as cluster:
         cluster.commit_idle(group, {TopicPartition(topic, 0): 700})
 
     flows = ("--flow", f"{source}->{target}", "--flow", f"{target}->{source}")
@@ -99,7 +100,7 @@ def test_a_flow_alone_has_heartbeats_at_its_source_and_hides_its_state(
     config = tmp_path / "srm.properties"
     configure(config, {"P": p.bootstrap, "B": b.bootstrap}, "topics = orders.*")
     props = {"bootstrap.servers": p.bootstrap}
-    with KafkaCluster("P", props, props, props) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(props)) as cluster:
         cluster.create_topics([TopicSpec("orders.internal", 1, 1, {})])
     python = sys.executable
     command = [python, "-m", "srm.cli.main", "replicate", "--config", str(config), "--flow", "P->B"]

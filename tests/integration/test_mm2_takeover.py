@@ -17,6 +17,7 @@ from tests.integration.kafka_tools import running_tool
 from tests.replicating import configure
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import offsets_export
@@ -63,7 +64,7 @@ class Site:
         )
         props = [{"bootstrap.servers": address} for address in self.servers.values()]
         self.clusters = [
-            KafkaCluster(alias, each, each, each)
+            KafkaCluster(alias, ClusterClients.alike(each))
             for alias, each in zip(self.servers, props, strict=True)
         ]
         self.made = 0

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.copying import CopyLab, delete_before
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
 from srm.engine.control import topic_sync
@@ -132,7 +133,7 @@ def test_what_others_write_after_a_claim_is_a_hole(lab: CopyLab) -> None:
     """The slot was killed before it had copied a record, or reported anything."""
     [p] = lab.topic()
     lab.produce(p, range(COUNT))
-    switch = KafkaFlowSwitch(lab.flow, lab.target, lab.target_props, lab.target_props)
+    switch = KafkaFlowSwitch(lab.flow, lab.target, ClusterClients.alike(lab.target_props))
     assert not switch.seal([TopicPartition(p.target_topic, p.partition)])
     mirror(lab, p)
     lab.assign("0", [p])

@@ -26,10 +26,11 @@ from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import checkpoints
 from srm.engine.map_reader import KafkaMapReader
+from srm.kafka.cluster import KafkaCluster
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.driver import keep_running
 from srm.spark.slot import run_slot
-from srm.wiring import kafka_cluster, open_flow, open_move
+from srm.wiring import open_flow, open_move
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.testing.logs import read_log
 
@@ -50,7 +51,7 @@ class Site:
         self.path = home / "srm.properties"
         self.configure()
         self.clusters = {
-            alias: kafka_cluster(alias, self.config.cluster_clients(alias)) for alias in brokers
+            alias: KafkaCluster(alias, self.config.cluster_clients(alias)) for alias in brokers
         }
 
     def configure(self, *lines: str) -> None:

@@ -74,8 +74,8 @@ class Srm:
     @contextmanager
     def context(self) -> Iterator[FlowContext]:
         with (
-            KafkaCluster("P", *[self.source] * 3, timeout_s=60) as source,
-            KafkaCluster("B", *[self.target] * 3, timeout_s=60) as target,
+            KafkaCluster("P", ClusterClients.alike(self.source), timeout_s=60) as source,
+            KafkaCluster("B", ClusterClients.alike(self.target), timeout_s=60) as target,
         ):
             yield flow_context(self.config, source, target, self.spec().target)
 
@@ -126,7 +126,7 @@ class World:
     def forget_trouble(self) -> None:
         """Take back what was told of the partition: trouble goes on since it began."""
         plain = {"bootstrap.servers": self.secured.broker.bootstrap}
-        with KafkaCluster("B", plain, plain, plain) as cluster:
+        with KafkaCluster("B", ClusterClients.alike(plain)) as cluster:
             table = cluster.compacted_topic(internal_topics.replication("P"), REPORTS)
             table.write({_STATUS: None})
 
@@ -138,7 +138,7 @@ def world(secured: SecuredBroker) -> World:
     From the first topic to a group that stands on the target, with the documented rights alone.
     """
     plain = {"bootstrap.servers": secured.broker.bootstrap}
-    with KafkaCluster("P", plain, plain, plain) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         topics = [TopicSpec(TOPIC, 1, 1, {"retention.ms": "999999999"})]
         cluster.create_topics([*topics, TopicSpec(f"B.{TOPIC}", 1, 1, {})])
         producer = Producer(plain)
@@ -229,7 +229,7 @@ def sync_topics(srm: Srm, _: World) -> None:
 
 
 def drive(srm: Srm, _: World) -> None:
-    log = KafkaDriverLog(FLOW, srm.target, srm.target)
+    log = KafkaDriverLog(FLOW, ClusterClients.alike(srm.target))
     try:
         log.fence()
         log.read()
@@ -396,7 +396,7 @@ def test_offset_syncs_go_to_the_target_where_the_source_only_lets_srm_read(world
 
     with srm_with(world.secured, tuple(rights)).replicating():
         world.produce()
-        with KafkaCluster("B", plain, plain, plain) as cluster:
+        with KafkaCluster("B", ClusterClients.alike(plain)) as cluster:
             eventually(lambda: cluster.compacted_topic(there).read(), "offset syncs on the target")
 
 
@@ -413,7 +413,7 @@ def test_a_group_is_followed_only_in_topics_that_srm_may_see(world: World) -> No
 
 def test_a_group_that_may_not_be_described_on_the_target_fails_alone(world: World) -> None:
     plain = {"bootstrap.servers": world.secured.broker.bootstrap}
-    with KafkaCluster("P", plain, plain, plain) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         cluster.commit_idle("hidden", {TopicPartition(TOPIC, 0): 10})
     rights = (
         *documented(without="Read group * on B"),
@@ -435,7 +435,7 @@ def test_a_group_that_may_not_be_described_on_the_target_fails_alone(world: Worl
 def test_a_look_at_a_cluster_needs_no_right_on_it(secured: SecuredBroker) -> None:
     user = user_with(secured, [])
 
-    with KafkaCluster("P", user, user, user) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(user)) as cluster:
         found = cluster.facts()
 
     assert (found.brokers, found.release, found.ahead_ms) == (1, "4.1", None)

@@ -27,6 +27,7 @@ from tests.integration.securing import (
 )
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.config.security import NO_TLS_1_3, translate_security
 from srm.errors import AuthorizationError, ConfigError, SrmError
 from srm.kafka.cluster import KafkaCluster
@@ -265,7 +266,7 @@ def _copying_refused(properties: dict[str, str]) -> SrmError | None:
 
 def _others_refused(properties: dict[str, str]) -> SrmError | None:
     try:
-        with KafkaCluster("P", properties, properties, properties, timeout_s=60) as cluster:
+        with KafkaCluster("P", ClusterClients.alike(properties), timeout_s=60) as cluster:
             cluster.topics()
     except SrmError as error:
         return error

@@ -11,6 +11,7 @@ from tests.conftest import BrokerFactory
 from tests.integration.copying import CopyLab
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import AssignedPartition, Assignment, Pause
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
@@ -56,7 +57,7 @@ def copied(lab: CopyLab, p: AssignedPartition) -> Sequence[object]:
 
 
 def switch_of(lab: CopyLab) -> KafkaFlowSwitch:
-    return KafkaFlowSwitch(lab.flow, lab.target, lab.target_props, lab.target_props)
+    return KafkaFlowSwitch(lab.flow, lab.target, ClusterClients.alike(lab.target_props))
 
 
 def seal(lab: CopyLab, p: AssignedPartition) -> int:

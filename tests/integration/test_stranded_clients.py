@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.conftest import BrokerFactory
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients, is_stranded
@@ -32,7 +33,7 @@ TOPIC = f"stranded-{uuid.uuid4().hex[:8]}"
 @pytest.fixture(scope="module")
 def props(clusters: Mapping[str, KafkaBroker]) -> dict[str, str]:
     props = {"bootstrap.servers": clusters["P"].bootstrap}
-    with KafkaCluster("P", props, props, props) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(props)) as cluster:
         cluster.create_topics([TopicSpec(TOPIC, 1, 1, {"cleanup.policy": "compact"})])
     return props
 
@@ -70,7 +71,7 @@ def _lists(client: AdminClient) -> bool:
 def test_a_call_that_used_its_time_is_repeated_with_a_new_client(
     props: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clients = Clients("P", props, props, props, timeout_s=240)
+    clients = Clients("P", ClusterClients.alike(props), timeout_s=240)
     used: list[AdminClient] = []
     passed: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(passed), sleep=passed.append)
@@ -91,7 +92,7 @@ def test_a_call_that_used_its_time_is_repeated_with_a_new_client(
 def test_a_tail_goes_on_where_its_stranded_consumer_was(
     props: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clients = Clients("P", props, props, props)
+    clients = Clients("P", ClusterClients.alike(props))
     table = KafkaCompactedTopic(clients, TOPIC, 0)
     table.write({b"a": b"1"})
     with KafkaTopicTail(props, TOPIC) as followed:
@@ -123,6 +124,6 @@ def test_a_state_log_whose_producer_is_stranded_begins_a_new_one(
     log._session.producer.flush(60)
     log.flush(60)
 
-    clients = Clients("P", props, props, props)
+    clients = Clients("P", ClusterClients.alike(props))
     assert KafkaCompactedTopic(clients, TOPIC, 0).read()[b"a"] == b"2"
     clients.close()

@@ -15,6 +15,7 @@ from tests.integration.copying import CopyLab
 from tests.replicating import configure, is_copied, replicating
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control import topic_sync
@@ -147,7 +148,7 @@ def _read_half(bootstrap: str, topic: str, group: str) -> None:
         producer.produce(topic, str(n).encode(), partition=n % 2)
     assert producer.flush(DEADLINE_S) == 0
     props = {"bootstrap.servers": bootstrap}
-    with KafkaCluster("P", *[props] * 3) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(props)) as cluster:
         cluster.commit_idle(group, {TopicPartition(topic, n): 25 for n in range(2)})
 
 
@@ -158,7 +159,7 @@ def test_groups_and_transactions_are_seen_on_each(
     name = f"seen{uuid.uuid4().hex[:6]}"
     partition = TopicPartition(name, 0)
     props = {"bootstrap.servers": brokers[version].bootstrap}
-    with KafkaCluster("P", *[props] * 3) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(props)) as cluster:
         cluster.create_topics([TopicSpec(name, 1, 1, {})])
         cluster.commit_idle(name, {partition: 0})
         settings = {"group.id": name, "group.instance.id": "shop-1", "client.id": "app"}

@@ -13,6 +13,7 @@ from tests.integration.test_rights import Srm, srm_with
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.config.model import ClusterClients
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
@@ -98,7 +99,7 @@ def test_a_topic_whose_copy_would_have_too_long_a_name_says_so(copied: Copied) -
 @pytest.fixture(scope="module")
 def secured(secured: SecuredBroker) -> SecuredBroker:
     plain = {"bootstrap.servers": secured.broker.bootstrap}
-    with KafkaCluster("P", plain, plain, plain) as cluster:
+    with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in ("payments", "P.payments")])
         cluster.commit_idle("analytics", {TopicPartition("payments", 0): 0})
     return secured

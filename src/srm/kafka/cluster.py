@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Self
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import CompactedTopic
 from srm.kafka.admin import acls as acl_calls
@@ -18,46 +18,28 @@ from srm.kafka.state.writers import KafkaControlWriter
 from srm.kafka.tables import single_records
 from srm.kafka.tables.compacted import KafkaCompactedTopic, LiveTables, Sink
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
-
-def _with_clients(
-    call: Callable[Concatenate[Clients, _P], _T],
-) -> Callable[Concatenate[KafkaCluster, _P], _T]:
-    """Make a method of a call that takes the clients of a cluster first."""
-
-    def method(self: KafkaCluster, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
-        return call(self._clients, *arguments, **named)
-
-    return method
-
-
-class KafkaCluster:
+class KafkaCluster(Clients):
     """One Kafka cluster (implements :class:`srm.engine.cluster_ports.Cluster`).
 
     The constructor does no I/O. Each call ends within ``timeout_s`` or raises UnavailableError;
     what a broker answers with "try again" is tried again until then. Threads may share it.
 
-    Args:
-        admin_props, consumer_props, producer_props: librdkafka's, ``bootstrap.servers`` included.
-        follow: keep the compacted topics that are read in memory, seconds fresh.
-        fresh: follow only what is read, each time up to its end at the call.
+    ``follow``: keep the compacted topics that are read in memory, seconds fresh. ``fresh``: follow
+    only what is read, each time up to its end at the call.
     """
 
     def __init__(
         self,
         alias: str,
-        admin_props: Mapping[str, str],
-        consumer_props: Mapping[str, str],
-        producer_props: Mapping[str, str],
+        props: ClusterClients,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         *,
         follow: bool = False,
         fresh: bool = False,
     ) -> None:
-        self._clients = Clients(alias, admin_props, consumer_props, producer_props, timeout_s)
-        self._tables = LiveTables(self._clients, fresh=fresh) if follow else None
+        super().__init__(alias, props, timeout_s)
+        self._tables = LiveTables(self, fresh=fresh) if follow else None
         self._id: str | None = None
 
     def __enter__(self) -> Self:
@@ -70,67 +52,65 @@ class KafkaCluster:
         """Close all clients."""
         if self._tables is not None:
             self._tables.close()
-        self._clients.close()
-
-    @property
-    def alias(self) -> str:
-        """Alias in the configuration."""
-        return self._clients.alias
+        super().close()
 
     def cluster_id(self) -> str:
         """Kafka's own id of the cluster."""
         if self._id is None:
-            self._id = cluster_facts.cluster_id(self._clients)
+            self._id = cluster_facts.cluster_id(self)
         return self._id
 
-    facts = _with_clients(cluster_facts.read_facts)
-    quotas = _with_clients(cluster_facts.quotas)
-    scram_users = _with_clients(cluster_facts.scram_users)
+    facts = cluster_facts.read_facts
+    quotas = cluster_facts.quotas
+    scram_users = cluster_facts.scram_users
 
-    topics = _with_clients(topic_calls.describe)
-    partition_counts = _with_clients(topic_calls.names)
-    topic_configs = _with_clients(topic_calls.overrides)
-    topic_settings = _with_clients(topic_calls.settings)
-    create_topics = _with_clients(topic_calls.create)
-    creation_problem = _with_clients(topic_calls.creation_problem)
-    create_partitions = _with_clients(topic_calls.grow)
-    alter_topic_configs = _with_clients(topic_calls.alter)
+    topics = topic_calls.describe
+    partition_counts = topic_calls.names
+    topic_configs = topic_calls.overrides
+    topic_settings = topic_calls.settings
+    create_topics = topic_calls.create
+    creation_problem = topic_calls.creation_problem
+    create_partitions = topic_calls.grow
+    alter_topic_configs = topic_calls.alter
 
-    log_starts = _with_clients(offset_calls.log_starts)
-    log_ends = _with_clients(offset_calls.log_ends)
-    high_watermarks = _with_clients(offset_calls.high_watermarks)
-    newest_times = _with_clients(offset_calls.newest_times)
-    offsets_at = _with_clients(offset_calls.offsets_at)
-    first_records = _with_clients(single_records.first_records)
-    epoch_ends = _with_clients(offset_calls.epoch_ends)
+    log_starts = offset_calls.log_starts
+    log_ends = offset_calls.log_ends
+    high_watermarks = offset_calls.high_watermarks
+    newest_times = offset_calls.newest_times
+    offsets_at = offset_calls.offsets_at
+    first_records = single_records.first_records
+    epoch_ends = offset_calls.epoch_ends
 
-    open_transactions = _with_clients(transaction_calls.open_transactions)
-    active_producers = _with_clients(transaction_calls.active_producers)
-    transactional_topics = _with_clients(transaction_calls.written_together)
+    open_transactions = transaction_calls.open_transactions
+    active_producers = transaction_calls.active_producers
+    transactional_topics = transaction_calls.written_together
 
-    topic_rights = _with_clients(acl_calls.topic_rights)
-    acls = _with_clients(acl_calls.describe)
-    create_acls = _with_clients(acl_calls.create)
-    delete_acls = _with_clients(acl_calls.delete)
-    no_fence_reason = _with_clients(acl_calls.unavailable_reason)
-    write_denials = _with_clients(acl_calls.write_denials)
-    deny_writes = _with_clients(acl_calls.deny_writes)
-    allow_writes = _with_clients(acl_calls.allow_writes)
+    topic_rights = acl_calls.topic_rights
+    acls = acl_calls.describe
+    create_acls = acl_calls.create
+    delete_acls = acl_calls.delete
+    no_fence_reason = acl_calls.unavailable_reason
+    write_denials = acl_calls.write_denials
+    deny_writes = acl_calls.deny_writes
+    allow_writes = acl_calls.allow_writes
 
-    groups = _with_clients(group_descriptions.describe)
-    commits_of = _with_clients(group_calls.committed_offsets)
-    pending_commits = _with_clients(group_calls.pending)
-    remove_static_members = _with_clients(group_calls.remove_static)
-    remove_members = _with_clients(group_calls.remove_members)
-    commit_idle = _with_clients(group_calls.commit_idle)
-    has_share_groups = _with_clients(group_calls.has_share_groups)
-    share_groups = _with_clients(group_calls.share_groups)
-    share_lags = _with_clients(group_calls.share_lags)
-    share_resets = _with_clients(group_calls.share_resets)
-    set_share_starts = _with_clients(group_calls.set_share_starts)
-    delete_groups = _with_clients(group_calls.delete)
-    read_as_member = _with_clients(single_records.read_first)
-    control_writer = _with_clients(KafkaControlWriter)
+    groups = group_descriptions.describe
+    commits_of = group_calls.committed_offsets
+    pending_commits = group_calls.pending
+    remove_static_members = group_calls.remove_static
+    remove_members = group_calls.remove_members
+    commit_idle = group_calls.commit_idle
+    has_share_groups = group_calls.has_share_groups
+    share_groups = group_calls.share_groups
+    share_lags = group_calls.share_lags
+    share_resets = group_calls.share_resets
+    set_share_starts = group_calls.set_share_starts
+    delete_groups = group_calls.delete
+    read_as_member = single_records.read_first
+
+    def control_writer(self, transactional_id: str) -> KafkaControlWriter:
+        """Open the fenced writer of control records."""
+        return KafkaControlWriter(self, transactional_id)
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; an absent group has none."""
@@ -149,4 +129,4 @@ class KafkaCluster:
         """Give access to one partition of a compacted topic."""
         if self._tables is not None:
             return self._tables.table(topic, partition)
-        return KafkaCompactedTopic(self._clients, topic, partition)
+        return KafkaCompactedTopic(self, topic, partition)

@@ -51,6 +51,7 @@ from srm.errors import (
     SupersededError,
     UnavailableError,
 )
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog, KafkaFlowSwitch
 from srm.kafka.state.slot_state import MapStarts
 from srm.kafka.state.writers import KafkaStateLog
@@ -73,7 +74,7 @@ from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
 from srm.signals import on_signals
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.spark.slot import SlotTask
-from srm.wiring import flow_context, kafka_cluster, open_clusters, open_configured_flow
+from srm.wiring import flow_context, open_clusters, open_configured_flow
 
 STOP_S: Final = 5.0
 
@@ -229,7 +230,7 @@ class Replicator:
         discovery = Discovery(context, flow_config)
         driver = FlowDriver(
             flow,
-            KafkaDriverLog(flow, target.consumer, target.producer),
+            KafkaDriverLog(flow, target),
             discovery,
             slots=slots,
             identity=self._identity,
@@ -263,7 +264,7 @@ class Replicator:
 
     def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
         for alias, flows in disabled_flows(self._config, self._flows).items():
-            cluster = kafka_cluster(alias, self._config.cluster_clients(alias))
+            cluster = KafkaCluster(alias, self._config.cluster_clients(alias))
             beats = partial(emit_heartbeats, cluster, flows, now_ms, self._host.stop)
             thread = start_thread(f"heartbeats on {alias}", beats)
             stack.callback(cluster.close)
@@ -423,8 +424,8 @@ def open_restore(
         yield RestoreContext(
             forward=flow_context(going_on, rebuilt, intact, clients),
             copying=flow_context(both.flow(back), intact, rebuilt, to_rebuilt),
-            switch=KafkaFlowSwitch(forward, intact, clients.consumer, clients.producer),
-            own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt.consumer, to_rebuilt.producer),
+            switch=KafkaFlowSwitch(forward, intact, clients),
+            own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt),
             clusters=config.clusters,
             logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
             starts=MapStarts(forward, intact),

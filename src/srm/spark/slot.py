@@ -36,7 +36,6 @@ from srm.replication.claim import ClaimLifetime
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot, SlotSpec
 from srm.replication.report import Reporter
-from srm.wiring import kafka_cluster
 
 LINGER_S: Final = 2.0
 
@@ -54,7 +53,7 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
     """Ask for the ids of both clusters, which only records' provenance needs."""
     if spec.flow_config.records.does_nothing:
         return ClusterIds("", "")
-    source = kafka_cluster(spec.flow_config.flow.source, spec.source)
+    source = KafkaCluster(spec.flow_config.flow.source, spec.source)
     try:
         return ClusterIds(source.cluster_id(), target.cluster_id())
     finally:
@@ -88,7 +87,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     syncs = target_state
     if config.offset_syncs_location == "source":
         syncs = KafkaStateLog(flow.source, spec.source.producer)
-    cluster = kafka_cluster(flow.target, spec.target)
+    cluster = KafkaCluster(flow.target, spec.target)
     # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
     # resume reads on the target it reads as the producer that continues there.
     source = WireCluster(flow.source, spec.source.consumer)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from srm.config.model import ClusterClients
 from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 
@@ -20,7 +21,7 @@ def props(clusters) -> dict[str, str]:
 @pytest.fixture
 def cluster(props) -> Iterator[KafkaCluster]:
     """Open cluster P."""
-    with KafkaCluster("P", props, props, props) as opened:
+    with KafkaCluster("P", ClusterClients.alike(props)) as opened:
         yield opened
 
 

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
@@ -192,7 +193,7 @@ def test_many_small_reads_and_writes_are_cheap(cluster, unique, monkeypatch):
 def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
     broker = broker_factory("X", **{"auto.create.topics.enable": "true"})
     props = {"bootstrap.servers": broker.bootstrap}
-    with KafkaCluster("X", props, props, props) as cluster:
+    with KafkaCluster("X", ClusterClients.alike(props)) as cluster:
         partition = TopicPartition("nobody", 0)
 
         assert cluster.log_ends([partition]) == {}
@@ -230,7 +231,7 @@ def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
     ],
 )
 def test_a_silent_cluster_is_unavailable_within_the_time_limit(call, capfd):
-    with KafkaCluster("X", NOBODY, NOBODY, NOBODY, timeout_s=0.5) as cluster:
+    with KafkaCluster("X", ClusterClients.alike(NOBODY), timeout_s=0.5) as cluster:
         began = time.monotonic()
 
         with pytest.raises(UnavailableError, match="cluster X"):
@@ -243,4 +244,4 @@ def test_a_silent_cluster_is_unavailable_within_the_time_limit(call, capfd):
 
 
 def test_building_a_cluster_connects_to_nothing():
-    KafkaCluster("X", {"bootstrap.servers": "nowhere.invalid:1"}, {}, {}).close()
+    KafkaCluster("X", ClusterClients.alike({"bootstrap.servers": "nowhere.invalid:1"})).close()

@@ -12,6 +12,7 @@ from tests.conftest import BrokerFactory
 from tests.integration.kafka_tools import run_tool, running_tool
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import GroupDescription, TopicSpec
 from srm.errors import GroupActiveError, NotFoundError, SrmError
@@ -95,7 +96,7 @@ def test_groups_are_read_where_there_are_no_share_groups(
         run_tool(
             "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", *props.values(), *off
         )
-    with KafkaCluster("X", props, props, props) as cluster:
+    with KafkaCluster("X", ClusterClients.alike(props)) as cluster:
         cluster.create_topics([TopicSpec("T", 1, 1, {})])
         cluster.commit_idle("some", {place: 0})
 
@@ -136,7 +137,7 @@ def test_a_broker_that_was_started_again_is_asked_again(broker_factory, unique):
     broker = broker_factory("X")
     props = {"bootstrap.servers": broker.bootstrap}
     partition = TopicPartition(unique, 0)
-    with KafkaCluster("X", props, props, props, timeout_s=150) as cluster:
+    with KafkaCluster("X", ClusterClients.alike(props), timeout_s=150) as cluster:
         cluster.create_topics([TopicSpec(unique, 1, 1, {})])
         cluster.commit_idle(unique, {partition: 1})
         producer = Producer({**props, "enable.idempotence": True})

@@ -13,6 +13,7 @@ from tests.faults.campaign.brokers import delete_topics
 from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.cluster_ports import TopicSpec
@@ -38,8 +39,8 @@ def test_a_group_resumes_where_its_leader_epoch_is_of_the_future_there_and_back(
     source_props = {"bootstrap.servers": old.bootstrap}
     target_props = {"bootstrap.servers": new.bootstrap}
     with (
-        KafkaCluster("X", *[source_props] * 3, timeout_s=150) as source,
-        KafkaCluster("B", *[target_props] * 3, timeout_s=150) as target,
+        KafkaCluster("X", ClusterClients.alike(source_props), timeout_s=150) as source,
+        KafkaCluster("B", ClusterClients.alike(target_props), timeout_s=150) as target,
     ):
         for cluster, props in ((source, source_props), (target, target_props)):
             cluster.create_topics([TopicSpec(name, 1, 1, {})])
@@ -75,8 +76,8 @@ def test_offsets_of_a_topic_that_was_made_anew_are_told_though_its_leader_epochs
     broker = broker_factory("X")
     props = {"bootstrap.servers": broker.bootstrap}
     with (
-        KafkaCluster("X", *[props] * 3, timeout_s=60) as cluster,
-        KafkaCluster("X", *[props] * 3) as somebody,
+        KafkaCluster("X", ClusterClients.alike(props), timeout_s=60) as cluster,
+        KafkaCluster("X", ClusterClients.alike(props)) as somebody,
     ):
         cluster.create_topics([TopicSpec(name, 1, 1, {})])
         broker.kill()
@@ -98,7 +99,7 @@ def test_a_request_that_names_a_former_epoch_of_the_leader_is_refused_and_sent_a
     place = TopicPartition(f"fenced-{uuid.uuid4().hex[:8]}", 0)
     broker = broker_factory("X")
     props = {"bootstrap.servers": broker.bootstrap}
-    with KafkaCluster("X", *[props] * 3, timeout_s=150) as cluster:
+    with KafkaCluster("X", ClusterClients.alike(props), timeout_s=150) as cluster:
         cluster.create_topics([TopicSpec(place.topic, 1, 1, {})])
         _produce(props, place.topic, range(3))
         topic_id = topic_id_bytes(cluster.topics()[place.topic].topic_id)

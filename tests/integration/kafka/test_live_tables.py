@@ -11,6 +11,7 @@ from tests.conftest import BrokerFactory
 from tests.faults.campaign.truncation import cut
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.engine.control.control_topics import ensure_compacted
 from srm.kafka.cluster import KafkaCluster
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 def following(props: dict[str, str]) -> Iterator[KafkaCluster]:
-    with KafkaCluster("P", props, props, props, follow=True) as opened:
+    with KafkaCluster("P", ClusterClients.alike(props), follow=True) as opened:
         yield opened
 
 

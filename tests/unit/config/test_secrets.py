@@ -100,7 +100,7 @@ def test_no_object_that_carries_settings_shows_a_secret(file, config, caplog):
         BothClusters.of(config, FLOW),
         spec(config),
         SlotTask(spec(config), logging.INFO),
-        Clients("P", clients.admin, clients.consumer, clients.producer),
+        Clients("P", clients),
         read_security("P", clients.consumer),
         ConnectionOptions(props=(f"sasl.password={PLANTED}",)),
     ]

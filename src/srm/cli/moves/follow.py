@@ -167,9 +167,7 @@ def _run(job: Job, restarts: Restarts, home: str | None) -> int:
 
 def _open(config: Config, alias: str) -> KafkaCluster:
     clients = config.cluster_clients(alias)
-    return KafkaCluster(
-        alias, clients.admin, clients.consumer, clients.producer, timeout_s=_LOOK_TIMEOUT_S
-    )
+    return KafkaCluster(alias, clients, timeout_s=_LOOK_TIMEOUT_S)
 
 
 def _work(group: str, topics: list[str], writes: list[str], *, producer: bool) -> ProgramSettings:

@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 
 from srm.clock import pauses
-from srm.config.model import ClientKind
-from srm.config.values import ClientProperties
+from srm.config.model import ClientKind, ClusterClients
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import Brokers, refusal_of
 from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, on_topic, translate
@@ -209,21 +208,14 @@ class Clients:
     """Lazy admin, reader and producer of one cluster; ``timeout_s`` bounds every call."""
 
     def __init__(
-        self,
-        alias: str,
-        admin_props: Mapping[str, str],
-        consumer_props: Mapping[str, str],
-        producer_props: Mapping[str, str],
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        self, alias: str, props: ClusterClients, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
         self.alias = alias
+        self.props = props
         self.timeout_s = timeout_s
         self.reader_lock = threading.RLock()
-        self._admin_props = ClientProperties(admin_props)
-        self.consumer_props: Mapping[str, str] = ClientProperties(consumer_props)
-        self._producer_props = ClientProperties(producer_props)
-        self._brokers = BrokerCalls(alias, self._admin_props)
-        self._reading = BrokerCalls(alias, self.consumer_props)
+        self._brokers = BrokerCalls(alias, self.props.admin)
+        self._reading = BrokerCalls(alias, self.props.consumer)
         self._lock = threading.Lock()
         self._asking = threading.local()
         self._admitted: list[Mapping[str, str]] = []
@@ -233,17 +225,13 @@ class Clients:
 
     def admin(self, kind: ClientKind = "admin") -> AdminClient:
         """Return the admin client, or another one that logs in as a kind of client does."""
-        props = {
-            "admin": self._admin_props,
-            "consumer": self.consumer_props,
-            "producer": self._producer_props,
-        }[kind]
+        props: Mapping[str, str] = getattr(self.props, kind)
         with self._lock, kafka_errors(self.where("creating an admin client")):
-            client = self._admin if props == self._admin_props else None
+            client = self._admin if props == self.props.admin else None
             if client is None:
                 self._require_admission(props)
                 client = AdminClient(dict(props), logger=ClientLog())
-                if props == self._admin_props:
+                if props == self.props.admin:
                     self._admin = client
             client.poll(0)  # gets or renews a token that librdkafka makes itself
             # Kept until this thread has its answer, which a discarded client never gets.
@@ -254,27 +242,27 @@ class Clients:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
         with self._lock, kafka_errors(self.where("creating a consumer")):
             if self._reader is None:
-                self._require_admission(self.consumer_props)
-                self._reader = open_reader(self.consumer_props)
+                self._require_admission(self.props.consumer)
+                self._reader = open_reader(self.props.consumer)
             return self._reader
 
     def producer(self) -> Producer:
         """Return the shared idempotent producer."""
         with self._lock, kafka_errors(self.where("creating a producer")):
             if self._producer is None:
-                self._require_admission(self._producer_props)
+                self._require_admission(self.props.producer)
                 more = {
                     "topic.metadata.propagation.max.ms": 3000,
                     "delivery.timeout.ms": round(self.timeout_s * 1000),
                 }
-                self._producer = open_writer(self._producer_props, more)
+                self._producer = open_writer(self.props.producer, more)
             return self._producer
 
     def producer_properties(self) -> Mapping[str, str]:
         """Return the settings for a producer of its own, once the cluster would let it in."""
         with self._lock:
-            self._require_admission(self._producer_props)
-        return self._producer_props
+            self._require_admission(self.props.producer)
+        return self.props.producer
 
     def discard_admin(self) -> None:
         """Drop the admin client: it may be stranded, or remember outdated leader epochs."""
@@ -340,7 +328,7 @@ class Clients:
                 if now - began >= limit_s:
                     self.discard_admin()  # it may be stranded
                 if now >= deadline:
-                    refusal = refusal_of(self.alias, self._admin_props, _REFUSAL_S)
+                    refusal = refusal_of(self.alias, self.props.admin, _REFUSAL_S)
                     if refusal is not None and not refusal.retriable:
                         raise refusal from error
                     raise

@@ -185,7 +185,7 @@ def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[s
     sets: set[frozenset[str]] = set()
     unread = set(range(partitions))
     with kafka_errors(where):
-        consumer = open_reader(clients.consumer_props)
+        consumer = open_reader(clients.props.consumer)
         try:
             consumer.assign([KafkaTopicPartition(TOPIC, number, 0) for number in unread])
             while unread and time.monotonic() < deadline:

@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS, Pause, read_pause
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
@@ -76,13 +77,7 @@ _logger = logging.getLogger(__name__)
 class KafkaDriverLog:
     """The state topic of one flow (a :class:`.DriverLog`), for one thread, connected when used."""
 
-    def __init__(
-        self,
-        flow: Flow,
-        consumer_props: Mapping[str, str],
-        producer_props: Mapping[str, str],
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
+    def __init__(self, flow: Flow, props: ClusterClients, timeout_s: float = TIMEOUT_S) -> None:
         self._flow = flow
         self._topic = internal_topics.replication(flow.source)
         self._metrics = internal_topics.raw_metrics(flow.source)
@@ -90,8 +85,7 @@ class KafkaDriverLog:
         self._transactional_id = f"srm-driver-{flow}"
         self._where = f"{self._topic} on cluster {flow.target}"
         self._reading = f"reading {self._where}"
-        self._consumer_props = dict(consumer_props)
-        self._producer_props = dict(producer_props)
+        self._props = props
         self._timeout_s = timeout_s
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
@@ -99,7 +93,7 @@ class KafkaDriverLog:
     def read(self) -> list[LogRecord]:
         """Return the latest record of each key up to the end of the state topic."""
         self._close_consumer()
-        reader = open_reader(self._consumer_props)
+        reader = open_reader(self._props.consumer)
         try:
             latest, positions = self._read_to_end(reader)
         finally:
@@ -139,7 +133,7 @@ class KafkaDriverLog:
 
     def _follow(self, positions: Mapping[int, int]) -> None:
         """Have :meth:`poll` continue from there, and with what is new of raw metrics."""
-        self._consumer = open_reader(self._consumer_props, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
+        self._consumer = open_reader(self._props.consumer, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
         state = [KafkaTopicPartition(self._topic, *where) for where in positions.items()]
         with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
             self._consumer.assign([*state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
@@ -154,7 +148,7 @@ class KafkaDriverLog:
             "transaction.timeout.ms": round(self._timeout_s * 1000),
             "delivery.timeout.ms": round(self._timeout_s * 1000),
         }
-        producer = open_writer(self._producer_props, more)
+        producer = open_writer(self._props.producer, more)
         try:
             producer.init_transactions(self._timeout_s)
         except KafkaException as error:
@@ -201,9 +195,9 @@ class KafkaDriverLog:
         """Go through the map topic once and delete every record about the topics; repeatable."""
         gone = {(topic.topic_id, topic.target_topic_id) for topic in topics}
         map_topic = internal_topics.offset_map(self._flow.source)
-        log = KafkaStateLog(self._flow.target, self._producer_props)
+        log = KafkaStateLog(self._flow.target, self._props.producer)
         for partition in range(MAP_PARTITIONS):
-            with KafkaTopicTail(self._consumer_props, map_topic, partition) as tail:
+            with KafkaTopicTail(self._props.consumer, map_topic, partition) as tail:
                 for number, key in enumerate(_keys_about(gone, tail), 1):
                     log.write(map_topic, key, None, partition)
                     if number % _AT_ONCE == 0:
@@ -288,17 +282,10 @@ class KafkaFlowSwitch:
     No I/O before the first call; on the target it needs the replicator's own rights.
     """
 
-    def __init__(
-        self,
-        flow: Flow,
-        target: Cluster,
-        consumer_props: Mapping[str, str],
-        producer_props: Mapping[str, str],
-    ) -> None:
+    def __init__(self, flow: Flow, target: Cluster, props: ClusterClients) -> None:
         self._flow = flow
         self._target = target
-        self._consumer_props = dict(consumer_props)
-        self._producer_props = dict(producer_props)
+        self._props = props
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
         """See the port."""
@@ -341,7 +328,7 @@ class KafkaFlowSwitch:
                 return str(error) or f"no answer in {_SEAL_S:g} s"
             return ""
 
-        wire = open_wire(self._flow.target, self._producer_props)
+        wire = open_wire(self._flow.target, self._props.producer)
         return {copy: why for copy, why in of_each_log(wire, there, attempt).items() if why}
 
     def _standing(self) -> Pause | None:
@@ -351,7 +338,7 @@ class KafkaFlowSwitch:
         """Act between two drivers; retry if another one starts, as a live one may do."""
 
         def attempt() -> _T:
-            log = KafkaDriverLog(self._flow, self._consumer_props, self._producer_props)
+            log = KafkaDriverLog(self._flow, self._props)
             try:
                 return act(log)
             finally:

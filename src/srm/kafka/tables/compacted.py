@@ -453,7 +453,7 @@ class LiveTables:
     def _open(self) -> Consumer | None:
         try:
             with kafka_errors(self._clients.where("creating a consumer")):
-                return open_reader(self._clients.consumer_props, _FETCH_WAIT)
+                return open_reader(self._clients.props.consumer, _FETCH_WAIT)
         except SrmError as error:
             self._fail(list(self._followed), error)
             return None

@@ -261,7 +261,7 @@ def read_first(
 def _settings(clients: Clients, group: str) -> dict[str, object]:
     return {
         "fetch.wait.max.ms": 10,
-        **clients.consumer_props,
+        **clients.props.consumer,
         "group.id": group,
         "group.protocol": "classic",
         "session.timeout.ms": _SESSION_MS,

@@ -34,10 +34,10 @@ from srm.domain.text.amount import ago
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import ConfigError, IntegrityError, SrmError, UnavailableError, UsageError
+from srm.kafka.cluster import KafkaCluster
 from srm.service.access.logins import load
 from srm.service.views.responses import TARGET_HEADER
 from srm.service.views.watching import end_all
-from srm.wiring import following_cluster
 
 BEAT_S: Final = 5.0
 MISSED: Final = 4
@@ -205,7 +205,7 @@ class Neighbours:
         opener: Opener | None = None,
     ) -> None:
         def follow(alias: str) -> AbstractContextManager[Cluster]:
-            return following_cluster(alias, config.cluster_clients(alias), _TIMEOUT_S)
+            return KafkaCluster(alias, config.cluster_clients(alias), _TIMEOUT_S, follow=True)
 
         targets = own.targets if own is not None else ()
         self._boards = {

@@ -54,7 +54,7 @@ from srm.service.views.flow_rows import (
     summary,
 )
 from srm.service.views.series import Series
-from srm.wiring import flow_context, following_cluster, kafka_cluster
+from srm.wiring import flow_context
 
 _SOURCE_S: Final = 5.0
 _SOURCE_AGAIN_S: Final = 30.0
@@ -128,7 +128,9 @@ class TargetWatch:
     def _watch(self) -> None:
         with ExitStack() as stack:
             target = stack.enter_context(
-                following_cluster(self.alias, self._config.cluster_clients(self.alias), _TARGET_S)
+                KafkaCluster(
+                    self.alias, self._config.cluster_clients(self.alias), _TARGET_S, follow=True
+                )
             )
             target.follow(internal_topics.METRICS_WINDOWS, self.series)
             for topic in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER):
@@ -194,7 +196,7 @@ class _Flow:
         self._config = config
         self._target = target
         clients = config.cluster_clients(flow.source, flow)
-        self._source = stack.enter_context(kafka_cluster(flow.source, clients, _SOURCE_S))
+        self._source = stack.enter_context(KafkaCluster(flow.source, clients, _SOURCE_S))
         self._away_until = 0.0
         self._away_error = ""
         self._maps = KafkaMapReader(target, self._source, flow)
@@ -360,7 +362,7 @@ def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed
     """Fetch the committed offsets of a group from one end of a flow, a Kafka cluster."""
     clients = config.cluster_clients(alias, flow)
     try:
-        with kafka_cluster(alias, clients, _CALL_S) as cluster:
+        with KafkaCluster(alias, clients, _CALL_S) as cluster:
             return Committed(cluster.committed_offsets(group))
     except SrmError as error:
         return Committed(error=str(error))

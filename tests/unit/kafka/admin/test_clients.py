@@ -12,6 +12,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from tests.waiting import DEADLINE_S
 
+from srm.config.model import ClusterClients
 from srm.errors import UnavailableError
 from srm.kafka.admin import clients as module
 from srm.kafka.admin.clients import Clients, answer_of
@@ -22,7 +23,7 @@ from srm_lab.stack.process import LOOPBACK, free_port
 @pytest.fixture
 def clients() -> Clients:
     props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}"}
-    return Clients("P", props, props, props, timeout_s=1)
+    return Clients("P", ClusterClients.alike(props), timeout_s=1)
 
 
 def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster(clients: Clients) -> None:
@@ -57,7 +58,7 @@ def test_who_waits_for_the_cluster_in_vain_is_told(clients: Clients) -> None:
 def test_a_client_that_another_thread_discards_ends_no_request_under_way(clients: Clients) -> None:
     with socket.create_server((LOOPBACK, 0)) as silent:
         props = {"bootstrap.servers": f"{LOOPBACK}:{silent.getsockname()[1]}"}
-        clients = Clients("P", props, props, props, timeout_s=1)
+        clients = Clients("P", ClusterClients.alike(props), timeout_s=1)
         told: list[Exception | None] = []
 
         def request(limit_s: float) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients
@@ -44,7 +45,7 @@ class Asked(Clients):
     """Clients of such a broker."""
 
     def __init__(self, brokers: Brokers) -> None:
-        super().__init__("P", {}, {}, {})
+        super().__init__("P", ClusterClients.alike({}))
         self.brokers = brokers
 
     def ask(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from srm.config.model import ClusterClients
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.kafka.admin.clients import Clients
 from srm.kafka.state import writers
@@ -45,7 +46,7 @@ def test_no_commit_is_asked_for_when_what_was_checked_before_it_may_be_over(
     monkeypatch.setattr(writers, "open_writer", lambda *_a, **_n: producer)
     monkeypatch.setattr(writers, "log_ends", lambda _c, places: dict.fromkeys(places, 9))
     servers = {"bootstrap.servers": "nowhere:1"}
-    clients = Clients("P", servers, servers, servers, timeout_s=60)
+    clients = Clients("P", ClusterClients.alike(servers), timeout_s=60)
 
     writers.KafkaControlWriter(clients, "srm-control-x").write({"T": {b"k": b"v"}})
 

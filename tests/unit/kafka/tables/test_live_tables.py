@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Stamped, TopicDescription
 from srm.errors import AuthorizationError, UnavailableError
@@ -136,7 +137,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 @pytest.fixture
 def tables(log: Log) -> Iterator[LiveTables]:
     assert log.opened == 0
-    with closing(LiveTables(Clients("B", {}, {}, {}, timeout_s=10.0))) as made:
+    with closing(LiveTables(Clients("B", ClusterClients.alike({}), timeout_s=10.0))) as made:
         yield made
 
 
@@ -273,7 +274,7 @@ def test_a_fresh_table_that_is_read_again_shows_nothing_before_its_end(
 ) -> None:
     """Records that were read are not in the table yet: the rows are those of before."""
     monkeypatch.setattr(compacted, "log_ends", lambda _, places: {places[0]: 2})
-    tables = LiveTables(Clients("B", {}, {}, {}, timeout_s=0.05), fresh=True)
+    tables = LiveTables(Clients("B", ClusterClients.alike({}), timeout_s=0.05), fresh=True)
     one = tables._followed[TOPIC, 0] = compacted._Followed(compacted._Rows())
     one.begin("")
     one.begin("first")
@@ -294,7 +295,9 @@ def test_a_fresh_table_is_followed_from_its_first_read_on_and_read_to_its_end(
         return dict.fromkeys(places, len(log.records))
 
     monkeypatch.setattr(compacted, "log_ends", log_ends)
-    with closing(LiveTables(Clients("B", {}, {}, {}, timeout_s=10.0), fresh=True)) as tables:
+    with closing(
+        LiveTables(Clients("B", ClusterClients.alike({}), timeout_s=10.0), fresh=True)
+    ) as tables:
         table = tables.table(TOPIC)
         assert log.opened == 0, "as one that is only written, or read at some offsets"
         assert table.read() == {b"a": b"1", b"b": b"2"}

@@ -15,12 +15,12 @@ from tests.unit.engine.copying_records import CopiedTopic
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.errors import SrmError, UnavailableError
+from srm.kafka.cluster import KafkaCluster
 from srm.service.access.access import Authenticator, User
 from srm.service.access.logins import access_of
 from srm.service.access.passwords import line
 from srm.service.app import create_app
 from srm.service.routes.actions import Actions
-from srm.wiring import kafka_cluster
 
 PLANTED = "hunter2"
 FILE = f"""
@@ -59,7 +59,7 @@ def config(tmp_path: Path) -> Config:
 def client_error(config: Config, alias: str) -> str:
     """What a client says that cannot connect with all these settings."""
     with (
-        kafka_cluster(alias, config.cluster_clients(alias), 0.3) as cluster,
+        KafkaCluster(alias, config.cluster_clients(alias), 0.3) as cluster,
         pytest.raises(SrmError) as failed,
     ):
         cluster.cluster_id()

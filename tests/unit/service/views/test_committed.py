@@ -216,7 +216,7 @@ def test_a_cluster_that_refuses_or_is_away_is_told_with_its_reason(
     def opened(*_: object) -> object:
         raise SrmError("no right to describe it")
 
-    monkeypatch.setattr(watching, "kafka_cluster", opened)
+    monkeypatch.setattr(watching, "KafkaCluster", opened)
 
     assert watching.ask_cluster(config_of(FLOW), FLOW, "P", "audit") == Committed(
         error="no right to describe it"

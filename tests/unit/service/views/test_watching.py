@@ -34,14 +34,13 @@ class Followed(FakeCluster):
     def follow(self, topic: str, sink: object) -> None: ...
 
 
-def opened(alias: str, *_: object) -> AbstractContextManager[FakeCluster]:
+def opened(alias: str, *_: object, **__: object) -> AbstractContextManager[FakeCluster]:
     return nullcontext(Followed(alias))
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[TargetWatch]:
-    monkeypatch.setattr(watching, "following_cluster", opened)
-    monkeypatch.setattr(watching, "kafka_cluster", opened)
+    monkeypatch.setattr(watching, "KafkaCluster", opened)
     monkeypatch.setattr(watching, "_AGAIN_S", 0.0)
     # It looks again when it is told to.
     config = config_of(FLOW)
@@ -58,11 +57,11 @@ class Broken:
         self.function = function
         self.left = times
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object, **named: object) -> Any:
         self.left -= 1
         if self.left >= 0:
             raise TypeError("nobody has expected this")
-        return self.function(*arguments)
+        return self.function(*arguments, **named)
 
 
 def test_a_look_at_a_flow_that_fails_in_an_unknown_way_is_an_error_and_not_the_last_one(
@@ -107,7 +106,7 @@ def test_a_target_that_cannot_be_opened_is_tried_again_and_says_why_meanwhile(
     watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Broken(opened, 10**9)
-    monkeypatch.setattr(watching, "following_cluster", broken)
+    monkeypatch.setattr(watching, "KafkaCluster", broken)
 
     watch.start()
     eventually(lambda: "(TypeError)" in watch.look.error, "the state of the look")
