@@ -8,7 +8,7 @@ from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import CompactedTopic
 from srm.kafka.admin import acls as acl_calls
-from srm.kafka.admin import cluster_facts, group_descriptions
+from srm.kafka.admin import cluster_facts
 from srm.kafka.admin import groups as group_calls
 from srm.kafka.admin import offsets as offset_calls
 from srm.kafka.admin import topics as topic_calls
@@ -94,7 +94,7 @@ class KafkaCluster(Clients):
     deny_writes = acl_calls.deny_writes
     allow_writes = acl_calls.allow_writes
 
-    groups = group_descriptions.describe
+    groups = group_calls.describe
     commits_of = group_calls.committed_offsets
     pending_commits = group_calls.pending
     remove_static_members = group_calls.remove_static

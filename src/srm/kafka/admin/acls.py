@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -89,25 +90,21 @@ def describe(clients: Clients) -> frozenset[Acl]:
 def create(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -> None:
     """Add ACLs, and wait until ``look`` shows them in force; those that exist do not matter."""
     bindings, wanted = [AclBinding(*_parts(acl)) for acl in acls], frozenset(acls)
-    _change(
-        clients,
-        f"adding {_list_acls(acls)}",
-        lambda timeout_s: clients.admin().create_acls(bindings, request_timeout=timeout_s),
-        lambda: wanted.issubset(frozenset.intersection(*_on_each_broker(clients, look))),
-        needed=bool(bindings),
-    )
+
+    def in_force() -> bool:
+        return wanted.issubset(frozenset.intersection(*_on_each_broker(clients, look)))
+
+    _change(clients, f"adding {_list_acls(acls)}", AdminClient.create_acls, bindings, in_force)
 
 
 def delete(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -> None:
     """Remove ACLs, and wait until they are gone; those that are absent do not matter."""
     filters, unwanted = [AclBindingFilter(*_parts(acl)) for acl in acls], frozenset(acls)
-    _change(
-        clients,
-        f"removing {_list_acls(acls)}",
-        lambda timeout_s: clients.admin().delete_acls(filters, request_timeout=timeout_s),
-        lambda: unwanted.isdisjoint(frozenset.union(*_on_each_broker(clients, look))),
-        needed=bool(filters),
-    )
+
+    def in_force() -> bool:
+        return unwanted.isdisjoint(frozenset.union(*_on_each_broker(clients, look)))
+
+    _change(clients, f"removing {_list_acls(acls)}", AdminClient.delete_acls, filters, in_force)
 
 
 def topic_rights(
@@ -157,16 +154,15 @@ def allow_writes(clients: Clients, topics: Collection[str]) -> None:
 def _change(
     clients: Clients,
     doing: str,
-    start: Callable[[float], Mapping[Any, Future[Any]]],
+    start: Callable[..., Mapping[Any, Future[Any]]],
+    rules: Collection[object],
     in_force: Callable[[], bool],
-    *,
-    needed: bool,
 ) -> None:
-    if not needed:
+    if not rules:
         return
 
     def request(timeout_s: float) -> None:
-        for changed in start(timeout_s).values():
+        for changed in start(clients.admin(), rules, request_timeout=timeout_s).values():
             answer_of(changed, timeout_s)
 
     clients.call(doing, request, on_cluster("Alter"))

@@ -45,11 +45,10 @@ class ClusterFacts:
 def cluster_id(clients: Clients) -> str:
     """Return Kafka's own id of the cluster."""
 
-    def request(timeout_s: float) -> str:
-        found = clients.admin().describe_cluster(request_timeout=timeout_s)
-        return str(answer_of(found, timeout_s).cluster_id)
+    async def request(brokers: Brokers) -> str:
+        return str((await brokers.look())["cluster_id"])
 
-    return clients.call("describing the cluster", request)
+    return clients.ask("describing the cluster", request)
 
 
 def read_facts(clients: Clients) -> ClusterFacts:

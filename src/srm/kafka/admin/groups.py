@@ -1,4 +1,4 @@
-"""Offsets and members of the groups of one cluster."""
+"""Groups of all kinds of one cluster: states, offsets, members."""
 
 from __future__ import annotations
 
@@ -14,32 +14,21 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
 
 from srm.domain.names.topics import TopicPartition
-from srm.engine.cluster_ports import ByGroup
+from srm.engine.cluster_ports import ByGroup, GroupDescription, GroupKind, GroupState
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.admin.clients import Clients, answers_of
-from srm.kafka.admin.group_descriptions import batches, by_coordinator, coordinator
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import check, of_code, on_cluster, on_group, on_topic, translate
-from srm.kafka.wire.messages import Request
-from srm.kafka.wire.requests import (
-    COMMIT_OFFSETS,
-    DESCRIBE_CLASSIC,
-    DESCRIBE_CONSUMER,
-    DESCRIBE_SETTINGS,
-    FETCH_OFFSETS,
-    FETCH_SHARE_STARTS,
-    LEAVE_GROUP,
-    LIST_GROUPS_BY_TYPE,
-    SET_SHARE_STARTS,
-    by_partition,
-    by_topic,
-)
+from srm.kafka.wire.messages import Message, Request
 
 _T = TypeVar("_T")
 _Topics = list[tuple[str, list[int]]]
@@ -55,15 +44,207 @@ _NO_EPOCH: Final = -1
 _UNSTABLE_WAIT_S: Final = 2.0
 _REMOVED: Final = "removed by srm for a move"
 _ENDED: Final = "its program has ended"
-_UNKNOWN_MEMBER: Final = 25
 _UNSTABLE: Final = 88
-_GONE: Final = frozenset(
-    {_UNKNOWN_MEMBER, KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNSUPPORTED_VERSION}
-)
-"""The member or the group is absent, or the broker has no groups of that kind."""
 _ABSENT: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNSUPPORTED_VERSION})
-"""The group is absent, or share groups are off, as in a cluster that came from an older Kafka."""
+"""The group is absent, or the broker has no groups of that kind, or share groups are off."""
+_GONE: Final = _ABSENT | {KafkaError.UNKNOWN_MEMBER_ID}
 _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
+_GROUP_KEYS: Final = 0
+"""Key type of FindCoordinator for groups."""
+_NAMES_AT_ONCE: Final = 500
+_CONSUMERS: Final = frozenset({"", "consumer"})
+_STATES: Final[Mapping[str, GroupState]] = {"Empty": "empty", "Dead": "dead"}
+_DESCRIBE: Final[Mapping[GroupKind, Message]] = {
+    "classic": api.DESCRIBE_CLASSIC,
+    "consumer": api.DESCRIBE_CONSUMER,
+    "streams": api.DESCRIBE_STREAMS,
+    "share": api.DESCRIBE_SHARE,
+}
+
+
+def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
+    """Describe all groups, or the named ones; UnavailableError if not one could be."""
+    wanted = None if names is None else frozenset(names)
+    if wanted is not None and not wanted:
+        return {}
+    look = _Look(clients)
+    try:
+        return clients.ask("describing groups", lambda brokers: look.at(brokers, wanted))
+    except UnavailableError:
+        if not look.found:
+            raise
+        return look.found | {name: _unreachable(name, why) for name, why in look.later.items()}
+
+
+@asynccontextmanager
+async def coordinator(clients: Clients, brokers: Brokers, group: str) -> AsyncIterator[int]:
+    """Give the node that coordinates a group; after an error it is looked for again."""
+    try:
+        by_node, failed = await by_coordinator(clients, brokers, [group])
+        for error in failed.values():
+            raise error  # noqa: TRY301 -- whatever fails, the node is looked for again
+        [node] = by_node
+        yield node
+    except BaseException:
+        brokers.coordinators.pop(group, None)
+        raise
+
+
+async def by_coordinator(
+    clients: Clients, brokers: Brokers, groups: Collection[str]
+) -> tuple[dict[int, list[str]], dict[str, SrmError]]:
+    """Sort groups by the node that coordinates them; return why others have none."""
+    failed: dict[str, SrmError] = {}
+    unknown = sorted(g for g in groups if brokers.coordinators.get(g) not in brokers.nodes)
+    if unknown:
+        await brokers.look()
+    for some in batches(unknown):
+        answer = await brokers.query(brokers.nodes[0], api.FIND_COORDINATORS(_GROUP_KEYS, some))
+        for found in answer["coordinators"]:
+            name = found["key"]
+            if found["error_code"]:
+                where = clients.where(f"finding the coordinator of group {name!r}")
+                failed[name] = of_code(found["error_code"], where, on_group("Describe", name))
+            else:
+                brokers.coordinators[name] = int(found["node"])
+    by_node: dict[int, list[str]] = defaultdict(list)
+    for name in sorted(set(groups) - failed.keys()):
+        by_node[brokers.coordinators[name]].append(name)
+    return by_node, failed
+
+
+def batches(names: Sequence[str], size: int = _NAMES_AT_ONCE) -> Iterator[list[str]]:
+    """Cut names into lists of a size that one request can hold."""
+    return (list(names[at : at + size]) for at in range(0, len(names), size))
+
+
+class _Look:
+    """One look at groups; those of which another look may say more are in ``later``, with why."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self.found: dict[str, GroupDescription] = {}
+        self.later: dict[str, SrmError] = {}
+
+    async def at(
+        self, brokers: Brokers, wanted: Collection[str] | None
+    ) -> dict[str, GroupDescription]:
+        """Describe groups; UnavailableError while some of them have to wait."""
+        self.found, self.later = {}, {}
+        await brokers.look()
+        if wanted is None:
+            await asyncio.gather(*[self._list(brokers, node) for node in brokers.nodes])
+            # What was deleted after it had been listed.
+            self.found = {n: group for n, group in self.found.items() if group.state != "dead"}
+        else:
+            for name in wanted:
+                brokers.coordinators.pop(name, None)
+            by_node, failed = await by_coordinator(self._clients, brokers, wanted)
+            for name, error in failed.items():
+                self._fail(name, error)
+            await asyncio.gather(
+                *[self._describe(brokers, node, names) for node, names in by_node.items()]
+            )
+        if self.later:
+            raise UnavailableError("; ".join(sorted({str(why) for why in self.later.values()})[:3]))
+        return self.found
+
+    async def _list(self, brokers: Brokers, node: int) -> None:
+        """Describe the groups that a broker coordinates."""
+        by_type = await brokers.serves(node, api.LIST_GROUPS_BY_TYPE)
+        request = api.LIST_GROUPS_BY_TYPE([], []) if by_type else api.LIST_GROUPS([])
+        answer = await brokers.query(node, request)
+        # A broker that does not answer hides the groups it coordinates.
+        check([answer], self._clients.where("listing groups"), on_cluster("Describe"))
+        by_kind: dict[GroupKind, list[str]] = defaultdict(list)
+        for listed in answer["groups"]:
+            kind = _kind(listed.get("type", ""))
+            if kind == "other":
+                reason = f"srm does not know groups of type {listed['type']!r}"
+                self.found[listed["group"]] = _unknown(listed["group"], reason, kind)
+            else:
+                by_kind[kind].append(listed["group"])
+        for kind, names in by_kind.items():
+            await self._describe(brokers, node, names, kind)
+
+    async def _describe(
+        self,
+        brokers: Brokers,
+        node: int,
+        names: Sequence[str],
+        listed_as: GroupKind = "classic",
+    ) -> None:
+        """Ask the coordinator of groups for them, as each kind until they are found."""
+        for some in batches(names):
+            left = some
+            for kind in sorted(_DESCRIBE, key=lambda kind: kind != listed_as):
+                describe = _DESCRIBE[kind]
+                if left and await brokers.serves(node, describe):
+                    request = describe(left, False)  # noqa: FBT003 - a field of the message
+                    answer = await brokers.query(node, request)
+                    left = [name for group in answer["groups"] for name in self._take(group, kind)]
+            if left:
+                await self._absent(brokers, node, left)
+
+    def _take(self, group: Mapping[str, Any], kind: GroupKind) -> Iterator[str]:
+        """Keep an answer; yield the group's name where it is none of this kind."""
+        name, code = group["group"], group["error_code"]
+        if code in _ABSENT or (not code and group["state"] == "Dead"):
+            yield name
+        elif code:
+            self._refuse(name, code)
+        else:
+            self.found[name] = _description(group, kind)
+
+    async def _absent(self, brokers: Brokers, node: int, names: list[str]) -> None:
+        """Separate groups that do not exist from those of which only the offsets are visible."""
+        request = api.FETCH_OFFSETS([(name, None) for name in names], False)  # noqa: FBT003 - as above
+        answer = await brokers.query(node, request)
+        for group in answer["groups"]:
+            name, code = group["group"], group["error_code"]
+            if code and code not in _ABSENT:
+                self._refuse(name, code)
+            elif any(p["offset"] >= 0 for topic in group["topics"] for p in topic["partitions"]):
+                reason = "it has committed offsets, but its coordinator does not describe it"
+                self.found[name] = _unknown(name, reason)
+            else:
+                self.found[name] = GroupDescription(name, "dead")
+
+    def _refuse(self, name: str, code: int) -> None:
+        where = self._clients.where(f"describing group {name!r}")
+        self._fail(name, of_code(code, where, on_group("Describe", name)))
+
+    def _fail(self, name: str, error: SrmError) -> None:
+        if error.retriable:
+            self.later[name] = error
+        else:
+            self.found[name] = _unreachable(name, error)
+
+
+def _kind(listed: str) -> GroupKind:
+    """Kind by the type in a listing; brokers before Kafka 3.8 list classic groups only."""
+    return next((kind for kind in _DESCRIBE if kind == (listed.lower() or "classic")), "other")
+
+
+def _unknown(name: str, reason: str, kind: GroupKind = "classic") -> GroupDescription:
+    return GroupDescription(name, "unknown", kind, reason=reason)
+
+
+def _unreachable(name: str, error: SrmError) -> GroupDescription:
+    return replace(_unknown(name, str(error)), action=error.action)
+
+
+def _description(group: Mapping[str, Any], kind: GroupKind) -> GroupDescription:
+    members = tuple(sorted(f"{m['client_id']}@{m['host'].lstrip('/')}" for m in group["members"]))
+    instances = tuple(sorted(filter(None, (m.get("instance_id") for m in group["members"]))))
+    # While members come and go a group is in one of several states, and never to be written to.
+    state = "active" if members else _STATES.get(group["state"], "active")
+    protocol = group.get("protocol_type", "")
+    reason = ""
+    if protocol not in _CONSUMERS:
+        kind, state = "other", "unknown"
+        reason = f"it is not a consumer group: its protocol type is {protocol!r}"
+    return GroupDescription(group["group"], state, kind, members, instances, reason)
 
 
 def committed_offsets(
@@ -76,8 +257,7 @@ def committed_offsets(
     stay pending the transaction is still open, and the offsets before it are the committed ones.
 
     Not by librdkafka's admin client: some errors in the answer end the process (SIGSEGV in
-    rd_kafka_cgrp_op, called by rd_kafka_handle_OffsetFetch; seen while a new cluster was creating
-    its offsets topic).
+    rd_kafka_cgrp_op, seen while a new cluster was creating its offsets topic).
     """
     deadline = time.monotonic() + _UNSTABLE_WAIT_S
 
@@ -101,9 +281,9 @@ def has_share_groups(clients: Clients) -> bool:
     async def look(brokers: Brokers) -> bool:
         await brokers.look()
         node = brokers.nodes[0]
-        if not await brokers.serves(node, FETCH_SHARE_STARTS):
+        if not await brokers.serves(node, api.FETCH_SHARE_STARTS):
             return False
-        answer = await brokers.query(node, FETCH_SHARE_STARTS([("srm", None)]))
+        answer = await brokers.query(node, api.FETCH_SHARE_STARTS([("srm", None)]))
         return all(g["error_code"] != KafkaError.UNSUPPORTED_VERSION for g in answer["groups"])
 
     return clients.ask("looking for share groups", look)
@@ -122,9 +302,9 @@ def share_groups(clients: Clients) -> frozenset[str]:
     doing = "listing share groups"
 
     async def of_node(brokers: Brokers, node: int) -> list[str]:
-        if not await brokers.serves(node, FETCH_SHARE_STARTS):
+        if not await brokers.serves(node, api.FETCH_SHARE_STARTS):
             return []
-        answer = await brokers.query(node, LIST_GROUPS_BY_TYPE([], ["share"]))
+        answer = await brokers.query(node, api.LIST_GROUPS_BY_TYPE([], ["share"]))
         check([answer], clients.where(doing), on_cluster("Describe"), _GONE)
         return [listed["group"] for listed in answer["groups"]]
 
@@ -143,7 +323,7 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
     async def look(brokers: Brokers) -> dict[str, str]:
         await brokers.look()
         wanted = [(_GROUP_RESOURCE, name, [_RESET]) for name in sorted(groups)]
-        question = DESCRIBE_SETTINGS(wanted, False, False)  # noqa: FBT003 - fields of the message
+        question = api.DESCRIBE_SETTINGS(wanted, False, False)  # noqa: FBT003 - fields of the message
         found = (await brokers.query(brokers.nodes[0], question))["resources"]
         for each in found:
             needs = on_group("DescribeConfigs", each["name"])
@@ -260,19 +440,16 @@ def _commits(
     stable: Callable[[], bool],
     take: Callable[[str, list[_Commit]], _T],
 ) -> _OfGroups[_T]:
-    """Fetch commits of groups.
+    """Fetch commits of groups, with a request for each of ``topics``, None for all partitions.
 
-    Args:
-        topics: one request for each, of all partitions where it is None.
-        stable: whether undecided offsets are errors.
-        take: makes the result of a group, or raises its error.
+    ``stable``: undecided offsets are errors. ``take`` makes the result of a group, or raises.
     """
 
     async def requests(
         _brokers: Brokers, _node: int, groups: Sequence[str]
     ) -> AsyncIterator[Request]:
         for some in topics:
-            yield FETCH_OFFSETS([(name, some) for name in groups], stable())
+            yield api.FETCH_OFFSETS([(name, some) for name in groups], stable())
 
     def take_answers(name: str, answers: Collection[Mapping[str, Any]]) -> _T:
         found = [(place, p["offset"], p["error_code"]) for place, p in _partitions_of(answers)]
@@ -287,8 +464,8 @@ def _share_starts(clients: Clients) -> _OfGroups[dict[TopicPartition, tuple[int,
     async def requests(
         brokers: Brokers, node: int, groups: Sequence[str]
     ) -> AsyncIterator[Request]:
-        if await brokers.serves(node, FETCH_SHARE_STARTS):
-            yield FETCH_SHARE_STARTS([(name, None) for name in groups])
+        if await brokers.serves(node, api.FETCH_SHARE_STARTS):
+            yield api.FETCH_SHARE_STARTS([(name, None) for name in groups])
 
     def take(
         name: str, answers: Collection[Mapping[str, Any]]
@@ -305,7 +482,7 @@ def _partitions_of(
     answers: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[TopicPartition, Mapping[str, Any]]]:
     for answer in answers:
-        yield from by_partition(answer).items()
+        yield from api.by_partition(answer).items()
 
 
 def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
@@ -316,7 +493,7 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
     async def request(brokers: Brokers) -> None:
         members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
         async with coordinator(clients, brokers, group) as node:
-            answer = await brokers.query(node, LEAVE_GROUP(group, members))
+            answer = await brokers.query(node, api.LEAVE_GROUP(group, members))
             check([answer, *answer["members"]], clients.where(doing), needs, _GONE)
 
     if instance_ids:
@@ -331,7 +508,7 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
     async def request(brokers: Brokers) -> None:
         async with coordinator(clients, brokers, group) as node:
             members = []
-            for describe in (DESCRIBE_CLASSIC, DESCRIBE_CONSUMER):
+            for describe in (api.DESCRIBE_CLASSIC, api.DESCRIBE_CONSUMER):
                 if await brokers.serves(node, describe):
                     question = describe([group], False)  # noqa: FBT003 - a field of the message
                     [found] = (await brokers.query(node, question))["groups"]
@@ -339,7 +516,7 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
                     members += [m for m in found["members"] if goes(m["client_id"])]
             leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
             if leaving:
-                answer = await brokers.query(node, LEAVE_GROUP(group, leaving))
+                answer = await brokers.query(node, api.LEAVE_GROUP(group, leaving))
                 check([answer, *answer["members"]], clients.where(doing), needs, _GONE)
 
     clients.ask(doing, request, needs)
@@ -347,8 +524,8 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
 
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Write offsets of a group; GroupActiveError if it has members."""
-    topics = by_topic((p, (offset, _NO_EPOCH, "")) for p, offset in sorted(offsets.items()))
-    _write(clients, group, offsets, COMMIT_OFFSETS(group, _NO_GENERATION, "", None, topics))
+    topics = api.by_topic((p, (offset, _NO_EPOCH, "")) for p, offset in sorted(offsets.items()))
+    _write(clients, group, offsets, api.COMMIT_OFFSETS(group, _NO_GENERATION, "", None, topics))
 
 
 def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -359,8 +536,8 @@ def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartiti
             f"{where}: the cluster has no share groups",
             "use Kafka 4.2 or later there, with share.version = 1",
         )
-    topics = by_topic((p, (offset,)) for p, offset in sorted(offsets.items()))
-    _write(clients, group, offsets, SET_SHARE_STARTS(group, topics))
+    topics = api.by_topic((p, (offset,)) for p, offset in sorted(offsets.items()))
+    _write(clients, group, offsets, api.SET_SHARE_STARTS(group, topics))
 
 
 def _write(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, TopicCollection
@@ -71,13 +72,8 @@ def describe(
         return {}
     collection = TopicCollection(sorted(wanted))
 
-    found = _answers(
-        clients,
-        ("describing topics", "describing"),
-        operation,
-        lambda admin, limit_s: admin.describe_topics(collection, request_timeout=limit_s),
-        UNKNOWN_TOPIC_CODES,
-    )
+    doing, start = ("describing topics", "describing"), AdminClient.describe_topics
+    found = _answers(clients, doing, operation, start, collection, UNKNOWN_TOPIC_CODES)
     return {
         name: TopicDescription(
             name,
@@ -104,13 +100,8 @@ def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, T
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
 
-    found = _answers(
-        clients,
-        ("reading topic configs", "reading configs"),
-        "DescribeConfigs",
-        lambda admin, limit_s: admin.describe_configs(resources, request_timeout=limit_s),
-        UNKNOWN_TOPIC_CODES,
-    )
+    doing, start = ("reading topic configs", "reading configs"), AdminClient.describe_configs
+    found = _answers(clients, doing, "DescribeConfigs", start, resources, UNKNOWN_TOPIC_CODES)
     return {
         resource.name: {
             name: TopicSetting(entry.value, _ORIGINS[ConfigSource(entry.source)])
@@ -128,14 +119,9 @@ def _new(spec: TopicSpec) -> NewTopic:
 def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
     """Say why a topic could not be created now, None where it could; nothing is created."""
     try:
-        _answers(
-            clients,
-            (f"checking whether topic {spec.name} can be created", "creating"),
-            "Create",
-            lambda admin, limit_s: admin.create_topics(
-                [_new(spec)], validate_only=True, request_timeout=limit_s
-            ),
-        )
+        doing = f"checking whether topic {spec.name} can be created", "creating"
+        start = partial(AdminClient.create_topics, validate_only=True)
+        _answers(clients, doing, "Create", start, [_new(spec)])
     except UnavailableError:
         raise
     except SrmError as error:
@@ -149,13 +135,8 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
         return
     new = [_new(spec) for spec in specs]
     wanted = {spec.name for spec in specs}
-    _answers(
-        clients,
-        (f"creating topics {_list_names(wanted)}", "creating"),
-        "Create",
-        lambda admin, limit_s: admin.create_topics(new, request_timeout=limit_s),
-        {KafkaError.TOPIC_ALREADY_EXISTS},
-    )
+    doing, existing = f"creating topics {_list_names(wanted)}", {KafkaError.TOPIC_ALREADY_EXISTS}
+    _answers(clients, (doing, "creating"), "Create", AdminClient.create_topics, new, existing)
     clients.wait_until(
         f"new topics {_list_names(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
     )
@@ -178,12 +159,8 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
         now = describe(clients, larger.keys())
         return all(name in now and now[name].partitions >= n for name, n in larger.items())
 
-    _answers(
-        clients,
-        (f"growing topics {_list_names(larger)}", "growing"),
-        "Alter",
-        lambda admin, limit_s: admin.create_partitions(new, request_timeout=limit_s),
-    )
+    doing = f"growing topics {_list_names(larger)}", "growing"
+    _answers(clients, doing, "Alter", AdminClient.create_partitions, new)
     clients.wait_until(f"new partitions of {_list_names(larger)}", visible)
 
 
@@ -212,12 +189,9 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
             for name, value in entries.items()
         )
 
-    _answers(
-        clients,
-        (f"changing configs of {_list_names(changes)}", "changing configs"),
-        "AlterConfigs",
-        lambda admin, limit_s: admin.incremental_alter_configs(resources, request_timeout=limit_s),
-    )
+    doing = f"changing configs of {_list_names(changes)}", "changing configs"
+    start = AdminClient.incremental_alter_configs
+    _answers(clients, doing, "AlterConfigs", start, resources)
     try:
         clients.wait_until(f"new configs of {_list_names(changes)}", visible, _CONFIG_WAIT_S)
     except UnavailableError as error:
@@ -247,7 +221,8 @@ def _answers(
     clients: Clients,
     doing: tuple[str, str],
     operation: str,
-    start: Callable[[AdminClient, float], Mapping[Any, Future[Any]]],
+    start: Callable[..., Mapping[Any, Future[Any]]],
+    what: object,
     expected: Collection[int] = frozenset(),
 ) -> dict[Any, Any]:
     """Call the admin client for topics; return its answers but those with an expected error.
@@ -263,7 +238,8 @@ def _answers(
         return translate(error, where, on_topic(operation, name))
 
     def request(timeout_s: float) -> dict[Any, Any]:
-        return answers_of(start(clients.admin(), timeout_s), timeout_s, error_of)
+        futures = start(clients.admin(), what, request_timeout=timeout_s)
+        return answers_of(futures, timeout_s, error_of)
 
     return clients.call(doing[0], request)
 

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from functools import partial
 from typing import Final
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Message
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Place, Row
 from srm.errors import UnavailableError
-from srm.kafka.admin.clients import ClientLog, Clients, drain
+from srm.kafka.admin.clients import Clients, drain, open_reader
 from srm.kafka.admin.offsets import TopicError, find_leaders, log_starts, topic_errors
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import kafka_errors, on_group, on_topic, translate
@@ -37,6 +37,12 @@ _NEIGHBOURS: Final = 16
 """Places so near to each other are read together: a block and the index record after it, say."""
 _NEIGHBOUR_BYTES: Final = 64 << 10
 _MOST_TOGETHER: Final = 16
+_POLL_S: Final = 0.2
+_SESSION_MS: Final = 6_000
+"""The least that brokers take by default: a member that was killed is gone so soon."""
+_NO_POSITION: Final = frozenset(
+    {KafkaError._NO_OFFSET, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - local codes
+)
 
 _Batches = Iterator[tuple[BatchHeader, bool]]
 _Fetch = Callable[[int, int], Awaitable[_Batches | None]]
@@ -225,14 +231,6 @@ def _neighbours(offsets: Sequence[int]) -> Iterator[list[int]]:
         yield group
 
 
-_POLL_S: Final = 0.2
-_SESSION_MS: Final = 6_000
-"""The least that brokers take by default: a member that was killed is gone so soon."""
-_NO_POSITION: Final = frozenset(
-    {KafkaError._NO_OFFSET, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - local codes
-)
-
-
 def read_first(
     clients: Clients, group: str, partitions: Collection[TopicPartition], limit_s: float
 ) -> dict[TopicPartition, ComparedRecord | None]:
@@ -246,7 +244,17 @@ def read_first(
     needs = {**on_group("Read", group), **on_topic("Read", *topics)}
     found: dict[TopicPartition, ComparedRecord | None] = {}
     with kafka_errors(where, needs):
-        consumer = Consumer(_settings(clients, group), logger=ClientLog())
+        settings = {
+            "group.id": group,
+            "group.protocol": "classic",
+            "session.timeout.ms": _SESSION_MS,
+            "heartbeat.interval.ms": _SESSION_MS // 3,
+            # A partition without an offset is said to have none, not read from somewhere.
+            "auto.offset.reset": "error",
+            "queued.max.messages.kbytes": 4096,
+            "fetch.message.max.bytes": 64 << 10,
+        }
+        consumer = open_reader(clients.props.consumer, settings)
         try:
             consumer.subscribe(topics)
             without = set[TopicPartition]()
@@ -256,26 +264,6 @@ def read_first(
         finally:
             consumer.close()
     return found
-
-
-def _settings(clients: Clients, group: str) -> dict[str, object]:
-    return {
-        "fetch.wait.max.ms": 10,
-        **clients.props.consumer,
-        "group.id": group,
-        "group.protocol": "classic",
-        "session.timeout.ms": _SESSION_MS,
-        "heartbeat.interval.ms": _SESSION_MS // 3,
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-        # A partition without an offset is said to have none, not read from somewhere.
-        "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,
-        "queued.max.messages.kbytes": 4096,
-        "fetch.message.max.bytes": 64 << 10,
-    }
 
 
 def _take_first(
@@ -288,12 +276,9 @@ def _take_first(
     """Keep the first record of a partition, or that its log has none."""
     error = message.error()
     place = TopicPartition(message.topic() or "", max(0, message.partition() or 0))
-    if error is None:
+    if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant
         if place in wanted:
-            found.setdefault(place, _record_of(message))
-    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant
-        if place in wanted:
-            found.setdefault(place, None)
+            found.setdefault(place, _record_of(message) if error is None else None)
     elif error.code() in _NO_POSITION:
         without.add(place)
     elif not (failure := translate(error, where)).retriable:
