@@ -1,11 +1,8 @@
 """Spans for OpenTelemetry, by its standard environment variables; without them nothing is imported.
 
-``OTEL_EXPORTER_OTLP_ENDPOINT`` or ``OTEL_TRACES_EXPORTER`` enables it, ``OTEL_SDK_DISABLED``
-disables it; the SDK reads all the others (docs/monitoring.md). If the host process has already set
-up OpenTelemetry, as Airflow does, spans go there.
-
-A slow collector delays srm by at most one second: a thread sends the spans, and the end of a
-process's last span waits a second for it.
+The variables are in docs/monitoring.md. If the host process has already set up OpenTelemetry, as
+Airflow does, spans go there. A slow collector delays srm by at most one second: a thread sends the
+spans, and the end of a process's last span waits a second for it.
 """
 
 from __future__ import annotations

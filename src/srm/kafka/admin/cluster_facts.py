@@ -23,11 +23,9 @@ _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.
 class ClusterFacts:
     """Release and clock of a cluster.
 
-    Attributes:
-        release: oldest release of Kafka that a broker may have, such as ``3.9``; empty if unknown.
-        ahead_ms: controller's clock minus this host's; None without KRaft, or Describe on the
-            cluster.
-        within_ms: maximum error of ``ahead_ms``, half the time of the request.
+    ``release``: the oldest that a broker may have, such as ``3.9``; empty if unknown. ``ahead_ms``:
+    controller's clock minus this host's; None without KRaft, or Describe on the cluster.
+    ``within_ms``: maximum error of ``ahead_ms``, half the time of the request.
     """
 
     release: str

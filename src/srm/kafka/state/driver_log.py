@@ -171,11 +171,9 @@ class KafkaDriverLog:
         records: Mapping[bytes, bytes],
         deletions: Collection[tuple[int, bytes]] = (),
     ) -> None:
-        """Write all records in one transaction.
+        """Write all records in one transaction; FencedError: a newer driver has taken over.
 
-        Raises:
-            FencedError: a newer driver has taken over.
-            UnavailableError: it is not known whether they were written; open the log again.
+        UnavailableError: it is not known whether they were written; open the log again.
         """
         producer = self._producer
         if producer is None:

@@ -37,8 +37,7 @@ _LOOK_EVERY_S: Final = 5.0
 class KafkaStateLog:
     """Writes through one idempotent producer (implements StateLog).
 
-    A fatal error loses pending records: :meth:`settle` returns it, the next write starts another
-    one.
+    A fatal error loses pending records: :meth:`settle` returns it, the next write uses another one.
     """
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
@@ -226,7 +225,6 @@ class KafkaControlWriter:
     """
 
     def __init__(self, clients: Clients, transactional_id: str) -> None:
-        """Open the writer."""
         self._clients = clients
         self._id = transactional_id
         self._needs: Needs = on_transactional_id("Write", transactional_id)
@@ -245,14 +243,9 @@ class KafkaControlWriter:
         tables: Mapping[str, Mapping[bytes, bytes | None]],
         before_commit: Callable[[], None] = lambda: None,
     ) -> dict[str, int]:
-        """Write records by topic in one transaction; None is a tombstone.
+        """Write records by topic in one transaction; None is a tombstone; see the engine's port.
 
-            Returns the broker's time of the last record of each topic that has not CreateTime.
-
-        Raises:
-            FencedError: a newer writer was opened.
-            NotFoundError: a topic does not exist.
-            UnavailableError: it is not known whether the records were written.
+        Returns the broker's time of the last record of each topic that has not CreateTime.
         """
         topics = [topic for topic, records in tables.items() if records]
         if not topics:

@@ -36,16 +36,15 @@ _logger = logging.getLogger(__name__)
 class KafkaTopicTail:
     """Reads one partition from its start, or a time, and continues as records arrive.
 
-    One thread at a time. The topic may come into being later. Records of aborted transactions are
-    not seen. A cluster that does not answer for a while only delays; an error that waiting does not
-    cure is raised by :meth:`poll`.
+    One thread at a time. The topic may be created later. Records of aborted transactions are not
+    seen. A cluster that does not answer for a while only delays; :meth:`poll` raises an error that
+    waiting does not cure.
 
     Args:
-        consumer_props: librdkafka properties, ``bootstrap.servers`` included.
-        fetch_wait_ms: so long a broker that has nothing new waits with its answer. What comes ends
-            the wait; only the end of a log that ends with a transaction marker is seen so late.
+        fetch_wait_ms: so long a broker that has nothing new waits with its answer. The end of a log
+            that ends with a transaction marker is seen so late.
         since_ms: begin with the first record whose timestamp is this or later.
-        at_once: whether a broker answers as soon as there is anything, or waits all the same.
+        at_once: a broker answers as soon as there is anything, and does not wait all the same.
     """
 
     def __init__(
@@ -102,8 +101,8 @@ class KafkaTopicTail:
     def read_to_end(self, timeout_s: float) -> tuple[list[tuple[bytes, bytes | None]], bool]:
         """Read on to where the log ends now; return what is new, and whether the end was reached.
 
-        The end is the high watermark: what a transaction that is still open may turn out to be is
-        not known yet, so the end is not reached then. The end of a topic that does not exist is.
+        The end is the high watermark: while a transaction is open it is not reached. The end of a
+        topic that does not exist is.
         """
         deadline = time.monotonic() + timeout_s
         pairs: list[tuple[bytes, bytes | None]] = []
@@ -136,8 +135,7 @@ class KafkaTopicTail:
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
         """Return new (key, value) pairs in order, waiting up to ``timeout_s`` for the first.
 
-        Returns early, perhaps with nothing, when the tail catches up. Records without a key are
-        skipped.
+        The end of the log ends the wait. Records without a key are skipped.
         """
         deadline = time.monotonic() + timeout_s
         behind = not self._caught_up
@@ -228,18 +226,14 @@ class KafkaCommitTail:
     def __init__(
         self, consumer_props: Mapping[str, str], starts: Mapping[TopicPartition, int]
     ) -> None:
-        self._starts = starts
         settings = {"fetch.wait.max.ms": _COMMIT_WAIT_MS, "enable.partition.eof": False}
         self._where = f"following {COMMITS}"
         with kafka_errors(self._where, on_topic("Read", COMMITS)):
             self._consumer = open_reader(consumer_props, settings)
+            self._consumer.assign([KafkaTopicPartition(*p, at) for p, at in starts.items()])
+        self._heard = time.monotonic()
 
     def __enter__(self) -> Self:
-        with kafka_errors(self._where, on_topic("Read", COMMITS)):
-            self._consumer.assign(
-                [KafkaTopicPartition(p.topic, p.partition, at) for p, at in self._starts.items()]
-            )
-        self._heard = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:

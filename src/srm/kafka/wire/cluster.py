@@ -21,17 +21,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from srm.clock import now_s, pauses
 from srm.domain.names.topics import TopicPartition
-from srm.errors import AuthorizationError, FencedError, SrmError, UnavailableError
+from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers, refusal
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.errors import (
-    CLUSTER,
     NOTHING,
     TOPIC,
-    TRANSACTIONAL_ID,
     Needs,
     error_name,
-    missing,
+    of_code,
     on_topic,
     on_transactional_id,
 )
@@ -150,12 +148,10 @@ class _KnownTopic:
 class Leaders:
     """Cache of the partition leaders of one cluster; for one event loop.
 
-    A leader is looked up on first use, then kept. Concurrent lookups share one request, for topics
-    in use only: a slot may follow thousands, and one election does not justify a request for all.
-
-    A leader with an older epoch than the known one is ignored for a minute after a broker last
-    named the known one. The answer comes from a broker that is cut off from the controller, or all
-    brokers were restored from a backup.
+    Concurrent lookups share one request, for topics in use only: one election does not justify a
+    request for all of thousands. A leader with an older epoch than the known one is ignored for a
+    minute after a broker last named the known one: a broker may be cut off from the controller, or
+    all brokers were restored from a backup.
     """
 
     def __init__(self, look: Look) -> None:
@@ -224,7 +220,6 @@ _TRANSACTION_KEYS: Final = 1
 _PATIENCE_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
-_MISSING_RIGHTS: Final = frozenset({TOPIC, CLUSTER, TRANSACTIONAL_ID})
 _Make = Callable[[Iterable[LogQuery]], Request]
 _LogQueries = SharedQueries[LogQuery, Mapping[str, Any]]
 
@@ -486,16 +481,10 @@ class WireCluster:
         self._check(code, doing, needs)
 
     def _check(self, code: int, doing: str, needs: Needs = NOTHING) -> None:
-        if code == codes.NONE:
-            return
-        text = f"{doing} on {self.alias}: {error_name(code)}"
-        if code in codes.FENCED:
-            raise FencedError(text)
-        if code in _MISSING_RIGHTS:
-            raise AuthorizationError(text, missing(code, needs) or "")
-        if code in codes.TRANSIENT:
-            raise UnavailableError(text)
-        raise SrmError(text)
+        if code == codes.UNKNOWN_TOPIC:  # a new leader may not know it yet
+            raise UnavailableError(f"{doing} on {self.alias}: {error_name(code)}")
+        if code != codes.NONE:
+            raise of_code(code, f"{doing} on {self.alias}", needs)
 
     async def _persistently(self, once: Callable[[], Awaitable[T]]) -> T:
         deadline = time.monotonic() + _PATIENCE_S

@@ -1,11 +1,8 @@
 """One broker connection for the hot path: pipelined requests, scatter writes, reads in place.
 
-Responses have the order of the requests (Kafka's rule for one connection), so a queue of futures
-suffices for correlation. The correlation id is still checked.
-
-Where the broker ends sessions (KIP-368), the connection logs in again in time. Later requests wait
-for the login and keep their order. Earlier ones are answered before it, because a broker processes
-the requests of a connection one by one. So a login loses and reorders nothing.
+Responses have the order of the requests (Kafka's rule for one connection). Where the broker ends
+sessions (KIP-368), the connection logs in again in time: later requests wait for the login, earlier
+ones are answered before it. So a login loses and reorders nothing.
 """
 
 from __future__ import annotations

@@ -185,10 +185,9 @@ _RENEW_AT: Final = 0.8
 
 
 class TokenSource:
-    """The current token of one cluster's principal."""
+    """The current token of one cluster's principal; ``clock`` is epoch seconds."""
 
     def __init__(self, alias: str, sasl: Sasl, clock: Callable[[], float] = time.time) -> None:
-        """Fetch nothing yet; ``clock`` is epoch seconds."""
         self._alias = alias
         self._tokens = sasl.tokens
         self._clock = clock
@@ -256,7 +255,6 @@ class SecurityAccess:
     """A TLS context and a source of tokens; files that have changed are read again."""
 
     def __init__(self, security: Security) -> None:
-        """Read the files."""
         self.security = security
         self._context: ssl.SSLContext | None = None
         self._stamp: object = None

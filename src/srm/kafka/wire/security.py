@@ -81,11 +81,10 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Settings of all connections to one cluster; ``alias`` is for messages.
+    """Settings of all connections to one cluster.
 
-    Brokers log, count and limit requests under ``client_id``. A broker that sends nothing for
-    ``request_timeout_s`` while an answer is due is abandoned. So is one that cannot be connected to
-    within ``connect_timeout_s``.
+    A broker that sends nothing for ``request_timeout_s`` while an answer is due is abandoned. So is
+    one that cannot be connected to within ``connect_timeout_s``.
     """
 
     alias: str
