@@ -12,7 +12,7 @@ from srm.clock import now_s
 from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
-from srm.domain.offset_map.runs import EpochRange, Lineage
+from srm.domain.offset_map.runs import EpochRange, Lineage, Run
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import BatchHeader, batches, convert
@@ -50,6 +50,11 @@ class SharedEnd(NamedTuple):
 
     end: int
     is_exact: bool = True
+
+    def holds(self, lineage: Lineage, last_run: Run | None) -> bool:
+        """Return whether a log of a lineage has lost no copied record, but markers after them."""
+        copied_to = last_run.source_end if last_run is not None else 0
+        return bool(lineage) and self.is_exact and copied_to <= self.end
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,12 +349,13 @@ class PartitionCopy:
         """True if nothing is to be written and no check of that is running."""
         return self.phase in (Phase.IDLE, Phase.COPYING) and self.is_drained
 
-    def cut_at(self, source_offset: int) -> None:
-        """The source was truncated: copy what it has from there on."""
+    def cut_at(self, source_offset: int, *, lost: bool = True) -> None:
+        """The source was truncated: copy what it has from there on; ``lost``: copied records."""
         self.map.cut(source_offset, self.target_next)
         self.limits.cut(source_offset)
         self.go_back_to(source_offset)
-        self._truncated = self._is_cut = self.position_is_untold = True
+        self._is_cut = self.position_is_untold = True
+        self._truncated = self._truncated or lost
 
     def skip_to(self, source_offset: int) -> None:
         """The target refuses the record before an offset: copy from there on, after a report."""

@@ -61,16 +61,19 @@ async def find_copy_end(
     known_next, cut_from = start.source_next, None
     if start.has_position:
         cut_from = start.source_next if start.truncated else None
-        at, is_exact = await source.holds_to(start.source_lineage, start.source_next)
+        lineage = start.source_lineage
+        at, is_exact = shared = await source.holds_to(lineage, start.source_next)
         if log_start < at < start.source_next and not is_exact:
             raise IntegrityError(
                 f"{source.partition} has gone back to an older log (it holds no leader epoch that "
-                f"was copied from offset {start.source_lineage.begin} on) and has grown to {high} "
+                f"was copied from offset {lineage.begin} on) and has grown to {high} "
                 "since: the offset at which they diverge is unknown",
                 "restore it (srm restore), or set data.loss.policy=continue, which copies from "
                 f"offset {at}",
             )
-        if at < start.source_next:
+        if shared.holds(lineage, start.last_run):
+            start = start.back_at(at)
+        elif at < start.source_next:
             cut_from = at
             start = start.cut_at(at)
     else:

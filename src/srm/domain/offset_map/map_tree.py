@@ -32,6 +32,7 @@ from srm.domain.offset_map.map_records import (
     is_index_key,
 )
 from srm.domain.offset_map.map_records import block_key as block_key_of
+from srm.domain.offset_map.runs import Run
 from srm.errors import IntegrityError
 
 Rows = Mapping[int, tuple[bytes, bytes | None]]
@@ -68,6 +69,11 @@ class MapTree:
             return NO_BLOCKS
         key = self.last.block_key
         return MapEnd(key.target_start, key.owner, self.last_place, self.chunk_place)
+
+    @property
+    def last_run(self) -> Run | None:
+        """The last written run, or cut; None without any."""
+        return self.last.runs[-1] if self.last is not None else None
 
     @property
     def chunks(self) -> Entries:

@@ -375,8 +375,8 @@ class Lifecycle:
             case write_answers.Walk(source_start):
                 copy.note_checked(source_start)
                 self.claim(copy)
-            case write_answers.Lost(first, end, what):
-                self._lose(copy, first, end, what)
+            case write_answers.Lost():
+                self._lose(copy, verdict)
             case write_answers.Fine():
                 copy.believe()
                 self._run(copy, self._place(copy))
@@ -422,20 +422,21 @@ class Lifecycle:
             ),
         )
 
-    def _lose(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
+    def _lose(self, copy: PartitionCopy, lost: write_answers.Lost) -> None:
         """Records are gone that were to be copied, or that were copied: continue or stop."""
-        is_decided = copy.limits.leaves_out(first, end)
+        first, end = lost.first, lost.end
+        is_decided = lost.only_markers or copy.limits.leaves_out(first, end)
         if not (self._reporter.accepts_loss or is_decided):
             loss = DataLossError(
-                f"{copy.source}: records {both_ends(first, end)} are gone: {what}",
+                f"{copy.source}: records {both_ends(first, end)} are gone: {lost.what}",
                 self._accept_loss,
             )
             self._stop(copy, replace(write_answers.stop_of(loss), blocked=(first, end)))
             return
         if not is_decided:
-            self._reporter.lost(copy, first, end, what)
+            self._reporter.lost(copy, first, end, lost.what)
         if first < copy.source_next:
-            copy.cut_at(first)
+            copy.cut_at(first, lost=not lost.only_markers)
             self.claim(copy)
         else:
             copy.go_back_to(end)

@@ -92,11 +92,15 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Source records in a range are gone that were to be copied, or that were copied."""
+    """Source records in a range are gone that were to be copied, or that were copied.
+
+    ``only_markers``: the copy has passed the range, but no record of it was copied.
+    """
 
     first: int
     end: int
     what: str
+    only_markers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +204,13 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
         return Walk(start)  # the claim reads the skipped ranges again
     log = LogReader(source, copy.source, copy.source_id, read_committed=False)
     is_patient = copy.failures < _CERTAIN_AFTER
-    end, is_exact = await log.holds_to(lineage, at, is_patient=is_patient)
+    end, is_exact = shared = await log.holds_to(lineage, at, is_patient=is_patient)
     if end < at:
         before = ""
         if start < end and not is_exact:
             before = f", or earlier: it holds no leader epoch that was read from {lineage.begin} on"
-        return Lost(end, at, f"the source's log was truncated there{before}")
+        only_markers = shared.holds(lineage, copy.map.last_run)
+        return Lost(end, at, f"the source's log was truncated there{before}", only_markers)
     if lineage:
         return Fine()
     return Stop(f"offset {at} of {copy.source} is out of range at the moment")

@@ -332,6 +332,7 @@ class MapWriter:
     ``garbage``: invalid blocks: unreadable ones, those after a missing one, and those cut off. They
         are deleted once a report has ours; resume walks over their ranges.
     ``source_lineage``: of the source to the end of the map, or further. Starts: as far as known.
+    ``last_run``: the last run or cut, None without any.
     """
 
     def __init__(
@@ -357,6 +358,7 @@ class MapWriter:
         self._previous: BlockKey | None = None
         self._owner = (-1, found.target_end if found else -1)
         self._runs: list[Run] = []
+        self.last_run = tree.last_run
         self._written: BlockKey | None = None
         self._full: list[MapBlock] = []
         self._changed = False
@@ -409,7 +411,7 @@ class MapWriter:
             left = [Run(source, target_offset, 0)]
         elif left[0].source_start > source:
             left.insert(0, Run(source, self._runs[0].target_start, 0))
-        self._runs = left
+        self._runs, self.last_run = left, left[-1]
         if self._written is not None and self._written.target_start != left[0].target_start:
             self._replaced.append(self._written)
             self._written = None
@@ -441,6 +443,7 @@ class MapWriter:
             self._runs += runs[:room]
             runs = runs[room:]
             self._changed = True
+        self.last_run = self._runs[-1]
 
     def changed_blocks(self, position: Position) -> list[MapBlock]:
         """Return the blocks to write before the position; resume finds what a crash loses."""

@@ -240,6 +240,7 @@ class Start:
     ``has_former``: records of a former topic of the name were copied.
     ``left_out``: decisions about ranges of source offsets that are not copied.
     ``at_rest``: last reported state of a partition that was stopped.
+    ``last_run``: the last run of the map; without a record it is a cut.
     ``copy_is_gone``: records were copied to another remote topic, and none to this one.
     """
 
@@ -260,14 +261,17 @@ class Start:
     has_former: bool = False
     left_out: tuple[PartitionNotes, ...] = ()
     at_rest: PartitionStatus | None = None
+    last_run: Run | None = None
     copy_is_gone: bool = False
+
+    def back_at(self, source_next: int) -> Start:
+        """Return the start at an earlier source offset, after which nothing was copied."""
+        lineage = self.source_lineage.before(source_next)
+        return replace(self, source_next=source_next, source_lineage=lineage)
 
     def cut_at(self, source_next: int) -> Start:
         """Return the start after the source was truncated at an offset before it."""
-        lineage = self.source_lineage.before(source_next)
-        return replace(
-            self, source_next=source_next, source_lineage=lineage, cut=True, truncated=True
-        )
+        return replace(self.back_at(source_next), cut=True, truncated=True)
 
 
 NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
@@ -305,7 +309,7 @@ def start_of(
     if newest is not None:
         at = newest.position
         places.append((at.target_next, at.source_next, newest.source_lineage))
-    grown = None
+    grown = end = None
     if last is not None:
         written = OffsetMap.of(last.runs).runs
         position = newest.position if newest else None
@@ -334,6 +338,7 @@ def start_of(
             target_lineage=newest.target_lineage if newest else UNKNOWN_LINEAGE,
             written_by=_claim(told) if told or last is None else _owner(last),
             has_former=behind is not None,
+            last_run=end or found.tree.last_run,
         )
     if behind is not None:
         return Start(0, behind, producer_ids, fresh=True, garbage=found.garbage, has_former=True)

@@ -20,7 +20,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition, Partiti
 from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.runs import Lineage
+from srm.domain.offset_map.runs import Lineage, Run
 from srm.replication import codes
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import LAST_EPOCH, Claim, ClaimLifetime
@@ -501,7 +501,12 @@ def test_a_restored_source_whose_epochs_a_fetch_takes_for_the_same_is_found_out(
     accepts_loss: bool,
 ) -> None:
     lineage = Lineage(((6, 0), (7, 2)))
-    known = Start(3, 4, frozenset({OURS}), source_lineage=lineage, written_by=ProducerId(OURS, 0))
+    known = Start(
+        *(3, 4, frozenset({OURS})),
+        found=Run(0, 1, 3),
+        source_lineage=lineage,
+        written_by=ProducerId(OURS, 0),
+    )
     source = RestoredSource([stored([Record(i, 1, b"k", b"%d" % i)]) for i in range(9)])
     target = Cluster(copies(3), [ProducerId(OURS, 1)])
 
@@ -521,6 +526,28 @@ def test_a_restored_source_whose_epochs_a_fetch_takes_for_the_same_is_found_out(
         assert site.copy.blocked == (1, 3)
         assert "P->B.data.loss.policy = continue in srm.properties" in site.copy.reason
         assert site.copy.action.endswith("then run srm replicator restart --flow 'P->B'")
+
+
+def test_a_source_that_lost_only_a_marker_is_copied_on_from_there_without_a_loss() -> None:
+    """The next record may be written at the marker's offset, so the position goes back to it."""
+    source, target = source_of(3), Cluster(copies(3), [ProducerId(OURS, 1)])
+    known = Start(
+        *(4, 4, frozenset({OURS})),
+        found=Run(0, 1, 3),
+        source_lineage=LINEAGE,
+        written_by=ProducerId(OURS, 0),
+    )
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        site.lifecycle.on_fetch_trouble(site.copy, codes.OFFSET_OUT_OF_RANGE, None)
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
+
+    site = run(lambda: Site(source, target), scenario)
+
+    assert (site.copy.phase, site.copy.reason) == (Phase.COPYING, "")
+    assert (site.copy.source_next, site.told.losses) == (3, [])
+    assert site.copy.untold_claim == ProducerId(OURS, 1), "nothing is fetched before a report"
 
 
 def _answer(end: EpochEnd) -> Callable[..., Awaitable[EpochEnd]]:

@@ -14,7 +14,7 @@ from tests.unit.replication.resume.two_logs import Log
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Translated
-from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Run
 from srm.errors import FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.copy import write_answers
@@ -180,6 +180,11 @@ READ = Lineage(((1, 0), (2, 14)))
 """What was read up to source offset 16."""
 
 
+def all_copied(lineage: Lineage = READ) -> Start:
+    """Return a start at source offset 16 before which each offset was a record."""
+    return Start(16, 19, found=Run(0, 1, 16), source_lineage=lineage)
+
+
 @pytest.mark.parametrize(
     ("starts", "first"),
     [
@@ -194,16 +199,35 @@ READ = Lineage(((1, 0), (2, 14)))
 def test_a_log_that_never_had_the_latest_epoch_is_lost_from_where_they_diverge(
     starts: Mapping[int, int], first: int
 ) -> None:
-    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=READ))
+    copy = PartitionCopy(ASSIGNED, all_copied())
     copy.doubt()
 
     said = write_answers.Lost(first, 16, "the source's log was truncated there")
     assert judge(copy, EpochSource(starts, 20)) == said
 
 
+@pytest.mark.parametrize(("copied_to", "loses"), [(14, False), (15, True)])
+def test_a_source_that_lost_only_markers_after_the_last_copied_record_has_lost_nothing(
+    copied_to: int, *, loses: bool
+) -> None:
+    """The position passes markers; an election takes the source back to offset 14."""
+    start = Start(16, 19, found=Run(0, 4, copied_to), source_lineage=READ)
+    copy = PartitionCopy(ASSIGNED, start)
+    copy.doubt()
+
+    verdict = judge(copy, EpochSource({1: 0, 3: 14}, 20))
+
+    assert isinstance(verdict, write_answers.Lost)
+    assert (verdict.first, verdict.end, verdict.only_markers) == (14, 16, not loses)
+    copy.cut_at(14, lost=loses)
+    assert copy.known_start().truncated is loses
+    assert (copy.needs_claim, copy.position_is_untold) == (True, True), "a report has to go back"
+
+
 def test_a_log_that_shares_no_epoch_that_was_read_may_diverge_earlier() -> None:
     read = Lineage(((2, 8), (4, 12)))
-    copy = PartitionCopy(ASSIGNED, Start(16, 19, source_lineage=read))
+    start = Start(16, 19, found=Run(0, 3, 6), source_lineage=read)
+    copy = PartitionCopy(ASSIGNED, start)
     copy.doubt()
 
     verdict = judge(copy, EpochSource({1: 0, 5: 6}, 20))
@@ -247,7 +271,7 @@ def test_a_source_truncated_below_the_place_where_a_target_lost_its_end_is_found
     cut_at: int, said: write_answers.Verdict
 ) -> None:
     """The position was at source offset 16 of leader epoch 2, and the target's log ends before."""
-    known = Start(16, 19, source_lineage=Lineage(((1, 0), (2, 15))))
+    known = all_copied(Lineage(((1, 0), (2, 15))))
     copy = PartitionCopy(ASSIGNED, cut_start(known, Translated(14), 15))
     copy.doubt()
 

@@ -68,7 +68,8 @@ def test_a_partition_that_was_never_copied_is_left_out() -> None:
 def test_a_position_ahead_of_the_runs_is_the_start() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10))], [report(30, 40)])
 
-    start = Start(30, 40, frozenset({5}), written_by=ProducerId(5, 0))
+    run = Run(0, 1, 10)
+    start = Start(30, 40, frozenset({5}), written_by=ProducerId(5, 0), last_run=run)
     assert same(found[WANTED], start, key(1))
 
 
@@ -94,7 +95,7 @@ def test_the_walk_begins_before_the_first_block_that_cannot_be_read() -> None:
 
     [start] = starts([WANTED], [before, after], [report(50, 60)], damaged).values()
 
-    assert same(start, Start(10, 11, frozenset({5})), key(1))
+    assert same(start, Start(10, 11, frozenset({5}), last_run=Run(0, 1, 10)), key(1))
     assert set(start.garbage) == {*damaged, key(40)}
 
 
@@ -105,7 +106,7 @@ def test_the_walk_begins_before_a_block_that_is_missing() -> None:
     fourth = replace(block(Run(40, 50, 5)), previous=key(40))
 
     [start] = starts([WANTED], [first, third, fourth], [report(50, 60)]).values()
-    assert same(start, Start(10, 11, frozenset({5})), key(1))
+    assert same(start, Start(10, 11, frozenset({5}), last_run=Run(0, 1, 10)), key(1))
 
     [start] = starts([WANTED], [second, third, fourth], [report(50, 60)]).values()
     assert (start.source_next, start.target_next, start.has_position) == (0, 0, False)
@@ -124,7 +125,8 @@ def test_a_walk_from_the_starts_mends_a_first_block_that_cannot_be_read() -> Non
 def test_a_run_ahead_of_all_positions_is_the_start() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10)), block(Run(10, 12, 10), pid=6)], [report(5, 6)])
 
-    assert same(found[WANTED], Start(20, 22, frozenset({5, 6})), key(12))
+    start = Start(20, 22, frozenset({5, 6}), last_run=Run(10, 12, 10))
+    assert same(found[WANTED], start, key(12))
 
 
 def test_a_run_ahead_of_all_positions_was_written_under_the_claim_of_its_block() -> None:
@@ -172,7 +174,11 @@ def test_a_report_of_the_former_remote_topic_does_not_hide_one_of_the_current() 
 def test_the_end_of_a_run_that_only_a_report_tells_of_is_handed_on() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10))], [report(500, 501)])
 
-    start = Start(500, 501, frozenset({5}), Run(10, 11, 490), written_by=ProducerId(5, 0))
+    start = Start(
+        *(500, 501, frozenset({5}), Run(10, 11, 490)),
+        written_by=ProducerId(5, 0),
+        last_run=Run(0, 1, 500),
+    )
     assert same(found[WANTED], start, key(1))
 
 

@@ -13,7 +13,7 @@ from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.runs import Lineage, OffsetRange
+from srm.domain.offset_map.runs import Lineage, OffsetRange, Run
 from srm.domain.recovery.source_return import CopyEnd
 from srm.errors import IntegrityError
 from srm.replication import log_reader
@@ -70,6 +70,8 @@ def found(
 
 
 def known(source_next: int, target_next: int, **more: object) -> Start:
+    """Return a start with all records before it in the map, unless told otherwise."""
+    more = {"last_run": Run(0, 0, source_next), **more}
     return Start(source_next, target_next, frozenset({OURS}), **more)  # type: ignore[arg-type]
 
 
@@ -98,6 +100,17 @@ def test_a_log_that_goes_on_under_a_later_epoch_parts_where_the_former_one_ended
     end = found(source, target, known(30, 30, source_lineage=Lineage(((4, 1),))))
 
     assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
+
+
+def test_a_source_that_lost_only_markers_after_the_copy_has_lost_nothing() -> None:
+    source = log_of(records((0, 20)))
+    source.epochs = {4: 20}
+    target = log_of(records((0, 20)), producer_id=OURS)
+    lineage = Lineage(((4, 1),))
+
+    end = found(source, target, known(22, 20, last_run=Run(0, 0, 20), source_lineage=lineage))
+
+    assert (end.source_next, end.cut_from) == (20, None)
 
 
 def test_copies_behind_the_last_report_whose_source_is_lost_do_not_hide_where_the_logs_part() -> (
