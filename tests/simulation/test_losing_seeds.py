@@ -40,6 +40,8 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str, first: int, 
         pytest.param("all", 166397, id="a batch astray in a target that lost its whole log"),
         pytest.param("all", 166885, id="equal records in two compacted logs, without a map"),
         pytest.param("all", 168405, id="records of others before the first copy"),
+        pytest.param("all", 200863, id="a stray batch in an emptied target, and no report"),
+        pytest.param("all", 201193, id="a former target with a marker at the end of the map"),
         pytest.param("all", 168893, id="a source that lost only a marker"),
         pytest.param(
             "kill at write,truncate source", 37, id="a kill before the report of a truncation"

@@ -355,7 +355,8 @@ async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) 
 
     - The log's end, and the offset at which its lineage diverges from the one that was read: a log
       that was cut off continues under a later epoch at the cut. Of a log without any of these
-      epochs nothing is trusted, nor of one that is too short if no epoch is known.
+      epochs nothing is trusted, nor of one that is too short if no epoch is known: without the
+      markers of later claims at its end.
     - Where the log begins at the cut, retention may have deleted the markers of claims before it:
       the cut is earlier by as many offsets at most.
     - A later epoch alone proves nothing: the same leader may have been elected again between two of
@@ -363,8 +364,9 @@ async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) 
       sequence number; a batch that went astray into a log that was cut off has another one.
     - Where other producers or flows write between our batches, only batches under our producer ids
       count: the nearest ones on each side of the boundary.
-    - The batch before the position is of a claim of ours, not of a later one. Where it is gone
-      (retention, compaction) the epochs and the end decide alone.
+    - The batch before the position is of a claim of ours, not of a later one, and no marker where
+      the map ends with a record. Where it is gone (retention, compaction) the epochs and the end
+      decide alone.
 
     An undecidable case counts as a loss: that costs a walk, which finds and maps the present
     records again, and nothing is copied twice.
@@ -418,8 +420,11 @@ async def _held_by_producers(ours: _OurSide, start: Start, end: int) -> int:
         if ours.ids is not None and not start.target_lineage:
             # Without epochs, a lost end that others filled again looks like what they wrote before.
             end = min(end, batch.last_offset + 1 if batch else ours.log_start)
-        if batch is None or _can_stand(batch, start):
+        is_record = start.ends_with_record and end == start.target_next
+        if batch is None or (_can_stand(batch, start) and not (is_record and batch.is_control)):
             return end
+        if not start.target_lineage:
+            return ours.log_start  # the batch before may have gone astray into a log that was cut
         end = batch.base_offset
     return ours.log_start
 

@@ -603,6 +603,7 @@ class PartitionCopy:
             source_lineage=self.source_lineage,
             target_lineage=self.target_lineage,
             written_by=self.written_by,
+            last_run=self.map.last_run,
         )
 
     def state(self) -> tuple[object, ...]:

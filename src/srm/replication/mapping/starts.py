@@ -264,6 +264,12 @@ class Start:
     last_run: Run | None = None
     copy_is_gone: bool = False
 
+    @property
+    def ends_with_record(self) -> bool:
+        """True if the target's record before the position is the last one of the map."""
+        run = self.last_run
+        return run is not None and run.count > 0 and run.target_end == self.target_next
+
     def back_at(self, source_next: int) -> Start:
         """Return the start at an earlier source offset, after which nothing was copied."""
         lineage = self.source_lineage.before(source_next)

@@ -246,6 +246,7 @@ def test_a_log_that_never_saw_any_epoch_of_the_copy_is_trusted_in_nothing() -> N
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
 def test_without_known_epochs_markers_of_later_claims_do_not_cover_up_a_loss(lost: int) -> None:
+    """A log that is too short is trusted in nothing; see the next test."""
     log, start = copy_of([1] * 8)
     log.elect(truncated_to=start.target_next - lost)
     for number in range(lost):
@@ -293,7 +294,6 @@ def test_a_cut_after_the_start_of_the_log_is_exact() -> None:
 
 def test_a_stranger_before_the_position_is_passed_on_the_way_back() -> None:
     log, start = copy_of([3, 3])
-    log.elect(truncated_to=4)
     log.copied(5, sequence=0, producer=STRANGER)
 
     assert held(log, replace(start, target_lineage=UNKNOWN_LINEAGE, written_by=None)).end == 4
