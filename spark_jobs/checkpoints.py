@@ -18,7 +18,7 @@ from srm.spark.jobs import JobResult, emit_spread, group_failure, parser, run_jo
 def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:
     """Run the job for one flow; the printed summary leaves out the single outcomes."""
     summary = emit_spread(spark, config, flow)
-    return JobResult(replace(summary, outcomes=()), group_failure(summary.errors))
+    return replace(summary, outcomes=()), group_failure(summary.errors)
 
 
 if __name__ == "__main__":

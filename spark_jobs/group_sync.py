@@ -18,7 +18,7 @@ from srm.spark.jobs import JobResult, group_failure, parser, run_job, sync_sprea
 def work(spark: SparkSession, config: Config, flow: Flow) -> JobResult:
     """Run the job for one flow; the printed summary leaves out the single decisions."""
     summary = sync_spread(spark, config, flow)
-    return JobResult(replace(summary, decisions=()), group_failure(summary.errors))
+    return replace(summary, decisions=()), group_failure(summary.errors)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def main() -> int:
         spec = WindowSpec(look_back_ms=chosen.look_back * 1000)
         with open_flow(config, flow) as context:
             consumer = config.cluster_clients(flow.target, flow).consumer
-            return JobResult(aggregate(spark, context, consumer, spec))
+            return aggregate(spark, context, consumer, spec), None
 
     return run_job("srm-metrics", chosen, work)
 

@@ -31,7 +31,7 @@ def main() -> int:
         with open_flow(config, flow) as context:
             clusters = BothClusters.of(config, flow)
             summary = verify(spark, context, clusters, request)
-        return JobResult(summary, verdict(summary))
+        return summary, verdict(summary)
 
     return run_job("srm-verification", chosen, work)
 

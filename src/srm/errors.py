@@ -1,24 +1,5 @@
 """All errors srm raises deliberately.
 
-    SrmError
-    |-- UsageError              bad input: nothing was changed               exit 2   HTTP 400
-    |   `-- ConfigError         the properties file or a key in it           exit 2   HTTP 400
-    |-- NotFoundError           topic, group, plan or flow does not exist    exit 3   HTTP 404
-    |   `-- ElsewhereError      this service does not watch the object       exit 3   HTTP 404
-    |-- ConflictError           clusters are not in the required state       exit 4   HTTP 409
-    |   |-- GateClosedError     a move may not redirect clients yet          exit 5   HTTP 409
-    |   |-- GroupActiveError    a group has members that own its offsets     exit 4   HTTP 409
-    |   `-- FencedError         another owner has taken over                 exit 4   HTTP 409
-    |       `-- SupersededError another application drives the flow          exit 4   HTTP 409
-    |-- DataLossError           records are lost, in a named range           exit 7   HTTP 500
-    |-- IntegrityError          bytes, offsets or maps contradict each other exit 8   HTTP 500
-    |   `-- NotLoadedError      a part of an offset map is not in memory     exit 8   HTTP 500
-    |-- UnavailableError        a cluster or service does not answer; retry  exit 6   HTTP 503
-    |   `-- GivenUpError        an unplanned move has abandoned the cluster  exit 6   HTTP 503
-    |-- AuthorizationError      a right is missing                           exit 9   HTTP 403
-    |-- StackError              the embedded stack cannot start or run       exit 10  HTTP 500
-    `-- StoppedError            a signal or a request ended it too early     exit 130 HTTP 500
-
 A message is one line: what happened, where, and what to do. The last part is also a separate value
 for programs. Only the class determines the exit code, the HTTP status and the retry by Airflow.
 """
@@ -53,12 +34,7 @@ def message(what: str, action: str) -> str:
 
 
 class SrmError(Exception):
-    """Base of all srm errors; its text says what happened and what to do.
-
-    Attributes:
-        what: what happened, without what to do.
-        action: the one thing to do, as in ``grant Read on topic T``; empty: none or unknown.
-    """
+    """Base of all srm errors: ``what`` happened, and the ``action`` to take, empty if unknown."""
 
     exit_code: ClassVar[int] = UNEXPECTED
     http_status: ClassVar[int] = 500
@@ -89,11 +65,7 @@ class NotFoundError(SrmError):
 
 
 class ElsewhereError(NotFoundError):
-    """This service does not watch the requested object; another one may.
-
-    Attributes:
-        target: alias of the cluster whose service knows it; empty: any service may.
-    """
+    """This service does not watch the object; that of cluster ``target`` may, empty: any."""
 
     def __init__(self, message: str, target: str = "") -> None:
         super().__init__(message)

@@ -64,11 +64,7 @@ def write(
     doc: str | None,
     arguments: Sequence[str] | None = None,
 ) -> Path:
-    """Write a document to the named file or its default path; return the path.
-
-    ``doc``: text whose first line ``--help`` shows.
-    ``arguments``: of the command; default: those of this process.
-    """
+    """Write a document to the file that the command names; ``doc``'s first line is its help."""
     first, _, _ = (doc or "").partition("\n")
     parser = argparse.ArgumentParser(description=first)
     parser.add_argument("path", nargs="?", type=Path, default=default, help="default: %(default)s")

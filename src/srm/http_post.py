@@ -40,14 +40,9 @@ def post(
 ) -> tuple[int, bytes]:
     """Send a body; return the status and the beginning of the answer, at most ``most`` bytes.
 
-    Args:
-        url: http or https; a name and password in it are sent as :func:`basic`.
-        timeout_s: limit of each wait for the server.
-        most: bytes read of the answer.
-        authorities: trusted issuers of the server's certificate; the system's by default.
-
-    Raises:
-        PostError: no answer; ``cause`` is a ValueError where the address is invalid.
+    A name and password in ``url`` are sent as :func:`basic`. ``timeout_s`` limits each wait for the
+    server, whose certificate one of ``authorities`` issued, by default of the system's. PostError:
+    no answer; ``cause`` is a ValueError where the address is invalid.
     """
     try:
         parts = urlsplit(url)

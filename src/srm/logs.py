@@ -49,11 +49,7 @@ class LineFormatter(logging.Formatter):
 
 
 def json_line(record: logging.LogRecord, process: Mapping[str, str] | None = None) -> str:
-    """Return a record as one line of JSON.
-
-    ``time`` is RFC 3339 in UTC. A record may have an ``event``, its name for programs, and its
-    own ``fields``.
-    """
+    """Return a record as one line of JSON, with the ``event`` and ``fields`` that it may have."""
     line: dict[str, object] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname,
@@ -118,11 +114,9 @@ def set_up(
     process: Mapping[str, str] | None = None,
     again: bool = False,
 ) -> None:
-    """Log to stderr in this process.
+    """Log to stderr in this process; ``srm``: level of its own loggers; ``again``: new handlers.
 
-    ``srm``: lowest level of srm's own loggers, if different.
     ``process``: subject of all its lines.
-    ``again``: replace existing handlers, instead of keeping them.
     """
     root = logging.getLogger()
     if again or not root.handlers:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from srm.clock import now_s, pauses
@@ -31,6 +31,10 @@ _LONGEST_PAUSE_S: Final = 5.0
 
 class TryAgainError(Exception):
     """This attempt failed and may be retried; the message has the reason."""
+
+
+class RefusedError(Exception):
+    """The receiver refused; a retry would get the same answer."""
 
 
 def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> CallResult:
@@ -53,16 +57,10 @@ def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event)
         cancelled.wait(random.uniform(0, next(pause_s)))  # noqa: S311 - no secret
 
 
-class RefusedError(Exception):
-    """The receiver refused; a retry would get the same answer."""
-
-
 TRY_AGAIN: Final = 75
 """EX_TEMPFAIL of sysexits.h."""
 
-DEFAULT_GRACE_S: Final = 5.0
-"""Seconds between SIGTERM and SIGKILL for a command."""
-
+DEFAULT_GRACE_S: Final = 5.0  # between SIGTERM and SIGKILL
 _LONGEST: Final = 100_000  # bytes: Linux starts no program with a variable of 128 KiB
 _POLL_S: Final = 0.05
 _SHOWN: Final = 200
@@ -91,12 +89,11 @@ def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
 
 
 class Command:
-    """Runs a program with an order (implements :class:`srm.engine.ports.Caller`).
+    """Runs a program with an order, in the environment and as JSON on standard input and in a file.
 
-    The order is in the environment, and as JSON on the standard input and in a file. Exit code 0
-    is success, 75 requests a retry, any other is a refusal. The command runs in its own process
-    group, which is ended when the time is over. Background processes of a command that has ended
-    are not touched.
+    Exit code 0 is success, 75 requests a retry, any other is a refusal. The command runs in its own
+    process group, which is ended when the time is over. Background processes of a command that has
+    ended are not touched.
     """
 
     def __init__(
@@ -124,7 +121,6 @@ class Command:
     def _run(
         self, environ: Mapping[str, str], file: Path, end: float, cancelled: threading.Event
     ) -> str:
-        """Run it once and return its last line."""
         name = Path(self._command[0]).name
         # Files, not pipes: its background processes would keep pipes open.
         with file.open("rb") as order, tempfile.TemporaryFile() as output:
@@ -142,14 +138,17 @@ class Command:
             ended = _wait(process, end, cancelled)
             if not ended:
                 _end_group(process, self._grace_s)
-            said = _last_line(output)
-        if not ended:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL))
+            said = _printable_line(output.read(), -1)
+        if ended:
+            why = f"exited with {process.returncode}"
+        else:
             why = "was cancelled" if cancelled.is_set() else "did not end in time, it was killed"
-            raise RefusedError(f"{name} {why}{said and ': '}{said}")
-        if process.returncode == 0:
-            return f"{name} exited with 0{said and ': '}{said}"
-        text = f"{name} exited with {process.returncode}{said and ': '}{said}"
-        raise TryAgainError(text) if process.returncode == TRY_AGAIN else RefusedError(text)
+        text = f"{name} {why}{said and ': '}{said}"
+        if ended and process.returncode == 0:
+            return text
+        again = ended and process.returncode == TRY_AGAIN
+        raise TryAgainError(text) if again else RefusedError(text)
 
 
 def _wait(process: subprocess.Popen[bytes], end: float, cancelled: threading.Event) -> bool:
@@ -172,11 +171,9 @@ def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
     process.wait()
 
 
-def _last_line(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - _TAIL))
-    lines = output.read().decode(errors="replace").strip().splitlines()
-    return "".join(c for c in lines[-1][:_SHOWN] if c.isprintable()) if lines else ""
+def _printable_line(output: bytes, number: int) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return "".join(c for c in lines[number][:_SHOWN] if c.isprintable()) if lines else ""
 
 
 TIMESTAMP_HEADER: Final = "X-Srm-Timestamp"
@@ -197,7 +194,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
 
 
 class Webhook:
-    """Posts orders as JSON (implements :class:`srm.engine.ports.Caller`).
+    """Posts orders as JSON.
 
     2xx is success. 408, 425, 429, 5xx and no answer are retried. Any other status is a refusal.
     Only the host of the address is ever shown.
@@ -234,19 +231,13 @@ class Webhook:
             # The text of a ValueError may hold the address.
             why = "invalid address" if isinstance(error.cause, ValueError) else str(error)
             raise TryAgainError(f"{self._host} does not answer: {why}") from None
-        text = _first_line(read)
+        text = _printable_line(read, 0)
         said = f"{self._host} answered {status}{f': {text}' if text else ''}"
         if status in _SUCCESS:
             return said
         if status in _AGAIN or status >= _SERVER_ERROR:
             raise TryAgainError(said)
         raise RefusedError(said)
-
-
-def _first_line(read: bytes) -> str:
-    """Return the printable beginning of an answer."""
-    lines = read.decode(errors="replace").strip().splitlines()
-    return "".join(c for c in lines[0][:_SHOWN] if c.isprintable()) if lines else ""
 
 
 def callers(settings: RedirectSettings) -> Mapping[RedirectKind, Caller]:

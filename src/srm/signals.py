@@ -14,8 +14,6 @@ def on_signals(*numbers: signal.Signals, call: Callable[[int], None]) -> None:
     A handler interrupts the main thread at any point. If that is in ``threading.Event.wait``, which
     holds the event's lock for some instructions, a handler that sets the event waits forever.
     Adding to a ``SimpleQueue`` is always safe.
-
-    ``call`` gets the ``numbers`` one after the other; only the main thread may register.
     """
     arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
 

@@ -79,11 +79,11 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
     now_ms = until_ms + 1 + config.flow(flow).metrics_interval.seconds * 1000
     with spark_session("srm-metrics-tests", "local[2]") as spark, open_flow(config, flow) as opened:
         context = replace(opened, now_ms=lambda: now_ms)
-        nothing = aggregate(spark, context, consumer)
+        nothing = aggregate(spark, context, consumer, WindowSpec())
         context.target.create_topics([TopicSpec(topic, 1, 1, {})])
         write_raw(clusters["B"].bootstrap, topic, flow, until_ms)
-        first = aggregate(spark, context, consumer)
-        again = aggregate(spark, context, consumer)
+        first = aggregate(spark, context, consumer, WindowSpec())
+        again = aggregate(spark, context, consumer, WindowSpec())
         short = aggregate(
             spark,
             context,

@@ -244,7 +244,7 @@ def test_the_bytes_of_batches_prove_what_consumers_find_and_nothing_else(cluster
     ranges = engine.plan(context, VerificationRequest((topic,))).ranges
     both = properties(config)
 
-    by_bytes = prove_all(both.source, both.target, ranges)
+    by_bytes = prove_all(both, ranges)
     by_records = list(compare_all(both, ranges, by_records=True))
 
     assert by_bytes == [*by_records[: len(CODECS)], *[None] * len(damaged)]

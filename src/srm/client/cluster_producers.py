@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -31,7 +31,7 @@ def is_fatal(error: KafkaError) -> bool:
 
 
 class Reports:
-    """Queue between the producer's own thread and the application's threads that poll.
+    """Queue of callbacks, from the producer's own thread to the application's threads that poll.
 
     An exception of a callback is logged and raised from the call that served it; later ones wait.
     """
@@ -51,26 +51,12 @@ class Reports:
 
     def later(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that queues the callback."""
-
-        def add(*arguments: Any) -> None:
-            self.add(callback, *arguments)
-
-        return add
+        return partial(self.add, callback)
 
     def serve(self, timeout_s: float) -> int:
-        """Run queued callbacks; wait up to ``timeout_s`` for the first (less than 0: no limit).
-
-        Returns the number of callbacks run.
-        """
-        with self._changed:
-            limit = None if timeout_s < 0 else timeout_s
-            self._changed.wait_for(lambda: self._waiting, limit)
-        served = 0
-        for _ in range(len(self._waiting)):
-            if not self._run():
-                break
-            served += 1
-        return served
+        """Run queued callbacks, and return how many; wait for the first (less than 0: no limit)."""
+        self.wait(None if timeout_s < 0 else timeout_s)
+        return sum(self._run() for _ in range(len(self._waiting)))
 
     def serve_all(self) -> None:
         """Run all queued callbacks, then raise the first exception."""
@@ -83,11 +69,10 @@ class Reports:
         if first is not None:
             raise first
 
-    def wait(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for a callback."""
-        deadline = time.monotonic() + seconds
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait for a callback; None: without a limit."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting, max(0.0, deadline - time.monotonic()))
+            self._changed.wait_for(lambda: self._waiting, timeout_s)
 
     def _run(self) -> bool:
         with self._changed:
@@ -108,20 +93,14 @@ class ClusterProducers:
     An idempotent producer whose sequence of a partition is broken has a fatal error and refuses
     all further calls. A new one replaces it, and its records in flight fail. A transactional
     producer is not replaced: its error shows whether another instance has taken over. The producer
-    of an abandoned cluster is dropped in the same way. ``serve`` wraps an application's callback
-    for use by librdkafka.
+    of an abandoned cluster is dropped in the same way. ``reports`` run the application's callbacks.
     """
 
     def __init__(
-        self,
-        settings: ClientSettings,
-        serve: Callable[[Callable[..., Any]], Callable[..., Any]],
-        logger: Any,
-        *,
-        transactional: bool,
+        self, settings: ClientSettings, reports: Reports, logger: Any, *, transactional: bool
     ) -> None:
         self._settings = settings
-        self._serve = serve
+        self._reports = reports
         self._logger = logger
         self._transactional = transactional
         self._lock = threading.RLock()
@@ -163,21 +142,19 @@ class ClusterProducers:
         """Retire the producer of a cluster after a fatal error; return whether it was retired."""
         if self._transactional or not is_fatal(error):
             return False
-        if self._retire(cluster):
+        retired = self._retire(cluster)
+        if retired:
             log.error(
                 "the producer on cluster %s had a fatal error, a new one takes over, records in "
                 "flight fail: %s",
-                cluster,
-                error,
+                *(cluster, error),
             )
-            return True
-        return False
+        return retired
 
     def give_up(self, cluster: str) -> None:
         """Drop the producer of a cluster at once; its records in flight fail.
 
-        Records in librdkafka's queue fail too: each may have been sent before, on a connection
-        that broke.
+        Queued records fail too: each may have been sent before, on a connection that broke.
         """
         with self._lock:
             under_way = len(self._producers.get(cluster, ()))
@@ -186,8 +163,7 @@ class ClusterProducers:
                 log.warning(
                     "%s is abandoned: %d records in flight to it fail, whether it has written them "
                     "is unknown",
-                    cluster,
-                    under_way,
+                    *(cluster, under_way),
                 )
 
     def is_given_up(self, cluster: str) -> bool:
@@ -248,7 +224,7 @@ class ClusterProducers:
     def _wrap(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         served = ("error_cb", "stats_cb", "throttle_cb")
         return {
-            name: self._serve(value) if name in served and callable(value) else value
+            name: self._reports.later(value) if name in served and callable(value) else value
             for name, value in properties.items()
         }
 
@@ -263,11 +239,6 @@ class _Native:
         self.producer = producer
         self.is_initialised = False
         self.aside = Aside("srm-transactions", lambda: not producers.is_current(producer))
-
-    def abandon(self) -> None:
-        """Abort the open transaction if its cluster still answers: readers wait for its end."""
-        producer = self.producer
-        self.aside.leave(lambda: producer.abort_transaction(_LATE_ABORT_S))
 
 
 class Transactions:
@@ -291,10 +262,7 @@ class Transactions:
         self._open: _Native | None = None
 
     def init(self, timeout: float) -> None:
-        """Acquire the producer id, fence older instances and end their transactions.
-
-        HeldError: a hold outlasted the producer's timeout.
-        """
+        """Acquire the producer id; HeldError: a hold outlasted the producer's timeout."""
         while True:
             cluster = self._routes.cluster_for_transaction(timeout, reserve=False)
             self._asked, self._init_timeout = True, timeout
@@ -302,10 +270,7 @@ class Transactions:
                 return
 
     def begin(self, patience_s: float) -> None:
-        """Begin a transaction; wait in a hold.
-
-        HeldError: the hold outlasted ``patience_s``; nothing was begun.
-        """
+        """Begin a transaction; HeldError: a hold outlasted ``patience_s``, nothing was begun."""
         self.require_alive()
         if self._open is not None:
             self._open.producer.begin_transaction()  # raises what confluent-kafka raises
@@ -332,7 +297,7 @@ class Transactions:
         """Commit offsets of a consumer with the transaction.
 
         KafkaException, requiring an abort: the cluster is abandoned, or the offsets are of
-        another cluster or an earlier stay. Their records are read again.
+        another cluster or an earlier stay.
         """
         native = getattr(metadata, "native", None)
         stale = native is not None and (
@@ -353,11 +318,7 @@ class Transactions:
             raise self._over() from error
 
     def commit(self, timeout: float) -> None:
-        """Commit; a move that waits for it continues.
-
-        KafkaException, requiring an abort: the cluster is abandoned. Its text states if the
-        result of the commit is unknown.
-        """
+        """Commit; KafkaException, requiring an abort: the cluster is abandoned."""
         self.require_alive()
         doing = "committing the transaction"
         try:
@@ -369,13 +330,16 @@ class Transactions:
             ) from error
 
     def abort(self, timeout: float) -> None:
-        """Abort; a move that waits for it continues."""
+        """Abort; on an abandoned cluster without a request."""
         try:
             self._finish(
                 "aborting the transaction", lambda producer: producer.abort_transaction(timeout)
             )
         except GivenUpError:
-            self._abandon()
+            if self._open is not None:  # readers wait for its end, where its cluster still answers
+                abort_late = partial(self._open.producer.abort_transaction, _LATE_ABORT_S)
+                self._open.aside.leave(abort_late)
+            self._end()
 
     def require_alive(self) -> None:
         """Refuse a transaction on an abandoned cluster: it has to be aborted, without a request."""
@@ -440,11 +404,6 @@ class Transactions:
             if is_fatal(error.args[0]):
                 self._end()  # the broker aborts the open one; the application starts again
             raise
-        self._end()
-
-    def _abandon(self) -> None:
-        if self._open is not None:
-            self._open.abandon()
         self._end()
 
     def _end(self) -> None:

@@ -27,10 +27,9 @@ from srm.client.routing import (
     same_order,
 )
 from srm.client.settings import ClientSettings, float_of, load_client_config
-from srm.client.threads import forget_consumer, note_consumer
+from srm.client.threads import MINE
 from srm.config.model import Config
 from srm.domain.moves.routing import Route, group_subject
-from srm.domain.names.topics import Flow
 from srm.errors import GivenUpError, UsageError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.wire.errors import Needs, on_topic, translate
@@ -99,11 +98,8 @@ class GroupFollower:
     def follow(self) -> None:
         """Follow a hold now, between two calls; messages in hand do not count as processed.
 
-        For the consumer's thread, before it waits in another client for the end of a hold. A group
+        For the consumer's thread, before it waits in another client for the end of a hold: a group
         whose member waits cannot move.
-
-        Raises:
-            KafkaException: the commit failed.
         """
         if self._inside or self._closed or self._member is None:
             return
@@ -113,12 +109,8 @@ class GroupFollower:
 
     def _follow(self, route: Route) -> None:
         """Follow a route; it counts as followed only after its last step."""
-        member = self._member
-        if member is not None and next_step(member.cluster, route) == "leave":
-            if is_given_up(member.cluster, self._followed, route):
-                self._abandon(member)
-            else:
-                self._leave(member)
+        if self._member is not None and next_step(self._member.cluster, route) == "leave":
+            self._leave(self._member, route)
         step = next_step(self.cluster, route)
         if step == "hold" and self._topics is not None:
             log.info("group %s: held, has left %s", self.group, route.cluster)
@@ -131,18 +123,16 @@ class GroupFollower:
             self._followed = route
 
     def _open(self, route: Route) -> None:
-        where = f"opening a consumer of group {self.group!r} on cluster {route.cluster}"
-        with named_errors(where):
-            native = Consumer(self._properties(route.cluster), logger=self._logger)
-        self._epoch += 1
         cluster = route.cluster
+        with named_errors(f"opening a consumer of group {self.group!r} on cluster {cluster}"):
+            native = Consumer(self._properties(cluster), logger=self._logger)
+        self._epoch += 1
+
+        def is_abandoned() -> bool:
+            return is_given_up(cluster, self._followed, self._watcher.route(self._subject))
+
         self._member = Membership(
-            native,
-            cluster,
-            self._epoch,
-            self.group,
-            commits=self._commits,
-            is_given_up=lambda: self._is_given_up(cluster),
+            native, cluster, self._epoch, self.group, self._commits, is_abandoned
         )
         if self._topics is not None:
             self._subscribe(self._member)
@@ -158,11 +148,8 @@ class GroupFollower:
         properties["on_commit"] = partial(self._on_commit, epoch, properties.get("on_commit"))
         return properties
 
-    def _is_given_up(self, cluster: str) -> bool:
-        return is_given_up(cluster, self._followed, self._watcher.route(self._subject))
-
     def _subscribe(self, member: Membership) -> None:
-        names = subscription(self._topics or (), member.cluster, self._remote_names(member.cluster))
+        names = subscription(self._settings.config, member.cluster, self._topics or ())
         with named_errors(member.where("subscribing")):
             member.native.subscribe(
                 names,
@@ -171,13 +158,6 @@ class GroupFollower:
                 on_lost=partial(self._lost, member),
             )
         log.info("group %s: reads %s on %s", self.group, ", ".join(names), member.cluster)
-
-    def _remote_names(self, cluster: str) -> dict[str, Callable[[str], str]]:
-        return {
-            other: self._settings.config.flow(Flow(other, cluster)).names.remote
-            for other in self._settings.config.clusters
-            if other != cluster
-        }
 
     def _open_member(self, timeout: float, doing: str) -> Membership:
         """Return the member; open it or wait up to ``timeout`` seconds for the end of a hold."""
@@ -198,8 +178,11 @@ class GroupFollower:
                 raise KafkaException(KafkaError(_STATE, text, retriable=True))
             self._watcher.wait_change(self._subject, route, min(left, SLICE_S))
 
-    def _leave(self, member: Membership) -> None:
+    def _leave(self, member: Membership, route: Route) -> None:
         """Commit what is processed, then leave; after a KafkaException the member is kept."""
+        if is_given_up(member.cluster, self._followed, route):
+            self._abandon(member)
+            return
         self._announcer.forget_losses(self._subject)
         self._leaving = True
         try:
@@ -345,11 +328,7 @@ class GroupFollower:
             self._member.native.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Seek to an offset; messages of the partition in hand do not count as processed.
-
-        Raises:
-            KafkaException: the partition is not assigned, or the group is held.
-        """
+        """Seek to an offset; messages of the partition in hand do not count as processed."""
         member = self._open_member(0.0, "seeking")
         member.native.seek(partition)
         place = (partition.topic, partition.partition)
@@ -397,11 +376,8 @@ class GroupFollower:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """Return the topics of the present cluster."""
         native = self._open_member(timeout, "listing topics").native
-        return (
-            native.list_topics(timeout=timeout)
-            if topic is None
-            else native.list_topics(topic, timeout)
-        )
+        which = {} if topic is None else {"topic": topic}
+        return native.list_topics(**which, timeout=timeout)
 
     def get_watermark_offsets(
         self,
@@ -496,11 +472,7 @@ class FailoverConsumer(GroupFollower):
         self.close()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield messages across moves until :meth:`close` is called.
-
-        Raises:
-            SrmError: the cluster refuses the read.
-        """
+        """Yield messages across moves until :meth:`close`; SrmError: a read is refused."""
         while not self._closed:
             message = self.poll(1.0)
             if message is None:
@@ -546,12 +518,8 @@ class FailoverConsumer(GroupFollower):
         In automatic processing earlier messages count as processed. A message may be an error,
         as in confluent-kafka: see its ``error()``.
 
-        Args:
-            timeout: seconds to wait; less than 0: no limit.
-
-        Raises:
-            UnavailableError: no cluster answers.
-            KafkaException: a commit failed.
+        ``timeout``: seconds to wait; less than 0: no limit. UnavailableError: no cluster answers.
+        KafkaException: a commit failed.
         """
         found = self._read(1, float_of(timeout))
         return found[0] if found else None
@@ -564,7 +532,7 @@ class FailoverConsumer(GroupFollower):
 
     def _read(self, count: int, timeout: float) -> list[FailoverMessage]:
         self._check_open()
-        note_consumer(self)
+        MINE.consumers.add(self)
         self._inside = True
         try:
             self._settle()
@@ -633,11 +601,7 @@ class FailoverConsumer(GroupFollower):
     def store_offsets(
         self, message: Any = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Mark offsets as processed; ``message`` as in :meth:`done`.
-
-        Raises:
-            KafkaException: the offsets cannot be stored.
-        """
+        """Mark offsets as processed; ``message`` as in :meth:`done`."""
         self._check_open()
         _one_of(message, offsets)
         if offsets is None:
@@ -658,9 +622,6 @@ class FailoverConsumer(GroupFollower):
         Without arguments, automatic processing commits all messages handed over and marks them as
         processed. Explicit processing then commits what was stored or marked with :meth:`done`.
         A message, or offsets, of an earlier stay have no effect.
-
-        Raises:
-            KafkaException: the commit failed.
         """
         self._check_open()
         _one_of(message, offsets)
@@ -760,19 +721,13 @@ class FailoverConsumer(GroupFollower):
         """Commit what is processed and leave the group.
 
         In automatic processing the last messages handed over do not count as processed: call
-        :meth:`done` or :meth:`commit` before.
-
-        Raises:
-            KafkaException: the commit failed.
+        :meth:`done` or :meth:`commit` before. KafkaException: the commit failed.
         """
         if self._closed:
             return
         try:
             if self._member is not None:
-                if self._is_given_up(self._member.cluster):
-                    self._abandon(self._member)
-                else:
-                    self._leave(self._member)
+                self._leave(self._member, self._watcher.route(self._subject))
         finally:
             self._closed = True
             if self._member is not None:  # its commit failed, which is raised
@@ -781,7 +736,7 @@ class FailoverConsumer(GroupFollower):
             over = time.monotonic() + _CLOSE_S
             for member in self._abandoned:
                 member.wait_abandoned(max(0.0, over - time.monotonic()))
-            forget_consumer(self)
+            MINE.consumers.discard(self)
             self._announcer.close()
             if self._owns_watcher:
                 self._watcher.close()

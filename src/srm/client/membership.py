@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from srm.client.messages import FailoverMessage, named_errors, stamp
 from srm.client.threads import Aside
+from srm.config.model import Config
+from srm.domain.names.topics import Flow
 from srm.errors import UsageError
 from srm.kafka.wire.errors import Needs, on_group, translate
 
@@ -52,8 +54,7 @@ Place = tuple[str, int]
 class Membership:
     """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1.
 
-    ``commits``: whether processed messages are committed automatically.
-    ``is_given_up``: returns whether the cluster is abandoned; calls to it are then not waited for.
+    ``commits``: automatically. ``is_given_up``: calls to an abandoned cluster are not waited for.
     """
 
     def __init__(
@@ -62,8 +63,7 @@ class Membership:
         cluster: str,
         epoch: int,
         group: str,
-        *,
-        commits: bool,
+        commits: bool,  # noqa: FBT001 -- a setting of the group
         is_given_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self.native = native
@@ -80,6 +80,7 @@ class Membership:
         self._processed: dict[Place, int] = {}
         self._first: dict[Place, int] = {}
         self._confirmed: dict[Place, int] = {}
+        self._progress = self._processed if commits else self._delivered
         self._closing = False
         self._rebalancing = False
         self._aside = Aside(f"srm-stay-{group}", is_given_up)
@@ -122,12 +123,10 @@ class Membership:
 
     def _counts(self, message: Any) -> bool:
         error = message.error()
-        if error is None:
+        if error is None or error.code() not in _PASSING:
             return True
-        if error.code() in _PASSING:
-            log.debug("group %s on %s: %s", self.group, self.cluster, error)
-            return False
-        return True
+        log.debug("group %s on %s: %s", self.group, self.cluster, error)
+        return False
 
     # ----- processed messages
 
@@ -236,10 +235,6 @@ class Membership:
         for one in offsets:
             if one.error is None and one.offset >= 0:
                 self._confirmed[one.topic, one.partition] = one.offset
-
-    @property
-    def _progress(self) -> dict[Place, int]:
-        return self._processed if self._commits else self._delivered
 
     def _read_commits(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
         if not partitions:
@@ -392,22 +387,18 @@ def offset_after(message: Any) -> TopicPartition:
     return TopicPartition(*place) if epoch is None else TopicPartition(*place, leader_epoch=epoch)
 
 
-def subscription(
-    topics: Iterable[str], cluster: str, remote_names: Mapping[str, Callable[[str], str]]
-) -> list[str]:
-    """Return the names of topics and of their copies on a cluster.
-
-    A topic that starts with ``^`` is a pattern, as in confluent-kafka. ``remote_names`` has, for
-    each other cluster, the function that names its topics on this one.
-    """
+def subscription(config: Config, cluster: str, topics: Iterable[str]) -> list[str]:
+    """Return the names of topics and of their copies on a cluster; ``^`` begins a pattern."""
     names = list(topics)
-    for other, name_of in remote_names.items():
+    for other in config.clusters:
         if other != cluster:
-            names += [_remote(topic, name_of) for topic in topics]
+            name_of = config.flow(Flow(other, cluster)).names.remote
+            names += [remote_name(topic, name_of) for topic in topics]
     return list(dict.fromkeys(names))
 
 
-def _remote(topic: str, name_of: Callable[[str], str]) -> str:
+def remote_name(topic: str, name_of: Callable[[str], str]) -> str:
+    """Return the name or pattern of copies that a replication policy names."""
     if not topic.startswith("^"):
         return name_of(topic)
     before, found, after = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -51,6 +51,12 @@ def must_abort(text: str) -> KafkaException:
     return KafkaException(KafkaError(KafkaError._STATE, text, txn_requires_abort=True))  # noqa: SLF001 -- librdkafka's local codes are named so
 
 
+_FIELDS: Final = (
+    *("topic", "value", "key", "headers", "error"),
+    *("offset", "partition", "timestamp", "latency", "leader_epoch"),
+)
+
+
 class FailoverMessage(Message):
     """A message of confluent-kafka, with the ``cluster`` it was read from or written to.
 
@@ -63,18 +69,7 @@ class FailoverMessage(Message):
 
 def stamp(message: Any, cluster: str, epoch: int = 0) -> FailoverMessage:
     """Copy a message and set its cluster and epoch."""
-    known = {
-        "topic": message.topic(),
-        "value": message.value(),
-        "key": message.key(),
-        "headers": message.headers(),
-        "error": message.error(),
-        "offset": message.offset(),
-        "partition": message.partition(),
-        "timestamp": message.timestamp(),
-        "latency": message.latency(),
-        "leader_epoch": message.leader_epoch(),
-    }
+    known = {name: getattr(message, name)() for name in _FIELDS}
     # The constructor refuses None for some of them, though each can be None.
     copy = FailoverMessage(**{name: value for name, value in known.items() if value is not None})
     copy.cluster = cluster

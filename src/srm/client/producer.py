@@ -30,7 +30,7 @@ from srm.client.routing import (
     same_order,
 )
 from srm.client.settings import ClientSettings, float_of, load_client_config
-from srm.client.threads import let_consumers_leave
+from srm.client.threads import let_consumers_leave, start_thread
 from srm.config.model import Config
 from srm.domain.moves.routing import Route, topic_subject
 from srm.kafka.admin.clients import ClientLog
@@ -48,8 +48,7 @@ class TopicFollower:
     Invariants: a record is handed over only while the followed route is the present one, or within
     an open transaction. A new route of a topic is followed only when none of its records is in
     flight and no transaction is open. An abandoned cluster is the exception: records in flight to
-    it fail at once, and its transaction ends. ``wait_s`` limits the wait of a call for the end of a
-    hold.
+    it fail at once, and its transaction ends. ``wait_s``: longest wait for the end of a hold.
     """
 
     def __init__(
@@ -84,8 +83,7 @@ class TopicFollower:
         with self._changed:
             self._check_open()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="srm-producer", daemon=True)
-                self._thread.start()
+                self._thread = start_thread("srm-producer", self._run)
 
     def cluster(self, topic: str) -> str | None:
         """Return the alias of the cluster the topic is written to, None while it is held."""
@@ -112,12 +110,8 @@ class TopicFollower:
             return True
 
         with self._changed:
-            if not together():
-                self._wait(
-                    together,
-                    "its topics were held, or not all on one cluster,",
-                    self._wait_s if timeout_s < 0 else timeout_s,
-                )
+            what = "its topics were held, or not all on one cluster,"
+            self._wait(together, what, self._wait_s if timeout_s < 0 else timeout_s)
         return found[-1]
 
     def transaction_over(self) -> None:
@@ -131,12 +125,10 @@ class TopicFollower:
         route = self._followed.get(topic)
         if route is None or route.state == "hold":
             return None
-        if not same_order(self._watcher.route(topic_subject(topic)), route):
-            return None
-        return route.cluster
+        is_present = same_order(self._watcher.route(topic_subject(topic)), route)
+        return route.cluster if is_present else None
 
-    def _wait(self, done: Callable[[], bool], what: str, wait_s: float | None = None) -> None:
-        limit_s = self._wait_s if wait_s is None else wait_s
+    def _wait(self, done: Callable[[], bool], what: str, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
         while not done():
             self._check_open()
@@ -174,10 +166,8 @@ class TopicFollower:
                 return
             step = next_step(works_on, route, busy=self._reserved)
             # No new record can be added: the route is not the followed one.
-            if step == "finish" or (step == "leave" and self._outstanding[topic]):
-                wait = True
-            else:
-                wait = False
+            wait = step == "finish" or (step == "leave" and self._outstanding[topic])
+            if not wait:
                 self._follow(topic, route)
         if wait:
             self._producers.flush(SLICE_S)  # sends lingering records now
@@ -260,12 +250,8 @@ class FailoverProducer(TopicFollower):
         Producer(settings.without_cluster(), logger=logger)
         reports = Reports()
         self._transactional_id = given.get("transactional.id")
-        producers = ClusterProducers(
-            settings,
-            reports.later,
-            logger,
-            transactional=self._transactional_id is not None,
-        )
+        transactional = self._transactional_id is not None
+        producers = ClusterProducers(settings, reports, logger, transactional=transactional)
         super().__init__(
             producers, topics, client_id, watcher or RoutingWatcher(config, home), wait_s
         )
@@ -306,11 +292,9 @@ class FailoverProducer(TopicFollower):
 
         Without a callback the next :meth:`flush` or :meth:`close` raises a failure.
 
-        Raises:
-            BufferError: the queue is full, or (HeldError) the hold outlasted
-                ``delivery.timeout.ms``; the record was not handed over.
-            KafkaException: as in confluent-kafka; also, requiring an abort, if the topic is not on
-                the cluster of the open transaction.
+        BufferError: the queue is full, or (HeldError) the hold outlasted ``delivery.timeout.ms``;
+        the record was not handed over. KafkaException: as in confluent-kafka; also, requiring an
+        abort, if the topic is not on the cluster of the open transaction.
         """
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
@@ -330,8 +314,8 @@ class FailoverProducer(TopicFollower):
         if len(self._reports) > self._limit:
             raise BufferError("Local: Queue full: call poll() to serve delivery reports")
         with self._changed:
-            if not self._try(topic, record, chosen):
-                self._wait(lambda: self._try(topic, record, chosen), f"topic {topic} was held")
+            handed_over = partial(self._try, topic, record, chosen)
+            self._wait(handed_over, f"topic {topic} was held", self._wait_s)
 
     def produce_batch(
         self,
@@ -343,8 +327,7 @@ class FailoverProducer(TopicFollower):
     ) -> int:
         """Hand over several records, given as the keyword arguments of :meth:`produce`.
 
-        Returns:
-            The number accepted; the others have the reason under ``_error``.
+        Returns the number accepted; the others have the reason under ``_error``.
         """
         taken = 0
         for message in messages:
@@ -368,8 +351,7 @@ class FailoverProducer(TopicFollower):
     def poll(self, timeout: float = -1) -> int:
         """Run callbacks; wait up to ``timeout`` seconds for the first (less than 0: no limit).
 
-        Raises:
-            Exception: raised by a callback; those after it run with the next call.
+        It raises what a callback raises; the callbacks after it run with the next call.
         """
         self._check_open()
         return self._reports.serve(float_of(timeout))
@@ -377,12 +359,9 @@ class FailoverProducer(TopicFollower):
     def flush(self, timeout: float = -1) -> int:
         """Wait until all records are delivered and their callbacks have run.
 
-        Returns:
-            The number still in flight after ``timeout`` seconds.
-
-        Raises:
-            KafkaException: the first failure of a record without a callback since the last call.
-            Exception: the first one a callback raised; all others have run.
+        Returns the number still in flight after ``timeout`` seconds. It raises what a callback
+        raised first, after all others have run, else the first failure of a record without a
+        callback since the last call (KafkaException).
         """
         self._check_open()
         limit = float_of(timeout)
@@ -456,9 +435,7 @@ class FailoverProducer(TopicFollower):
     def begin_transaction(self) -> None:
         """Begin a transaction; wait in a hold, at most ``delivery.timeout.ms``.
 
-        Raises:
-            HeldError: the hold took longer; nothing was begun.
-            KafkaException: as in confluent-kafka.
+        HeldError: the hold took longer; nothing was begun.
         """
         self._begin_call()
         self._transactions.begin(self._wait_s)
@@ -468,14 +445,9 @@ class FailoverProducer(TopicFollower):
     ) -> None:
         """Commit a consumer's offsets with the transaction.
 
-        Args:
-            positions: offsets, as in confluent-kafka.
-            group_metadata: of a FailoverConsumer or of confluent-kafka's Consumer.
-            timeout: seconds; less than 0: no limit.
-
-        Raises:
-            KafkaException: as in confluent-kafka; also, requiring an abort, if the offsets were
-                read before a move and the transaction began after it.
+        ``group_metadata``: of a FailoverConsumer or of confluent-kafka's Consumer. KafkaException:
+        as in confluent-kafka; also, requiring an abort, if the offsets were read before a move and
+        the transaction began after it.
         """
         self._begin_call()
         self._transactions.send_offsets(positions, group_metadata, float_of(timeout))

@@ -16,13 +16,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from srm.client.threads import start_thread
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.routing import (
@@ -49,11 +50,9 @@ Step = Literal["stay", "finish", "leave", "hold", "open"]
 def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step:
     """Decide what a client does about the present route; ``works_on`` is None if it has left.
 
-    ``busy``: a transaction is open, which can only end on the old cluster.
-
-    Returns:
-        ``stay``: do nothing; ``finish``: wait for the transaction, then decide again; ``leave``:
-        commit or flush, leave, decide again; ``hold``: wait and announce it; ``open``: start there.
+    ``stay``: do nothing; ``finish``: wait for the open transaction (``busy``), which can only end
+    on the old cluster, then decide again; ``leave``: commit or flush, leave, decide again;
+    ``hold``: wait and announce it; ``open``: start there.
     """
     if works_on is None:
         return "hold" if route.state == "hold" else "open"
@@ -63,16 +62,13 @@ def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step
 
 
 def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
-    """Return whether an unplanned move has abandoned the cluster a client works on.
+    """Return whether an unplanned move has abandoned the cluster that ``followed`` led to.
 
     The client then leaves it at once. This includes an unplanned move the client missed, because
-    the cluster that took over could not be read at the time. ``followed`` is the route that brought
-    it there.
+    the cluster that took over could not be read at the time.
     """
-    if route.gives_up(works_on):
-        return True
     missed = followed is not None and route.generation % ERA and route.era > followed.era
-    return bool(missed) and route.cluster != works_on
+    return route.gives_up(works_on) or (bool(missed) and route.cluster != works_on)
 
 
 def same_order(one: Route | None, other: Route | None) -> bool:
@@ -95,8 +91,7 @@ class Moment:
 class Announcement:
     """State of one client on one subject, with the time each state was reached; builds its Acks.
 
-    Invariant: all states belong to one generation. A hold discards the states after an earlier
-    hold of the same generation.
+    All states belong to one generation. A hold discards the states after an earlier hold of it.
     """
 
     def __init__(self, subject: str, client: str, kind: ClientKind) -> None:
@@ -112,7 +107,7 @@ class Announcement:
     def reach(
         self, route: Route, state: AckState, now: Moment, positions: Mapping[str, int] | None = None
     ) -> None:
-        """Record a state of a generation; the first position of each partition is kept."""
+        """Record a state; the first position of each partition is kept."""
         if self._route is None or self._route.generation != route.generation or state == "held":
             self._reached.clear()
             self._positions.clear()
@@ -188,10 +183,7 @@ class RoutingWatcher:
     """
 
     def __init__(
-        self,
-        config: Config,
-        home: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, config: Config, home: str | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.config = config
         self.home = home or config.clusters[0]
@@ -220,20 +212,15 @@ class RoutingWatcher:
 
         Once another cluster has answered, one that does not answer within ten seconds of the first
         start is followed in the background. The limit is one second if the other knows of an
-        unplanned move of all these subjects.
-
-        Raises:
-            UnavailableError: no cluster answered in time.
+        unplanned move of all these subjects. UnavailableError: no cluster answered in time.
         """
         with self._changed:
             if not self._threads:
                 self._began = time.monotonic()
-                for alias in self.config.clusters:
-                    thread = threading.Thread(
-                        target=self._follow, args=(alias,), name=f"srm-routing-{alias}", daemon=True
-                    )
-                    self._threads.append(thread)
-                    thread.start()
+                self._threads = [
+                    start_thread(f"srm-routing-{alias}", partial(self._follow, alias))
+                    for alias in self.config.clusters
+                ]
             deadline = time.monotonic() + timeout_s
             while not self._is_settled(subjects) and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(min(left, _SLICE_S))
@@ -296,26 +283,21 @@ class RoutingWatcher:
             return present()
 
     def acknowledge(self, ack: Ack) -> None:
-        """Send an acknowledgement to all clusters in the background; a failure is only logged.
-
-        The cluster of the route needs it; the others get it in case that one is lost.
-        """
-        self._tell(ack, ack.value())
+        """Send an acknowledgement to all clusters in the background; a failure is only logged."""
+        self._send(ack, ack.value())
 
     def withdraw(self, ack: Ack) -> None:
         """Withdraw an acknowledgement of a closed client; as :meth:`acknowledge`."""
-        self._tell(ack, None)
+        self._send(ack, None)
 
-    def _tell(self, ack: Ack, value: bytes | None) -> None:
+    def _send(self, ack: Ack, value: bytes | None) -> None:
+        # The cluster of the route needs it; the others get it in case that one is lost.
         for alias in self.config.clusters:
             level = logging.WARNING if alias == ack.cluster else logging.DEBUG
             try:
                 producer = self._ack_producer(alias)
                 producer.produce(
-                    internal_topics.ROUTING,
-                    value,
-                    ack.key(),
-                    partition=0,
+                    *(internal_topics.ROUTING, value, ack.key(), 0),
                     on_delivery=partial(_log_failure, level, alias),
                 )
                 producer.poll(0)
@@ -346,8 +328,7 @@ class RoutingWatcher:
 
     def _tail(self, alias: str, tail: KafkaTopicTail) -> None:
         while not self._stop.is_set():
-            pairs = tail.poll(_POLL_S)
-            self._take([(key, value) for key, value in pairs if value is not None], alias)
+            self._take(tail.poll(_POLL_S), alias)
             if tail.caught_up and alias in self._waiting:
                 with self._changed:
                     self._waiting.discard(alias)
@@ -369,7 +350,7 @@ class RoutingWatcher:
 
     def _lapse(self, alias: str, tail: KafkaTopicTail, overdue: dict[str, Route]) -> None:
         pairs, at_end = tail.read_to_end(_END_S)
-        self._take([(key, value) for key, value in pairs if value is not None], alias)
+        self._take(pairs, alias)
         if not at_end:
             return
         with self._changed:
@@ -385,9 +366,9 @@ class RoutingWatcher:
                     self._lapsed.add(subject)
             self._changed.notify_all()
 
-    def _take(self, pairs: Collection[tuple[bytes, bytes]], alias: str) -> None:
+    def _take(self, pairs: Iterable[tuple[bytes, bytes | None]], alias: str) -> None:
         for key, value in pairs:
-            if not is_subject(key):
+            if value is None or not is_subject(key):
                 continue
             try:
                 route = decode_route(key, value)
@@ -448,10 +429,7 @@ class Announcer:
             self._of(subject).reach(route, state, now(), positions)
             self._write(subject)
             if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(
-                    target=self._repeat, name="srm-announcer", daemon=True
-                )
-                self._thread.start()
+                self._thread = start_thread("srm-announcer", self._repeat)
 
     def has_reached(self, subject: str, state: AckState) -> bool:
         """Return whether a state of the present generation was announced."""

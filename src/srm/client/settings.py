@@ -33,10 +33,7 @@ def load_client_config(given: Config | Path | str | None = None) -> Config:
     """Read a client's file: the given one, else $SRM_CLIENT_CONFIG, else ./srm-client.properties.
 
     ``srm config client`` writes such a file; a replicator's own file works too. A configuration
-    that was read already is returned.
-
-    Raises:
-        ConfigError: the file does not exist or is invalid.
+    that was read already is returned. ConfigError: the file does not exist or is invalid.
     """
     if isinstance(given, Config):
         return given

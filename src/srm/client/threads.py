@@ -12,7 +12,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Any, Final, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -27,11 +28,17 @@ _T = TypeVar("_T")
 _Work = queue.SimpleQueue["tuple[Future[Any], Callable[[], Any]] | None"]
 
 
+def start_thread(name: str, run: Callable[[], object]) -> threading.Thread:
+    """Start a thread that ends with the process."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 class Aside:
     """Thread that makes the blocking calls of one native client, one after the other.
 
-    It starts with the first call and ends with the process. Waiting callers check with
-    ``is_given_up`` whether the client's cluster is abandoned.
+    It starts with the first call. ``is_given_up``: whether the client's cluster is abandoned.
     """
 
     def __init__(self, name: str, is_given_up: Callable[[], bool]) -> None:
@@ -58,7 +65,7 @@ class Aside:
     def leave(self, *last: Callable[[], Any]) -> None:
         """Queue the last calls, in this order, and end after them; do not wait."""
         for work in last:
-            self._put(work).add_done_callback(_tell)
+            self._put(work).add_done_callback(_note_failure)
         self._work.put(None)
 
     def join(self, timeout_s: float) -> None:
@@ -75,10 +82,7 @@ class Aside:
         done: Future[_T] = Future()
         self._work.put((done, work))
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=_run, args=(self._work,), name=self._name, daemon=True
-            )
-            self._thread.start()
+            self._thread = start_thread(self._name, partial(_run, self._work))
         return done
 
 
@@ -92,39 +96,23 @@ def _run(calls: _Work) -> None:
         del done, work, item  # an idle thread must not keep the client alive
 
 
-def _tell(done: Future[Any]) -> None:
+def _note_failure(done: Future[Any]) -> None:
     if error := done.exception():
         log.debug("call failed after its client left the cluster: %s", error)
 
 
-class Following(Protocol):
-    """A consumer that can follow a hold between two calls."""
-
-    def follow(self) -> None:
-        """Leave the cluster if the route requires it."""
-
-
 class _Mine(threading.local):
     def __init__(self) -> None:
-        self.consumers: weakref.WeakSet[Following] = weakref.WeakSet()
+        self.consumers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-_mine = _Mine()
-
-
-def note_consumer(consumer: Following) -> None:
-    """Register a consumer that this thread uses."""
-    _mine.consumers.add(consumer)
-
-
-def forget_consumer(consumer: Following) -> None:
-    """Remove a closed consumer."""
-    _mine.consumers.discard(consumer)
+MINE: Final = _Mine()
+"""The ``consumers`` that this thread uses."""
 
 
 def let_consumers_leave() -> None:
-    """Let the consumers of this thread follow a hold."""
-    for consumer in list(_mine.consumers):
+    """Let the consumers of this thread follow a hold, between two of their calls."""
+    for consumer in list(MINE.consumers):
         try:
             consumer.follow()
         except KafkaException as error:  # it remains a member, and its next poll raises this

@@ -42,11 +42,10 @@ class ProgramEvent:
 
 
 class Program:
-    """One run of a program, from its start to the end of its last process.
+    """One run of a program; ``report`` gets each event, in a separate thread.
 
-    ``report`` is called with each event, in a separate thread. ``mark`` is an environment variable
-    whose value is unique to this run; by it, processes that outlive the guard are found and killed.
-    ``json_logs``: whether the guard writes its only log line as JSON.
+    ``mark`` is an environment variable whose value is unique to this run; by it, processes that
+    outlive the guard are found and killed.
     """
 
     def __init__(
@@ -81,11 +80,11 @@ class Program:
         return self._guard.pid
 
     def stop(self, grace_s: float) -> None:
-        """Stop it gracefully; ``report`` reports its end. A repeated call can shorten the time."""
+        """Stop it gracefully; a repeated call can shorten the time."""
         self._order(f"stop {grace_s}")
 
     def kill(self) -> None:
-        """Kill it at once; ``report`` reports its end."""
+        """Kill it at once."""
         self._order("kill")
 
     def signal(self, number: int) -> None:
@@ -148,8 +147,7 @@ Restart = Literal["on-failure", "always", "never"]
 
 FIRST_S: Final = 0.5
 LONGEST_S: Final = 30.0
-SETTLED_S: Final = 60.0
-"""A run of this length resets the back-off."""
+SETTLED_S: Final = 60.0  # a run of this length resets the back-off
 
 
 @dataclass

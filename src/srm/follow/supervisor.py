@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from srm.client.routing import Announcer, RoutingWatcher, is_given_up, same_order
 from srm.config.model import Config
@@ -66,12 +67,9 @@ def use_event_log(*, as_json: bool) -> None:
 
 log = logging.getLogger(__name__)
 
-_IDLE_S: Final = 10.0
-"""Seconds without a look after which connections are closed."""
+_IDLE_S: Final = 10.0  # without a look: then connections are closed
 
-
-_Wanted = tuple[str, str]
-"""The cluster to read, and the client id of an ended run."""
+_Wanted = tuple[str, str]  # the cluster to read, and the client id of an ended run
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +144,7 @@ ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _MARK: Final = "SRM_CLIENT_ID"
 _FIRST_LOOK_S: Final = 0.1
 _LONGEST_LOOK_S: Final = 5.0
-_UNNAMED_S: Final = 3.0
-"""Seconds a program has to join with its client id, before other members count."""
+_UNNAMED_S: Final = 3.0  # to join with its client id, before other members count
 _CANNOT_START: Final = 1
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
@@ -189,7 +186,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the program: its cluster, its start, and the routes of its start."""
+    """One run of the program: its start, and the routes of that moment."""
 
     program: Program
     number: int
@@ -203,21 +200,6 @@ class _Run:
             is_given_up(self.cluster, self.routes[subject], route)
             for subject, route in routes.items()
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Signalled:
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Watching:
-    """The routes are known, have changed, or cannot be read."""
-
-    error: SrmError | None = None
-
-
-_Event = MembersLook | _Signalled | _Watching | tuple[int, ProgramEvent]
 
 
 class ProgramSupervisor:
@@ -240,10 +222,10 @@ class ProgramSupervisor:
         self._watcher = watcher
         self._restarts = restarts
         self._clock = clock
-        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         group = job.work.group
         self._group = group_subject(group) if group else None
-        self._looks = make_looks(group, self._events.put) if group else None
+        self._looks = make_looks(group, partial(self._queue, self._take_look)) if group else None
         self._announcers = {
             subject: Announcer(
                 watcher, job.client_id, "consumer" if subject == self._group else "producer"
@@ -273,7 +255,7 @@ class ProgramSupervisor:
 
     def signal(self, number: int) -> None:
         """Queue a signal; may be called from a signal handler."""
-        self._events.put(_Signalled(number))
+        self._queue(self._take_signal, number)
 
     def run(self) -> int:
         """Run until the end; return the exit code."""
@@ -282,7 +264,7 @@ class ProgramSupervisor:
         threading.Thread(target=self._watch, name="srm-follow-routes", daemon=True).start()
         try:
             while self._result is None:
-                self._take(self._next_event())
+                self._take_event()
                 if self._result is None and (self._watching or self._ending):
                     self._steer()
             return self._result
@@ -299,15 +281,19 @@ class ProgramSupervisor:
             self._watcher.start(subjects=self._job.work.subjects)
             while True:
                 known = self._watcher.wait_changes(known, None)
-                self._events.put(_Watching())
+                self._queue(self._begin, None)
         except SrmError as error:
-            self._events.put(_Watching(error))
+            self._queue(self._begin, error)
 
-    def _next_event(self) -> _Event | None:
+    def _queue(self, take: Callable[..., None], *event: Any) -> None:
+        self._events.put(partial(take, *event))
+
+    def _take_event(self) -> None:
         try:
-            return self._events.get(timeout=self._timeout())
+            take = self._events.get(timeout=self._timeout())
         except queue.Empty:
-            return None
+            return
+        take()
 
     def _timeout(self) -> float | None:
         due = []
@@ -317,22 +303,10 @@ class ProgramSupervisor:
             due.append(self._look_at)
         return max(0.0, min(due) - self._clock()) if due else None
 
-    def _take(self, event: _Event | None) -> None:
-        match event:
-            case _Watching(error=None):
-                self._begin()
-            case _Watching(error=error) if error is not None:
-                raise error
-            case _Signalled(number=number):
-                self._take_signal(number)
-            case MembersLook() as seen:
-                self._take_look(seen)
-            case (int() as number, ProgramEvent() as told):
-                if self._run is not None and self._run.number == number:
-                    self._take_program(self._run, told)
-
-    def _begin(self) -> None:
-        """Announce the program before it has followed a route."""
+    def _begin(self, error: SrmError | None) -> None:
+        """Announce the program before it has followed a route; raise why routes are not read."""
+        if error is not None:
+            raise error
         if not self._watching:
             self._watching = True
             for subject in self._job.work.subjects:
@@ -353,14 +327,13 @@ class ProgramSupervisor:
             self._ending = True
             say("ending", f"{signal.Signals(number).name}: stopping the program", signal=number)
 
-    def _take_program(self, run: _Run, told: ProgramEvent) -> None:
+    def _take_program(self, number: int, told: ProgramEvent) -> None:
+        run = self._run
+        if run is None or run.number != number:
+            return
         if told.kind == "started":
-            say(
-                "started",
-                f"started {self._job.command[0]} (pid {told.value}) on {run.cluster}",
-                pid=told.value,
-                cluster=run.cluster,
-            )
+            text = f"started {self._job.command[0]} (pid {told.value}) on {run.cluster}"
+            say("started", text, pid=told.value, cluster=run.cluster)
             self._started = True
             self._look_soon()
         elif told.kind == "killed" and not self._killing:
@@ -378,13 +351,8 @@ class ProgramSupervisor:
         self._last_code = code if self._ending else 0
         on_purpose, self._stopping = self._stopping, False
         ran_s = self._clock() - run.since
-        say(
-            "ended",
-            f"the program has ended with exit code {code} on {run.cluster}",
-            code=code,
-            cluster=run.cluster,
-            ran_seconds=round(ran_s, 1),
-        )
+        text = f"the program has ended with exit code {code} on {run.cluster}"
+        say("ended", text, code=code, cluster=run.cluster, ran_seconds=round(ran_s, 1))
         dead = (run.cluster, self._job.client_id_of(run.number))
         self._dead = None if run.is_lost(self._routes()) else dead
         self._look_soon()
@@ -426,9 +394,8 @@ class ProgramSupervisor:
             lost = run.is_lost(routes)
             if not self._stopping or lost:
                 stopping, self._stopping = self._job.stopping, True
-                run.program.stop(
-                    min(stopping.lost_s, stopping.grace_s) if lost else stopping.grace_s
-                )
+                lost_s = min(stopping.lost_s, stopping.grace_s)
+                run.program.stop(lost_s if lost else stopping.grace_s)
             return
         # Also after a hold that ended before it was read: the move waits for its generation.
         for subject, route in routes.items():
@@ -448,27 +415,21 @@ class ProgramSupervisor:
             self._said[subject] = route
             self._announcers[subject].reach(subject, route, state)
             if route.generation:
-                say(
-                    state,
-                    f"{subject}: {state} on {route.cluster}",
-                    subject=subject,
-                    cluster=route.cluster,
-                    move=route.move_id,
-                )
+                text = f"{subject}: {state} on {route.cluster}"
+                say(state, text, subject=subject, cluster=route.cluster, move=route.move_id)
 
     def _start(self, cluster: str, routes: Mapping[str, Route]) -> None:
         self._runs += 1
-        number = self._runs
         generation = max(route.generation for route in routes.values())
         try:
-            values = self._job.values(cluster, generation, number)
+            values = self._job.values(cluster, generation, self._runs)
             for template in self._job.templates:
                 template.write(values)
             program = Program(
                 render_arguments(self._job.command, values),
                 {**os.environ, **values.environ()},
                 self._job.stopping,
-                lambda told: self._events.put((number, told)),
+                partial(self._queue, self._take_program, self._runs),
                 mark=_MARK,
                 json_logs=self._job.json_logs,
             )
@@ -480,14 +441,14 @@ class ProgramSupervisor:
             return
         self._started = self._arrived = False
         self._ran_on.add(cluster)
-        self._run = _Run(program, number, cluster, self._clock(), routes)
+        self._run = _Run(program, self._runs, cluster, self._clock(), routes)
 
     def _end_run(self) -> None:
         """Stop the program, so that it does not outlive its supervisor."""
         if self._run is not None:
             self._run.program.stop(self._job.stopping.grace_s)
             while self._run is not None:
-                self._take(self._events.get())
+                self._events.get()()
 
     # ----- looks at the group
 
@@ -506,7 +467,6 @@ class ProgramSupervisor:
 
     @property
     def _phase(self) -> tuple[int, bool]:
-        """Phase of a look: during this run, or after it."""
         return self._runs, self._run is not None
 
     def _look_soon(self) -> None:
@@ -563,10 +523,7 @@ def _say_order(order: Order, routes: Mapping[str, Route]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The cluster the program runs on, None for none, the reason, and the ``held`` subjects.
-
-    ``apart``: none is held, but they are on several clusters, and a program works on one.
-    """
+    """The cluster the program runs on, None for none; ``apart``: its subjects are on several."""
 
     cluster: str | None
     held: tuple[str, ...] = ()
@@ -576,9 +533,7 @@ class Order:
 def order_of(routes: Mapping[str, Route]) -> Order:
     """Return the order for the present route of each subject."""
     held = tuple(subject for subject, route in routes.items() if route.state == "hold")
-    if held:
-        return Order(None, held)
     clusters = {route.cluster for route in routes.values()}
-    if len(clusters) > 1:
-        return Order(None, apart=True)
+    if held or len(clusters) > 1:
+        return Order(None, held, apart=not held)
     return Order(clusters.pop())

@@ -24,7 +24,6 @@ from srm.config.properties import property_line
 from srm.config.security import java_settings
 from srm.config.values import is_secret
 from srm.domain.moves.routing import group_subject, topic_subject
-from srm.domain.names.topics import Flow
 from srm.errors import ConfigError, UsageError
 from srm.extras import library
 
@@ -57,10 +56,7 @@ class ProgramSettings:
 
 
 class Values:
-    """The values for one start on the cluster in force, in its ``generation``; 0: no route yet.
-
-    ``client_id`` is for the program's clients, or the prefix of their ids.
-    """
+    """The values for one start on the cluster in force, in its ``generation``; 0: no route yet."""
 
     def __init__(
         self,
@@ -76,7 +72,7 @@ class Values:
         java = java_settings(connection, _read_file)
         given = {"client.id": client_id} | ({"group.id": work.group} if work.group else {})
         self.java, self.librdkafka = java | given, connection | given
-        names = topics_on(config, cluster, work.reads) or list(work.writes)
+        names = subscription(config, cluster, work.reads) or list(work.writes)
         self._plain: dict[str, Any] = {
             "cluster": cluster,
             "bootstrap_servers": connection["bootstrap.servers"],
@@ -108,16 +104,6 @@ class Values:
             f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, list) else str(value)
             for name, value in {**self._settings, **self._plain}.items()
         }
-
-
-def topics_on(config: Config, cluster: str, topics: Sequence[str]) -> list[str]:
-    """Return the names of topics and their copies on a cluster; ``^`` begins a pattern."""
-    others = {
-        other: config.flow(Flow(other, cluster)).names.remote
-        for other in config.clusters
-        if other != cluster
-    }
-    return subscription(topics, cluster, others)
 
 
 def pattern_of(topics: Sequence[str]) -> str:

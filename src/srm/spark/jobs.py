@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -73,8 +73,8 @@ def spread(
 ) -> list[_R]:
     """Run a function over parts of the items, each in a Spark task; return results in their order.
 
-    Items and results are picklable; what the function closes over is sent along. There are four
-    ``tasks`` for each core by default. SrmError is that of the first part that failed.
+    Items and results are picklable; what the function closes over is sent along. SrmError is that
+    of the first part that failed.
     """
     every = list(items)
     if not every:
@@ -153,9 +153,7 @@ def reader(properties: Mapping[str, str], isolation: str) -> Iterator[Consumer]:
 def read(
     consumer: Consumer, wanted: OffsetRange, silence_seconds: float = SILENCE_SECONDS
 ) -> Iterator[list[Message]]:
-    """Read the records of a range, in order, as lists.
-
-    The range's end must not be after the log's end (last stable offset), or the call waits for it.
+    """Read the records of a range, in order, as lists; its end is not after the last stable offset.
 
     ConflictError: retention has removed a part of it. UnavailableError: nothing came in time.
     """
@@ -184,15 +182,12 @@ def _within(polled: list[Message], wanted: OffsetRange) -> tuple[list[Message], 
     for message in polled:
         error = message.error()
         if (message.topic(), message.partition()) != (wanted.topic, wanted.partition):
-            # Left over from the range that this consumer read before.
-            continue
-        if error is None:
+            continue  # left over from the range that this consumer read before
+        if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public constant
             if message.offset() >= wanted.end:
                 return records, True
-            records.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public constant
-            if message.offset() >= wanted.end:
-                return records, True
+            if error is None:
+                records.append(message)
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
             raise ConflictError(f"{wanted} is no longer in the log (retention?): plan it again")
         else:
@@ -209,12 +204,10 @@ _SPANS: Final = {
 """Span names by job: the same as those of the corresponding commands."""
 
 
-@dataclass(frozen=True)
-class JobResult:
-    """Result of one flow: a summary to print, and its failure if there was one."""
+JobResult = tuple[object, SrmError | None]
+"""Summary of one flow, to print, and its failure if there was one."""
 
-    summary: object
-    failure: SrmError | None = None
+JobWork = Callable[[SparkSession, Config, Flow], JobResult]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -242,11 +235,7 @@ def group_failure(errors: Mapping[str, str]) -> SrmError | None:
     return UnavailableError(f"{len(errors)} groups failed, first {first!r}: {errors[first]}")
 
 
-def run_job(
-    name: str,
-    options: argparse.Namespace,
-    work: Callable[[SparkSession, Config, Flow], JobResult],
-) -> int:
+def run_job(name: str, options: argparse.Namespace, work: JobWork) -> int:
     """Run a job for each flow, printing JSON lines; return the first failure's exit code."""
     logs.set_up(srm=logging.INFO)
     failures: list[SrmError] = []
@@ -264,22 +253,18 @@ def run_job(
 
 
 def _run_flow(
-    spark: SparkSession,
-    config: Config,
-    flow: Flow,
-    work: Callable[[SparkSession, Config, Flow], JobResult],
-    span: str,
+    spark: SparkSession, config: Config, flow: Flow, work: JobWork, span: str
 ) -> list[SrmError]:
     try:
         with telemetry.span(span, flow=str(flow), engine="spark") as opened:
-            result = work(spark, config, flow)
-            opened.result(result.summary)
-            opened.note(failure=result.failure)
+            summary, failure = work(spark, config, flow)
+            opened.result(summary)
+            opened.note(failure=failure)
     except SrmError as error:
         return [error]
-    sys.stdout.write(encode(result.summary).decode() + "\n")
+    sys.stdout.write(encode(summary).decode() + "\n")
     sys.stdout.flush()
-    return [] if result.failure is None else [result.failure]
+    return [] if failure is None else [failure]
 
 
 RANGE_SIZE: Final = 100_000
@@ -287,25 +272,22 @@ _TIMEOUT_S: Final = 30.0
 
 
 def aggregate(
-    spark: SparkSession,
-    context: FlowContext,
-    consumer_properties: Mapping[str, str],
-    spec: WindowSpec | None = None,
+    spark: SparkSession, context: FlowContext, target: Mapping[str, str], sizes: WindowSpec
 ) -> AggregationSummary:
-    """Aggregate as :func:`srm.engine.metrics.aggregation.aggregate`; properties: the target's."""
-    sizes, config = spec or WindowSpec(), context.config
+    """Aggregate as the engine does, with consumers of the ``target``."""
+    config = context.config
     topic = internal_topics.raw_metrics(config.flow.source)
 
     def count(windows: KeptWindows, now_ms: int) -> bool:
         def count_part(ranges: Iterable[OffsetRange]) -> Iterator[KeptWindows]:
             counted = KeptWindows(config, sizes)
-            with reader(consumer_properties, "read_uncommitted") as consumer:
+            with reader(target, "read_uncommitted") as consumer:
                 for messages in (found for each in ranges for found in read(consumer, each)):
                     counted.add((value for m in messages if (value := m.value())), now_ms)
             yield counted
 
         since_ms = windows.bounds(now_ms).first_start_ms
-        ranges = _plan_ranges(consumer_properties, topic, since_ms)
+        ranges = _plan_ranges(target, topic, since_ms)
         logger.info("aggregating %s of %s in %d ranges", topic, config.flow, len(ranges))
         for counted in spread(spark, ranges, count_part):
             windows.merge(counted)
@@ -337,6 +319,7 @@ def _range_from(consumer: Consumer, start: TopicPartition) -> OffsetRange:
 
 _S = TypeVar("_S")
 _Summary = TypeVar("_Summary", CheckpointSummary, GroupSyncSummary)
+_GroupCall = Callable[[FlowContext, Collection[str]], _S]
 _TASKS_PER_CORE = 2
 _GROUPS_PER_TASK = 20
 
@@ -387,7 +370,7 @@ def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary)
 def merge_checkpoints(
     start: CheckpointSummary, parts: Collection[CheckpointSummary], errors: Mapping[str, str]
 ) -> CheckpointSummary:
-    """Put the summaries of disjoint sets of groups together, and their proofs."""
+    """Merge the summaries of disjoint sets of groups, and their proofs."""
     merged = _merge(start, parts, errors, ("groups", "written", "unchanged"), "states")
     outcomes = (outcome for part in parts for outcome in part.outcomes)
     merged = replace(merged, outcomes=tuple(sorted(outcomes, key=lambda o: (o.group, o.upstream))))
@@ -400,7 +383,7 @@ def merge_checkpoints(
 def merge_syncs(
     start: GroupSyncSummary, parts: Collection[GroupSyncSummary], errors: Mapping[str, str]
 ) -> GroupSyncSummary:
-    """Put the summaries of disjoint sets of groups together."""
+    """Merge the summaries of disjoint sets of groups."""
     merged = _merge(start, parts, errors, ("applied",), "actions")
     decisions = (decision for part in parts for decision in part.decisions)
     by_group = sorted(decisions, key=lambda d: (d.group, d.partition))
@@ -430,16 +413,9 @@ def deal(groups: Collection[str], hands: int) -> list[tuple[str, ...]]:
 
 
 def over_groups(
-    spark: SparkSession,
-    config: Config,
-    flow: Flow,
-    groups: Collection[str],
-    call: Callable[[FlowContext, Collection[str]], _S],
+    spark: SparkSession, config: Config, flow: Flow, groups: Collection[str], call: _GroupCall[_S]
 ) -> tuple[list[_S], dict[str, str]]:
-    """Run an importable engine call on the groups in Spark tasks, each with its own clients.
-
-    Returns the results of the tasks, and for each group of a task that failed the reason.
-    """
+    """Run an importable engine call on the groups in Spark tasks: results, and errors by group."""
     if not groups:
         return [], {}
     wanted = max(1, len(groups) // _GROUPS_PER_TASK)
@@ -456,10 +432,7 @@ def over_groups(
 
 
 def run_hand(
-    config: Config,
-    flow: Flow,
-    groups: tuple[str, ...],
-    call: Callable[[FlowContext, Collection[str]], _S],
+    config: Config, flow: Flow, groups: tuple[str, ...], call: _GroupCall[_S]
 ) -> tuple[_S | None, dict[str, str]]:
     """Run the call on one task's groups: its result, or the reason for each group."""
     try:

@@ -113,8 +113,8 @@ def fitted_master(master: str | None, slots: int) -> str:
 def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[str, str]:
     """Return where the slots run: the master, and as many cores of a cluster as slots.
 
-    A standalone cluster would give an application all of its cores; with one for each slot they are
-    spread over the workers. YARN and Kubernetes would start two executors. ``given`` settings win.
+    A standalone cluster would give an application all of its cores. YARN and Kubernetes would start
+    two executors. ``given`` settings win.
     """
     fitted = fitted_master(given.get("spark.master", master), slots)
     chosen = {"spark.master": fitted}
@@ -138,10 +138,10 @@ class Replicator:
         without: Collection[Duty] = (),
         timing: Timing | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Start nothing yet; ConfigError: no flow was given, or one is not enabled.
 
-        spark-submit's ``master`` wins, a local one gets enough cores. ``without``: duties that
-        something else does, such as Airflow. ConfigError: no flow was given, or one is not enabled.
+        A local ``master`` gets enough cores. ``without``: duties that something else does, such as
+        Airflow.
         """
         disabled = [flow for flow in flows if not config.flow(flow).enabled]
         if disabled or not flows:
@@ -164,7 +164,7 @@ class Replicator:
         self._reload = SettingsReload(partial(load_config, config.path))
 
     def stop(self) -> None:
-        """Ask :meth:`run` to end; may be called from a signal handler and before it started."""
+        """Request the end of :meth:`run`, which need not have started."""
         self._host.stop.set()
 
     @property
@@ -181,9 +181,8 @@ class Replicator:
 
         Each flow begins when its target answers, and is retried by itself. It ends by itself, too,
         where another replicator has taken it over or where it cannot catch up. A request in the
-        state topic of one flow ends the application with all its flows.
-
-        SrmError: no flow is left to copy; of the first one that has failed.
+        state topic of one flow ends the application with all its flows. SrmError: no flow is left
+        to copy; of the first one that has failed.
         """
         host = self._host
         with ExitStack() as stack:
@@ -237,10 +236,9 @@ class Replicator:
             duties=self._duties,
             timing=self._timing or Timing(flow_config.refresh_topics_interval.total_seconds()),
         )
-        names = {slot: f"slot {slot} of {flow}" for slot in slots}
         jobs = {
             name: partial(self._job, name, SlotSpec(flow_config, slot, source, target, self._id))
-            for slot, name in names.items()
+            for slot, name in ((slot, f"slot {slot} of {flow}") for slot in slots)
         }
         works: dict[str, Work] = {
             "heartbeats": partial(
@@ -342,7 +340,7 @@ def _hush(spark: SparkContext) -> None:
 
 
 def _question(spark: SparkContext) -> Callable[[], bool]:
-    """Return a function that checks whether Spark's JVM has ended, with one call each time."""
+    """Return a function that checks whether Spark's JVM has ended."""
     try:
         context = spark._jsc.sc()  # noqa: SLF001 -- no public question
     except (Py4JError, OSError):

@@ -37,10 +37,7 @@ _IS_REMOTE = "SPARK_CONNECT_MODE_ENABLED"
 _CONNECT_PORT = 15002
 _CONNECT_TIMEOUT_S = 10.0
 
-_SQL_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
-}
+_SQL_SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
 
 _SETTINGS = {
     **_SQL_SETTINGS,
@@ -81,10 +78,7 @@ def submit_options() -> dict[str, str] | None:
 def settings(
     master: str | None, conf: Mapping[str, str], given: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the settings to give a new session; ``conf`` wins, then what spark-submit was given.
-
-    ``master`` is ``local[2]`` where nothing is said; ``given`` is None without spark-submit.
-    """
+    """Return the settings for a new session; ``conf`` wins, then those ``given`` spark-submit."""
     fallback = master or conf.get("spark.master", DEFAULT_MASTER)
     master = (given or {}).get("spark.master", fallback)
     chosen = dict(_SETTINGS)
@@ -113,11 +107,8 @@ def spark_session(
     """Give a Spark session and stop it at the end; one that is active already is used and kept.
 
     ``master`` (``local[2]`` by default) and ``remote``, a Spark Connect server ``sc://host:port``,
-    by default $SPARK_REMOTE, are ignored under spark-submit. Master and static settings of a
-    Connect server hold.
-
-    StackError: the JVM does not start. UnavailableError: the Connect server does not answer.
-    UsageError: ``remote`` is not an address of one.
+    by default $SPARK_REMOTE, are ignored under spark-submit. StackError: the JVM does not start.
+    UnavailableError: the Connect server does not answer.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -38,9 +38,8 @@ _MOUNT: Final = re.compile(
 class Submission:
     """Settings, files and arguments that spark-submit is given for one application.
 
-    ``files`` and ``archives`` are shipped to driver and executors; both are lists with commas, or
-    None. ``arguments`` are the program's own. ``deploy_mode``: of the connection, else of the
-    properties file, else None. ``in_cluster``: Spark chooses the machine of the driver.
+    ``files`` and ``archives`` are lists with commas. ``in_cluster``: Spark chooses the machine of
+    the driver.
     """
 
     conf: Mapping[str, str]
@@ -64,13 +63,11 @@ def submission(
     config: str | None,
     arguments: Sequence[str],
 ) -> Submission:
-    """Return what spark-submit is given for a program that reads the properties file.
+    """Return what spark-submit is given for a program that reads the properties file ``config``.
 
     In cluster mode the file travels along, and the program finds it by its base name in its
     working folder. A file below a folder that is mounted into a driver pod stays where it is.
-
-    ``deploy_mode`` is that of the connection, by default of ``spark``, the keys ``spark.*`` of the
-    file. ``config`` is its path as in ``arguments``, None where there is none.
+    ``deploy_mode`` is that of the connection, by default of ``spark``, the keys ``spark.*``.
     """
     deploy_mode = deploy_mode or spark.get(DEPLOY_MODE)
     in_cluster = deploy_mode == "cluster" and not master.startswith("local")

@@ -45,8 +45,8 @@ Show = Callable[[Mapping[str, Any]], None]
 class ReplicatorSupervisor:
     """Finds or starts the application that drives some flows, and stays with it until it ends.
 
-    ``open_topics`` opens the flows' state topics with clients of their own, at each call.
-    ``show`` takes progress as plain JSON, every few seconds.
+    ``open_topics`` opens the flows' state topics with clients of their own. ``show`` takes progress
+    as plain JSON, every few seconds.
     """
 
     open_topics: Callable[[], AbstractContextManager[StateTopics]]
@@ -55,7 +55,7 @@ class ReplicatorSupervisor:
     show: Show = lambda _shown: None
     child: subprocess.Popen[bytes] | None = None
     _application: Application | None = None
-    _killed: bool = False
+    was_killed: bool = False
 
     def run(
         self,
@@ -66,7 +66,6 @@ class ReplicatorSupervisor:
 
         No application is started while a request to stop is in force. ``known`` is what an earlier
         supervisor has started, maybe without a heartbeat; ``found`` gets the one for next time.
-
         UnavailableError: the application failed or its heartbeats stopped: run it again.
         """
         with self.open_topics() as topics:
@@ -85,14 +84,9 @@ class ReplicatorSupervisor:
 
         A request to stop that is in force stays.
         """
-        self._killed = True
+        self.was_killed = True
         if self._application is not None:
             self._end(self._application, by)
-
-    @property
-    def was_killed(self) -> bool:
-        """True if :meth:`kill` was called."""
-        return self._killed
 
     def _end(self, application: Application, by: str) -> None:
         """Ask by a record and, on this host, by a signal: the sooner of both ends it."""
@@ -109,7 +103,7 @@ class ReplicatorSupervisor:
 
     def _find_or_start(self, topics: StateTopics) -> Application | None:
         watch, said = Watch.over(topics, time.monotonic()), ""
-        while not self._killed:
+        while not self.was_killed:
             found, now = supervision.look(topics), time.monotonic()
             watch = watch.after(found, now)
             step = watch.next_step(now)
@@ -117,11 +111,10 @@ class ReplicatorSupervisor:
                 return _adopt(watch.living(now)[0])
             if step == "start":
                 return self._start()
-            reason = _waits_for(watch)
-            if reason:
+            if reason := _waits_for(watch):
                 if reason != said:
-                    said = reason
                     logger.warning("%s", reason)
+                said = reason
                 self.show(progress("stopped" if watch.stopped_by else "unknown", None, watch))
             time.sleep(supervision.POLL_S)
         return None
@@ -135,7 +128,7 @@ class ReplicatorSupervisor:
     def _supervise(self, application: Application, topics: StateTopics) -> None:
         watch = Watch.over(topics, time.monotonic(), application.driver)
         logged = float("-inf")
-        while not self._killed and not (application.local and application.process() is None):
+        while not self.was_killed and not (application.local and application.process() is None):
             watch = watch.after(supervision.look(topics), time.monotonic())
             verdict = watch.verdict(time.monotonic())
             self.show(progress(verdict, application, watch))
@@ -164,7 +157,7 @@ class ReplicatorSupervisor:
 
     def _judge_end(self, application: Application) -> None:
         code = self.child.poll() if self.child else None
-        if self._killed or code == 0:
+        if self.was_killed or code == 0:
             logger.info("The replicator has ended")
             return
         raise UnavailableError(
@@ -232,11 +225,9 @@ def progress(state: str, application: Application | None, watch: Watch) -> dict[
 class Application:
     """A started or found application, judged by its heartbeats wherever it runs.
 
-    A process id only helps on its host, to see or bring about the end sooner. ``created``
-    guards against a process id used again.
-
-    ``ours`` is False for one that was found by its heartbeat. Its process group may be a user's
-    shell, so it only ever receives a request. ``driver`` is its id in heartbeats, if known.
+    On its host the process helps to see or bring about the end sooner; ``created`` guards against
+    a ``pid`` used again. One that is not ``ours`` was found by the heartbeat of its ``driver``. Its
+    process group may be a user's shell, so it only ever receives a request.
     """
 
     host: str
@@ -259,7 +250,7 @@ class Application:
 
     @property
     def local(self) -> bool:
-        """True if the process runs on this host, so its end can be detected."""
+        """True if the process runs on this host."""
         return self.host == socket.gethostname()
 
     def process(self) -> psutil.Process | None:
@@ -304,7 +295,6 @@ def start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subproce
             stderr=subprocess.STDOUT,
             env=dict(env),
             start_new_session=True,
-            close_fds=True,
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from confluent_kafka import Consumer, Message
 from pyspark.sql import SparkSession
@@ -49,30 +50,22 @@ class BothClusters:
 
 
 class SparkComparer:
-    """Compares ranges in Spark tasks (a Comparer); ``by_records``: by ordinary consumers."""
+    """Compares ranges in Spark tasks (a Comparer); ``by_records``: by ordinary consumers.
+
+    ``width``: number of tasks that run at a time.
+    """
 
     def __init__(
         self, spark: SparkSession, properties: BothClusters, *, by_records: bool = False
     ) -> None:
         self._spark = spark
-        self._properties = properties
-        self._by_records = by_records
-        self._width = cores(spark)
-
-    @property
-    def width(self) -> int:
-        """Number of tasks that run at a time."""
-        return self._width
+        # With the object itself the session would go to the tasks.
+        self._compare = partial(compare_all, properties, by_records=by_records)
+        self.width = cores(spark)
 
     def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
         """Compare ranges; one that cannot be read gives the reason instead."""
-        # With the object itself the session would go to the tasks.
-        properties, by_records = self._properties, self._by_records
-
-        def compare_part(part: Iterable[RangePlan]) -> Iterator[RangeResult | str]:
-            return compare_all(properties, part, by_records=by_records)
-
-        return spread(self._spark, ranges, compare_part, tasks=TASKS_PER_CORE * self._width)
+        return spread(self._spark, ranges, self._compare, tasks=TASKS_PER_CORE * self.width)
 
 
 class PlainComparer:
@@ -96,10 +89,7 @@ def verify(
 ) -> VerificationSummary:
     """Compare a flow's topics with their copies and store the result of each partition."""
     request = request or VerificationRequest()
-
-    def comparer() -> SparkComparer:
-        return SparkComparer(spark, properties, by_records=request.by_records)
-
+    comparer = partial(SparkComparer, spark, properties, by_records=request.by_records)
     return carry_out(context, plan(context, request), comparer, log_progress)
 
 
@@ -115,7 +105,7 @@ def compare_all(
     plans = list(ranges)
     proven: list[RangeResult | None] = [None] * len(plans)
     if not by_records:
-        proven = prove_all(properties.source, properties.target, plans)
+        proven = prove_all(properties, plans)
     left = iter(
         _compare_records(properties, [p for p, r in zip(plans, proven, strict=True) if not r])
     )
@@ -140,15 +130,9 @@ def _compare_records(
 
 
 def _compare_one(plan: RangePlan, source: Consumer, target: Consumer) -> RangeResult:
-    ours = OffsetRange(
-        plan.topic, plan.partition, plan.source_start, min(plan.source_end, plan.source_log_end)
-    )
-    theirs = OffsetRange(
-        plan.remote_topic,
-        plan.partition,
-        plan.target_start,
-        min(plan.target_end, plan.target_log_end),
-    )
+    ends = min(plan.source_end, plan.source_log_end), min(plan.target_end, plan.target_log_end)
+    ours = OffsetRange(plan.topic, plan.partition, plan.source_start, ends[0])
+    theirs = OffsetRange(plan.remote_topic, plan.partition, plan.target_start, ends[1])
     sides = _Reading(source, ours), _Reading(target, theirs)
     found = compare(plan, *(side.records() for side in sides))
     return replace(found, source=sides[0].mark(found.source), target=sides[1].mark(found.target))
@@ -182,27 +166,25 @@ def _record(message: Message) -> ComparedRecord:
     )
 
 
-def prove_all(
-    source: Mapping[str, str], target: Mapping[str, str], ranges: Sequence[RangePlan]
-) -> list[RangeResult | None]:
+def prove_all(clusters: BothClusters, ranges: Sequence[RangePlan]) -> list[RangeResult | None]:
     """Prove ranges equal in order; None for each that an ordinary consumer has to read."""
     native = native_library()
     if native is None:
         return [None] * len(ranges)
     try:
-        return asyncio.run(_prove(native, source, target, ranges))
+        return asyncio.run(_prove(native, clusters, ranges))
     except SrmError:
         return [None] * len(ranges)
 
 
 async def _prove(
-    native: NativeLibrary,
-    source: Mapping[str, str],
-    target: Mapping[str, str],
-    ranges: Sequence[RangePlan],
+    native: NativeLibrary, clusters: BothClusters, ranges: Sequence[RangePlan]
 ) -> list[RangeResult | None]:
-    async with open_wire("source", source) as one, open_wire("target", target) as other:
-        return [await _prove_one(native, one, other, plan) for plan in ranges]
+    async with (
+        open_wire("source", clusters.source) as source,
+        open_wire("target", clusters.target) as target,
+    ):
+        return [await _prove_one(native, source, target, plan) for plan in ranges]
 
 
 async def _prove_one(
@@ -215,9 +197,6 @@ async def _prove_one(
         place = TopicPartition(topic, plan.partition)
         return LogReader(wire, place, topic_id_bytes(topic_id), read_committed=True)
 
-    return await prove_equal(
-        plan,
-        reader(source, plan.topic, plan.source_id),
-        reader(target, plan.remote_topic, plan.target_id),
-        native,
-    )
+    ours = reader(source, plan.topic, plan.source_id)
+    theirs = reader(target, plan.remote_topic, plan.target_id)
+    return await prove_equal(plan, ours, theirs, native)

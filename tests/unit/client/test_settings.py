@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from srm.client.membership import subscription
+from srm.client.membership import remote_name, subscription
 from srm.client.settings import ClientSettings, load_client_config
 from srm.errors import UsageError
 
@@ -50,13 +50,13 @@ def test_the_file_wins_over_defaults(tmp_path: Path) -> None:
     assert settings(tmp_path, {})["fetch.min.bytes"] == "7"
 
 
-def test_topics_and_patterns_are_read_with_their_copies() -> None:
-    remote = {
-        "P": lambda topic: f"P.{topic}",
-        "B": lambda topic: f"B.{topic}",
-    }
+def test_topics_and_patterns_are_read_with_their_copies(tmp_path: Path) -> None:
+    file = tmp_path / "srm-client.properties"
+    file.write_text("clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n")
 
-    assert subscription(["a", "^b|^c"], "P", remote) == ["a", "^b|^c", "B.a", r"^B\.(b|c)"]
+    found = subscription(load_client_config(file), "P", ["a", "^b|^c"])
+
+    assert found == ["a", "^b|^c", "B.a", r"^B\.(b|c)"]
 
 
 def test_subscriptions_follow_the_policy_that_names_copies() -> None:
@@ -64,8 +64,7 @@ def test_subscriptions_follow_the_policy_that_names_copies() -> None:
         return f"{topic}.of.B"
 
     wanted = ["a", "^b|^c"]
-    assert subscription(wanted, "P", {"B": str}) == wanted
-    names = subscription(wanted, "P", {"B": suffixed})
-    assert names == [*wanted, "a.of.B", r"^(b|c)\.of\.B$"]
+    assert [remote_name(topic, str) for topic in wanted] == wanted
+    assert [remote_name(t, suffixed) for t in wanted] == ["a.of.B", r"^(b|c)\.of\.B$"]
     with pytest.raises(UsageError, match=r"the pattern \^b\.\* cannot select copies"):
-        subscription(["^b.*"], "P", {"B": lambda _topic: "x"})
+        remote_name("^b.*", lambda _topic: "x")
