@@ -33,10 +33,7 @@ def now_s() -> float:
 
 
 def until_next(every_s: float) -> float:
-    """Return the time until the next multiple of some seconds; a timer may be a little early.
-
-    Regular tasks of the whole machine share these moments, so an idle processor wakes once for all.
-    """
+    """Return the time until a moment that regular tasks of the whole machine share."""
     rest_s = every_s - now_s() % every_s
     return rest_s if rest_s > every_s / 10 else rest_s + every_s
 

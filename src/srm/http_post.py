@@ -40,9 +40,8 @@ def post(
 ) -> tuple[int, bytes]:
     """Send a body; return the status and the beginning of the answer, at most ``most`` bytes.
 
-    A name and password in ``url`` are sent as :func:`basic`. ``timeout_s`` limits each wait for the
-    server, whose certificate one of ``authorities`` issued, by default of the system's. PostError:
-    no answer; ``cause`` is a ValueError where the address is invalid.
+    ``authorities``: trusted issuers of the server's certificate; the system's by default.
+    PostError: no answer; ``cause`` is a ValueError where the address is invalid.
     """
     try:
         parts = urlsplit(url)

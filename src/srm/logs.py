@@ -114,10 +114,7 @@ def set_up(
     process: Mapping[str, str] | None = None,
     again: bool = False,
 ) -> None:
-    """Log to stderr in this process; ``srm``: level of its own loggers; ``again``: new handlers.
-
-    ``process``: subject of all its lines.
-    """
+    """Log to stderr with the subject ``process``; ``srm``: level of srm's own loggers."""
     root = logging.getLogger()
     if again or not root.handlers:
         handler = logging.StreamHandler(sys.stderr)

@@ -38,10 +38,7 @@ class RefusedError(Exception):
 
 
 def attempt(once: Callable[[], str], limit_s: float, cancelled: threading.Event) -> CallResult:
-    """Call until it succeeds or is ``cancelled``; return its answer, or the reason of its failure.
-
-    ``once`` raises TryAgainError for another attempt; none starts after ``limit_s``.
-    """
+    """Call until it succeeds, refuses or is ``cancelled``; no attempt starts after ``limit_s``."""
     deadline = time.monotonic() + limit_s
     pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
     tries = 0
@@ -92,8 +89,7 @@ class Command:
     """Runs a program with an order, in the environment and as JSON on standard input and in a file.
 
     Exit code 0 is success, 75 requests a retry, any other is a refusal. The command runs in its own
-    process group, which is ended when the time is over. Background processes of a command that has
-    ended are not touched.
+    process group, which is ended when the time is over.
     """
 
     def __init__(
@@ -194,11 +190,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
 
 
 class Webhook:
-    """Posts orders as JSON.
-
-    2xx is success. 408, 425, 429, 5xx and no answer are retried. Any other status is a refusal.
-    Only the host of the address is ever shown.
-    """
+    """Posts orders as JSON; 408, 425, 429, 5xx and silence are retried. Shows only its host."""
 
     def __init__(self, url: str, secret: str, limit_s: float) -> None:
         self._url = url

@@ -1,7 +1,4 @@
-"""Consumer and producer that follow a move from one cluster to another.
-
-Each name is imported from its module when it is first used, so that a consumer loads no producer.
-"""
+"""Consumer and producer that follow a move from one cluster to another, imported when used."""
 
 from __future__ import annotations
 

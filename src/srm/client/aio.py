@@ -1,8 +1,4 @@
-"""Consumer and producer for asyncio; like confluent-kafka's own, each call runs in a thread pool.
-
-Following, transactions and announcements are those of :mod:`srm.client.consumer` and
-:mod:`srm.client.producer`.
-"""
+"""Consumer and producer for asyncio; as in confluent-kafka, a call runs in a thread pool."""
 
 from __future__ import annotations
 

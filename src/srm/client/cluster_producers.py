@@ -31,10 +31,7 @@ def is_fatal(error: KafkaError) -> bool:
 
 
 class Reports:
-    """Queue of callbacks, from the producer's own thread to the application's threads that poll.
-
-    An exception of a callback is logged and raised from the call that served it; later ones wait.
-    """
+    """Queue of callbacks to the application's threads that poll; a call may raise one's error."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -90,10 +87,9 @@ class Reports:
 class ClusterProducers:
     """confluent-kafka's producers by cluster; safe to share between threads.
 
-    An idempotent producer whose sequence of a partition is broken has a fatal error and refuses
-    all further calls. A new one replaces it, and its records in flight fail. A transactional
-    producer is not replaced: its error shows whether another instance has taken over. The producer
-    of an abandoned cluster is dropped in the same way. ``reports`` run the application's callbacks.
+    After a fatal error, such as a broken sequence, a new producer replaces an idempotent one, and
+    its records in flight fail. A transactional one is not replaced: its error shows whether another
+    instance has taken over. The producer of an abandoned cluster is dropped in the same way.
     """
 
     def __init__(
@@ -127,10 +123,7 @@ class ClusterProducers:
             return self._producers[cluster]
 
     def hand_over(self, cluster: str, topic: str, **record: Any) -> None:
-        """Produce a record, with a new producer if the present one had a fatal error.
-
-        BufferError: the queue is full.
-        """
+        """Produce a record, with a new producer if the present one had a fatal error."""
         try:
             self.on(cluster).produce(topic, **record)
         except KafkaException as error:
@@ -152,10 +145,7 @@ class ClusterProducers:
         return retired
 
     def give_up(self, cluster: str) -> None:
-        """Drop the producer of a cluster at once; its records in flight fail.
-
-        Queued records fail too: each may have been sent before, on a connection that broke.
-        """
+        """Drop the producer of a cluster at once; all its records fail: each may be sent."""
         with self._lock:
             under_way = len(self._producers.get(cluster, ()))
             if self._retire(cluster):
@@ -246,7 +236,7 @@ class Transactions:
 
     The producer acquires a producer id on every cluster it moves to. An open transaction keeps its
     cluster: a hold is followed after its commit or abort. Only if that cluster is abandoned, the
-    transaction ends at once. The next call then raises, without a request to that cluster.
+    transaction ends at once, and the next call raises without a request.
     """
 
     def __init__(
@@ -294,11 +284,7 @@ class Transactions:
     def send_offsets(
         self, positions: Sequence[TopicPartition], metadata: Any, timeout: float
     ) -> None:
-        """Commit offsets of a consumer with the transaction.
-
-        KafkaException, requiring an abort: the cluster is abandoned, or the offsets are of
-        another cluster or an earlier stay.
-        """
+        """Commit a consumer's offsets, unless they are of another cluster or an earlier stay."""
         native = getattr(metadata, "native", None)
         stale = native is not None and (
             metadata.cluster != self._cluster or not metadata.covers(positions)

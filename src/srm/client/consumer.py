@@ -1,8 +1,7 @@
 """A consumer that follows its group from cluster to cluster, used like confluent-kafka's.
 
-It follows its group's route. On *go* it reads from the route's cluster. On *hold* it commits what
-the application has processed, leaves the group and waits. On every cluster it reads the topics and
-their copies from the other clusters, so it sees every record on any cluster.
+On every cluster it reads the topics and their copies from the other clusters, so it sees every
+record on any cluster. On *hold* it commits what the application has processed, and leaves.
 """
 
 from __future__ import annotations
@@ -96,11 +95,7 @@ class GroupFollower:
         return self._member.cluster if self._member is not None else None
 
     def follow(self) -> None:
-        """Follow a hold now, between two calls; messages in hand do not count as processed.
-
-        For the consumer's thread, before it waits in another client for the end of a hold: a group
-        whose member waits cannot move.
-        """
+        """Follow a hold now, between two calls, before this thread waits in another client."""
         if self._inside or self._closed or self._member is None:
             return
         route = self._watcher.route(self._subject)
@@ -515,11 +510,8 @@ class FailoverConsumer(GroupFollower):
     def poll(self, timeout: float = -1) -> Any:
         """Return the next message, None on a timeout or while the group is held.
 
-        In automatic processing earlier messages count as processed. A message may be an error,
-        as in confluent-kafka: see its ``error()``.
-
-        ``timeout``: seconds to wait; less than 0: no limit. UnavailableError: no cluster answers.
-        KafkaException: a commit failed.
+        In automatic processing earlier messages count as processed. A message may be an error.
+        ``timeout``: seconds; less than 0: no limit. UnavailableError: no cluster answers.
         """
         found = self._read(1, float_of(timeout))
         return found[0] if found else None
@@ -591,8 +583,7 @@ class FailoverConsumer(GroupFollower):
     def done(self, message: Any) -> None:
         """Mark a message, and all before it in its partition, as processed.
 
-        A message of an earlier stay, on this or another cluster, has no effect: it is read again
-        and announced as not committed.
+        A message of an earlier stay is read again and announced as not committed.
         """
         self._check_open()
         self._current = [other for other in self._current if other is not message]
@@ -720,8 +711,7 @@ class FailoverConsumer(GroupFollower):
     def close(self) -> None:
         """Commit what is processed and leave the group.
 
-        In automatic processing the last messages handed over do not count as processed: call
-        :meth:`done` or :meth:`commit` before. KafkaException: the commit failed.
+        In automatic processing the last messages count only after :meth:`done` or :meth:`commit`.
         """
         if self._closed:
             return

@@ -1,7 +1,6 @@
-"""One stay of a consumer on one cluster, from opening to leaving, with its messages.
+"""One stay of a consumer on one cluster, with its messages and all bookkeeping of offsets.
 
-Offsets are valid only within one stay: the topic of the same name on the other cluster has other
-offsets. So all offset bookkeeping is here and ends with the stay.
+Offsets are valid only within one stay: the topic of the same name on the other cluster has others.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ Place = tuple[str, int]
 
 
 class Membership:
-    """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1.
-
-    ``commits``: automatically. ``is_given_up``: calls to an abandoned cluster are not waited for.
-    """
+    """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1."""
 
     def __init__(
         self,
@@ -93,10 +89,7 @@ class Membership:
         return len(self._pending)
 
     def fetch(self, count: int, timeout_s: float) -> None:
-        """Wait for up to ``count`` messages, errors included, and keep them until taken.
-
-        Those of a partition that is lost before are dropped: its next owner reads them.
-        """
+        """Wait for up to ``count`` messages, errors included; keep them until taken or revoked."""
         if count == 1:
             message = self.native.poll(timeout_s)
             found = [] if message is None else [message]
@@ -131,10 +124,7 @@ class Membership:
     # ----- processed messages
 
     def process(self, messages: Iterable[FailoverMessage]) -> dict[str, int]:
-        """Mark messages, and all before each in its partition, as processed.
-
-        Returns records by topic-partition that only another member can commit now.
-        """
+        """Mark messages as processed; return numbers of those only another member can commit."""
         lost: dict[str, int] = {}
         stored: dict[Place, TopicPartition] = {}
         for message in messages:
@@ -213,10 +203,7 @@ class Membership:
         }
 
     def count_unconfirmed(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
-        """Count records that were processed and not confirmed as committed, without a request.
-
-        A commit still without an answer counts as none; that is at most one commit interval.
-        """
+        """Count records processed and, as far as this member knows, not committed."""
         counts: dict[str, int] = {}
         for one in partitions:
             place = (one.topic, one.partition)
@@ -253,10 +240,7 @@ class Membership:
     # ----- committing and leaving
 
     def commit_processed(self) -> bool:
-        """Commit what is processed and wait for it; return whether the group accepted it.
-
-        A rebalance in progress is waited for. GivenUpError: the cluster is abandoned.
-        """
+        """Commit what is processed, in spite of rebalances; False: removed from the group."""
         deadline = time.monotonic() + _COMMIT_DEADLINE_S
         while True:
             try:
@@ -299,10 +283,8 @@ class Membership:
     def commit(self, offsets: list[TopicPartition] | None = None) -> list[TopicPartition]:
         """Commit these offsets, or what is stored, and wait for it; return each result.
 
-        Offsets of an automatic or asynchronous commit without an answer are committed again:
-        otherwise their commit would never be confirmed.
-
-        GivenUpError: the cluster is abandoned; whether it was committed is unknown.
+        Offsets of an automatic or asynchronous commit without an answer are committed again, to be
+        confirmed. GivenUpError: the cluster is abandoned; whether it was committed is unknown.
         """
         try:
             results = self._commit(offsets)
@@ -347,10 +329,7 @@ class Membership:
             self._rebalancing = False
 
     def abandon(self) -> None:
-        """Leave an abandoned cluster without waiting.
-
-        If it still answers, what is processed is committed there, to show the group's progress.
-        """
+        """Leave an abandoned cluster without waiting; commit there if it still answers."""
         self._pending.clear()
         commit = (lambda: self.native.commit(asynchronous=False),) if self._commits else ()
         self._aside.leave(*commit, self.native.close)

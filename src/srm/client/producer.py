@@ -1,10 +1,8 @@
 """A producer that follows its topics from cluster to cluster, used like confluent-kafka's.
 
-It follows each topic's route. On *hold* further calls wait. The old cluster acknowledges every
-record of the topic handed over before, or the record is reported as failed. The producer waits for
-an open transaction, then acknowledges the hold. On *go* it writes to the route's cluster.
-A record is sent to one cluster only: one whose result on the old cluster is unknown is reported as
-failed. If an unplanned move abandons the old cluster, all records in flight to it fail at once.
+On *hold* further calls wait. The old cluster acknowledges every record of the topic handed over
+before, or the record is reported as failed; then the producer acknowledges the hold. A record is
+sent to one cluster only: one whose result on the old cluster is unknown has failed.
 """
 
 from __future__ import annotations
@@ -45,10 +43,9 @@ SLICE_S: Final = 0.05
 class TopicFollower:
     """Target cluster and number of records in flight of each topic.
 
-    Invariants: a record is handed over only while the followed route is the present one, or within
-    an open transaction. A new route of a topic is followed only when none of its records is in
-    flight and no transaction is open. An abandoned cluster is the exception: records in flight to
-    it fail at once, and its transaction ends. ``wait_s``: longest wait for the end of a hold.
+    A record is handed over only while the followed route is the present one, or within an open
+    transaction. A new route of a topic is followed only when none of its records is in flight and
+    no transaction is open, except from an abandoned cluster. ``wait_s``: limit of waits in a hold.
     """
 
     def __init__(
@@ -92,10 +89,9 @@ class TopicFollower:
             return route.cluster if route is not None and route.state == "go" else None
 
     def cluster_for_transaction(self, timeout_s: float, *, reserve: bool) -> str:
-        """Return the cluster of all topics; wait for the end of a hold.
+        """Return the cluster of all topics; wait for the end of a hold (HeldError).
 
-        ``reserve``: a transaction is open from now on, so no route is followed until
-        :meth:`transaction_over`. HeldError: a topic is held, or the topics are on several clusters.
+        ``reserve``: no route is followed until :meth:`transaction_over`.
         """
         found: list[str] = []
 
@@ -290,11 +286,9 @@ class FailoverProducer(TopicFollower):
     ) -> None:
         """Hand over one record; wait while the topic is held.
 
-        Without a callback the next :meth:`flush` or :meth:`close` raises a failure.
-
-        BufferError: the queue is full, or (HeldError) the hold outlasted ``delivery.timeout.ms``;
-        the record was not handed over. KafkaException: as in confluent-kafka; also, requiring an
-        abort, if the topic is not on the cluster of the open transaction.
+        Without a callback the next :meth:`flush` or :meth:`close` raises a failure. BufferError:
+        the queue is full, or (HeldError) the hold outlasted ``delivery.timeout.ms``; the record was
+        not handed over.
         """
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
@@ -349,19 +343,15 @@ class FailoverProducer(TopicFollower):
         return taken
 
     def poll(self, timeout: float = -1) -> int:
-        """Run callbacks; wait up to ``timeout`` seconds for the first (less than 0: no limit).
-
-        It raises what a callback raises; the callbacks after it run with the next call.
-        """
+        """Run callbacks; wait up to ``timeout`` seconds for the first (less than 0: no limit)."""
         self._check_open()
         return self._reports.serve(float_of(timeout))
 
     def flush(self, timeout: float = -1) -> int:
         """Wait until all records are delivered and their callbacks have run.
 
-        Returns the number still in flight after ``timeout`` seconds. It raises what a callback
-        raised first, after all others have run, else the first failure of a record without a
-        callback since the last call (KafkaException).
+        Returns the number still in flight after ``timeout`` seconds. Raises what a callback raised
+        first, else the first failure of a record without a callback.
         """
         self._check_open()
         limit = float_of(timeout)
@@ -406,12 +396,7 @@ class FailoverProducer(TopicFollower):
         )
 
     def close(self) -> bool:
-        """Deliver what was handed over, run the callbacks, then stop.
-
-        Raises:
-            KafkaException: a record without a callback has failed.
-            Exception: raised by a callback.
-        """
+        """Deliver what was handed over, run the callbacks, then stop."""
         if self._stop.is_set():
             return True
         try:
@@ -433,10 +418,7 @@ class FailoverProducer(TopicFollower):
         self._transactions.init(float_of(timeout))
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; wait in a hold, at most ``delivery.timeout.ms``.
-
-        HeldError: the hold took longer; nothing was begun.
-        """
+        """Begin a transaction; wait in a hold, at most ``delivery.timeout.ms``."""
         self._begin_call()
         self._transactions.begin(self._wait_s)
 
@@ -445,9 +427,8 @@ class FailoverProducer(TopicFollower):
     ) -> None:
         """Commit a consumer's offsets with the transaction.
 
-        ``group_metadata``: of a FailoverConsumer or of confluent-kafka's Consumer. KafkaException:
-        as in confluent-kafka; also, requiring an abort, if the offsets were read before a move and
-        the transaction began after it.
+        ``group_metadata``: of a FailoverConsumer or of confluent-kafka's Consumer. KafkaException,
+        requiring an abort: the offsets were read before a move and the transaction began after it.
         """
         self._begin_call()
         self._transactions.send_offsets(positions, group_metadata, float_of(timeout))

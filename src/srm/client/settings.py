@@ -49,8 +49,7 @@ def load_client_config(given: Config | Path | str | None = None) -> Config:
 class ClientSettings:
     """The properties of an application's client, for each cluster.
 
-    If both set a property, the file wins for the connection, the application for all else.
-    ``forced`` wins over both; both win over ``defaults``.
+    The file wins for the connection, the application for all else, ``forced`` over both.
     """
 
     def __init__(

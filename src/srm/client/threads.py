@@ -1,7 +1,7 @@
 """Threads of clients: one for calls that may block, and the consumers that a thread polls.
 
-librdkafka waits up to a minute for a dead cluster, in calls that cannot be interrupted. The caller
-waits in slices and stops when the cluster is abandoned; the call continues in the background.
+librdkafka waits up to a minute for a dead cluster. The caller waits in slices and stops when the
+cluster is abandoned; the call continues in the background.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ def start_thread(name: str, run: Callable[[], object]) -> threading.Thread:
 
 
 class Aside:
-    """Thread that makes the blocking calls of one native client, one after the other.
-
-    It starts with the first call. ``is_given_up``: whether the client's cluster is abandoned.
-    """
+    """Thread that makes the blocking calls of one native client, one after the other."""
 
     def __init__(self, name: str, is_given_up: Callable[[], bool]) -> None:
         self._name = name
@@ -50,10 +47,7 @@ class Aside:
         weakref.finalize(self, self._work.put, None).atexit = False
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """Make a call and wait for it.
-
-        GivenUpError: the cluster is abandoned; the result of the call is unknown.
-        """
+        """Make a call and wait for it; GivenUpError: its result is unknown."""
         if self._is_given_up():
             raise GivenUpError("call not made: a move abandoned the cluster")
         done = self._put(work)

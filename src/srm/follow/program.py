@@ -32,9 +32,8 @@ class Stopping:
 class ProgramEvent:
     """An event of a program.
 
-    ``started``: ``value`` is its pid. ``failed``: it cannot be run, ``value`` is the errno.
-    ``killed``: it did not end within its grace time. ``ended``: it and its descendants have ended,
-    ``value`` is its exit code, or minus the signal that ended it.
+    ``value`` of *started*: its pid; *failed* to be run: the errno; *ended*, with all descendants:
+    its exit code, or minus the signal. *killed*: it did not end within its grace time.
     """
 
     kind: Literal["started", "failed", "killed", "ended"]
@@ -42,11 +41,7 @@ class ProgramEvent:
 
 
 class Program:
-    """One run of a program; ``report`` gets each event, in a separate thread.
-
-    ``mark`` is an environment variable whose value is unique to this run; by it, processes that
-    outlive the guard are found and killed.
-    """
+    """One run of a program; ``mark`` is an environment variable unique to it, to find orphans."""
 
     def __init__(
         self,

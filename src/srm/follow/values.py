@@ -184,10 +184,7 @@ class Template:
 
 
 def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:
-    """Fill in the placeholders of arguments; a list becomes ``a,b``.
-
-    UsageError: a name is unknown, or a secret: all users can read a program's arguments.
-    """
+    """Fill in the placeholders of arguments, but no secret; a list becomes ``a,b``."""
     rendered = []
     for argument in arguments:
         if _OPEN not in argument:

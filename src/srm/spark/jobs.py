@@ -71,11 +71,7 @@ def spread(
     *,
     tasks: int | None = None,
 ) -> list[_R]:
-    """Run a function over parts of the items, each in a Spark task; return results in their order.
-
-    Items and results are picklable; what the function closes over is sent along. SrmError is that
-    of the first part that failed.
-    """
+    """Run a function over parts of the items, each in a Spark task; return results in order."""
     every = list(items)
     if not every:
         return []

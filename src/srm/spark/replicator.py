@@ -111,11 +111,7 @@ def fitted_master(master: str | None, slots: int) -> str:
 
 
 def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[str, str]:
-    """Return where the slots run: the master, and as many cores of a cluster as slots.
-
-    A standalone cluster would give an application all of its cores. YARN and Kubernetes would start
-    two executors. ``given`` settings win.
-    """
+    """Return where the slots run, with a core for each; ``given`` settings win."""
     fitted = fitted_master(given.get("spark.master", master), slots)
     chosen = {"spark.master": fitted}
     if fitted.startswith("spark://"):
@@ -138,11 +134,7 @@ class Replicator:
         without: Collection[Duty] = (),
         timing: Timing | None = None,
     ) -> None:
-        """Start nothing yet; ConfigError: no flow was given, or one is not enabled.
-
-        A local ``master`` gets enough cores. ``without``: duties that something else does, such as
-        Airflow.
-        """
+        """Start nothing yet; ``without``: duties that something else does, such as Airflow."""
         disabled = [flow for flow in flows if not config.flow(flow).enabled]
         if disabled or not flows:
             names = ", ".join(map(str, disabled)) or "none of the flows"
@@ -179,10 +171,9 @@ class Replicator:
     def run(self, *, until_caught_up: bool = False) -> None:
         """Copy until :meth:`stop`, or until everything is copied that was there at the start.
 
-        Each flow begins when its target answers, and is retried by itself. It ends by itself, too,
-        where another replicator has taken it over or where it cannot catch up. A request in the
-        state topic of one flow ends the application with all its flows. SrmError: no flow is left
-        to copy; of the first one that has failed.
+        Each flow begins when its target answers, and ends by itself where another replicator has
+        taken it over. A request in the state topic of one flow ends all. SrmError: no flow is left
+        to copy.
         """
         host = self._host
         with ExitStack() as stack:
@@ -363,10 +354,7 @@ def _one_line(error: Exception) -> str:
 
 
 def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> None:
-    """Run the replicator in the main thread; SIGTERM and SIGINT end it within ``STOP_S``.
-
-    StoppedError: a signal or a request to end came before it had caught up.
-    """
+    """Run in the main thread; signals end it within ``STOP_S`` (StoppedError: not caught up)."""
     signalled = False
 
     def end(number: int) -> None:

@@ -106,9 +106,8 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Give a Spark session and stop it at the end; one that is active already is used and kept.
 
-    ``master`` (``local[2]`` by default) and ``remote``, a Spark Connect server ``sc://host:port``,
-    by default $SPARK_REMOTE, are ignored under spark-submit. StackError: the JVM does not start.
-    UnavailableError: the Connect server does not answer.
+    ``master`` and ``remote``, a Spark Connect server ``sc://host:port``, by default $SPARK_REMOTE,
+    are ignored under spark-submit. StackError: the JVM does not start.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -1,8 +1,4 @@
-"""From the properties file to what spark-submit is given: the same for DAGs and commands.
-
-Keys ``spark.*`` are Spark's own. A master is ``local[n]``, ``spark://...``, ``yarn`` or
-``k8s://...``.
-"""
+"""From the properties file to what spark-submit is given: the same for DAGs and commands."""
 
 from __future__ import annotations
 
@@ -36,11 +32,7 @@ _MOUNT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Settings, files and arguments that spark-submit is given for one application.
-
-    ``files`` and ``archives`` are lists with commas. ``in_cluster``: Spark chooses the machine of
-    the driver.
-    """
+    """Input of spark-submit; ``in_cluster``: Spark chooses the machine of the driver."""
 
     conf: Mapping[str, str]
     files: str | None
@@ -65,9 +57,8 @@ def submission(
 ) -> Submission:
     """Return what spark-submit is given for a program that reads the properties file ``config``.
 
-    In cluster mode the file travels along, and the program finds it by its base name in its
-    working folder. A file below a folder that is mounted into a driver pod stays where it is.
-    ``deploy_mode`` is that of the connection, by default of ``spark``, the keys ``spark.*``.
+    In cluster mode the file travels along, and the program finds it by its base name in its working
+    folder. A file below a folder that is mounted into a driver pod stays where it is.
     """
     deploy_mode = deploy_mode or spark.get(DEPLOY_MODE)
     in_cluster = deploy_mode == "cluster" and not master.startswith("local")

@@ -43,11 +43,7 @@ Show = Callable[[Mapping[str, Any]], None]
 
 @dataclass(eq=False)
 class ReplicatorSupervisor:
-    """Finds or starts the application that drives some flows, and stays with it until it ends.
-
-    ``open_topics`` opens the flows' state topics with clients of their own. ``show`` takes progress
-    as plain JSON, every few seconds.
-    """
+    """Finds or starts the application that drives some flows; stays with it until it ends."""
 
     open_topics: Callable[[], AbstractContextManager[StateTopics]]
     command: Callable[[], Sequence[str]]
@@ -64,8 +60,7 @@ class ReplicatorSupervisor:
     ) -> None:
         """Supervise until the application ends in good order, or :meth:`kill` is called.
 
-        No application is started while a request to stop is in force. ``known`` is what an earlier
-        supervisor has started, maybe without a heartbeat; ``found`` gets the one for next time.
+        ``known`` is what an earlier supervisor has started; ``found`` gets the one for next time.
         UnavailableError: the application failed or its heartbeats stopped: run it again.
         """
         with self.open_topics() as topics:
@@ -80,10 +75,7 @@ class ReplicatorSupervisor:
             return self._begin(topics, known)
 
     def kill(self, by: str) -> None:
-        """End :meth:`run` and the application, on any host; callable from a signal handler.
-
-        A request to stop that is in force stays.
-        """
+        """End :meth:`run` and the application, on any host; callable from a signal handler."""
         self.was_killed = True
         if self._application is not None:
             self._end(self._application, by)
@@ -225,9 +217,8 @@ def progress(state: str, application: Application | None, watch: Watch) -> dict[
 class Application:
     """A started or found application, judged by its heartbeats wherever it runs.
 
-    On its host the process helps to see or bring about the end sooner; ``created`` guards against
-    a ``pid`` used again. One that is not ``ours`` was found by the heartbeat of its ``driver``. Its
-    process group may be a user's shell, so it only ever receives a request.
+    ``created`` guards against a ``pid`` used again. One that is not ``ours`` was found by its
+    heartbeat. Its process group may be a user's shell, so it only ever receives a request.
     """
 
     host: str
@@ -283,10 +274,7 @@ class Application:
 
 
 def start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a command that outlives its parent, with a session and a log file of its own.
-
-    A child with an Airflow task's pipes would make a killed task look alive.
-    """
+    """Start a command that outlives its parent: with a session and a log file of its own."""
     with log.open("ab") as output:
         return subprocess.Popen(
             list(command),

@@ -50,10 +50,7 @@ class BothClusters:
 
 
 class SparkComparer:
-    """Compares ranges in Spark tasks (a Comparer); ``by_records``: by ordinary consumers.
-
-    ``width``: number of tasks that run at a time.
-    """
+    """Compares ranges in ``width`` Spark tasks at a time (a Comparer)."""
 
     def __init__(
         self, spark: SparkSession, properties: BothClusters, *, by_records: bool = False
