@@ -21,17 +21,10 @@ def build_dags(config_path: str | Path, prefix: str = "srm") -> dict[str, DAG]:
     """Declare the DAGs of one configuration, in a DAG file of the user.
 
     Airflow registers them; the file need not assign them. Airflow names $SRM_CONFIG's DAGs
-    ``srm_...``, so further configurations take prefixes of their own.
-
-    Args:
-        config_path: srm's properties file, readable where $SRM_CONFIG would have to be.
-        prefix: of the DAG ids and assets.
-
-    Returns:
-        The DAGs by id.
-
-    Raises:
-        ConfigError: the file is missing, cannot be used, or enables no flow.
+    ``srm_...``, so further configurations take prefixes of their own. ``config_path``: srm's
+    properties file, readable where $SRM_CONFIG would have to be. ``prefix``: of the DAG ids and
+    assets. Returns the DAGs by id. ConfigError: the file is missing, cannot be used, or enables no
+    flow.
     """
     from srm_airflow.bundle import build  # noqa: PLC0415 - the list of providers imports this
 

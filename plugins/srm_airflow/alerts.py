@@ -44,12 +44,9 @@ def tell(
 ) -> None:
     """Notify the notifier of the move's flow, if it has one; log a failure.
 
-    Args:
-        event: what has happened.
-        what: the same as one line of text.
-        planned: the move, as the planning task describes it, or the form of one.
-        context: of the sending task; templates in the notifier's arguments may use it.
-        config_path: srm's properties file; by default the one of the environment.
+    ``what``: the same as one line of text. ``planned``: the move, as the planning task describes
+    it, or the form of one. ``context``: of the sending task; templates in the notifier's arguments
+    may use it. ``config_path``: srm's properties file; by default the one of the environment.
     """
     try:
         settings = _settings(planned, config_path)
@@ -67,9 +64,7 @@ def tell(
 def alert_failure(context: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> None:
     """Notify that a task has failed for good: callback of the tasks of a move.
 
-    Args:
-        context: of the task.
-        planned: the move; by default as the run has planned it, or its form where it has not.
+    ``planned``: the move; by default as the run has planned it, or its form where it has not.
     """
     try:
         planned = planned or context["ti"].xcom_pull(task_ids="plan") or context["params"]
@@ -131,10 +126,7 @@ def _name(known: Mapping[str, str]) -> str:
 def rehearsal(kind: str, settings: FlowConfig, cron: str) -> dict[str, Any]:
     """Return how such a DAG is declared; a failure is sent to the flow's notifier.
 
-    Args:
-        kind: of rehearsal, in the DAG's id.
-        settings: the flow.
-        cron: when to run (UTC), empty for by hand alone.
+    ``kind``: of rehearsal, in the DAG's id. ``cron``: when to run (UTC), empty for by hand alone.
     """
     flow = settings.flow
     move = {"operation": kind.replace("_", " "), "source": flow.source, "target": flow.target}

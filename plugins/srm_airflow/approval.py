@@ -25,10 +25,8 @@ class MoveApprovalOperator(ApprovalOperator):
 
     Skipped where none is needed. The answer is stored as XCom ``approval`` and passed to the hold,
     which refuses a move that lacks a required approval: marking this task opens nothing. Until an
-    operator answers, the notifier receives reminders at growing intervals.
-
-    Args:
-        move: what the planning task returned.
+    operator answers, the notifier receives reminders at growing intervals. ``move``: what the
+    planning task returned.
     """
 
     template_fields: Sequence[str] = ("move",)
@@ -42,9 +40,8 @@ class MoveApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> NoReturn:
         """Request the approval, and park the task.
 
-        Raises:
-            AirflowSkipException: the move needs no approval.
-            TaskParked: until an operator answers, or a reminder is due.
+        AirflowSkipException: the move needs no approval. TaskParked: until an operator answers, or
+        a reminder is due.
         """
         asked = self.move[APPROVAL_KEY]
         if self.move["dry_run"]:
@@ -63,9 +60,8 @@ class MoveApprovalOperator(ApprovalOperator):
     def execute_complete(self, context: Context, event: dict[str, Any], since: float) -> Any:
         """Store the answer; without one notify and wait again, or fail.
 
-        Raises:
-            AirflowFailException: no operator answered in time.
-            DownstreamTasksSkipped: the answer is no.
+        AirflowFailException: no operator answered in time. DownstreamTasksSkipped: the answer is
+        no.
         """
         with reason_kept(context):
             if event.get("error_type") == "timeout":

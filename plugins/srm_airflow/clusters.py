@@ -31,9 +31,6 @@ class KafkaClusterHook(BaseHook):
     """A cluster as a connection describes it; ``A.airflow.connection`` of a properties file.
 
     The extra holds librdkafka's properties by their names, as in a connection of type ``kafka``.
-
-    Args:
-        conn_id: the connection.
     """
 
     conn_name_attr = "conn_id"
@@ -48,8 +45,7 @@ class KafkaClusterHook(BaseHook):
     def get_conn(self) -> KafkaCluster:
         """Return the cluster, which connects on first use; the caller closes it.
 
-        Raises:
-            ConfigError: a property is misspelt or missing.
+        ConfigError: a property is misspelt or missing.
         """
         lines = (Property("clusters", _ALIAS), Property(f"{_ALIAS}.{CONNECTION_KEY}", self.conn_id))
         where = f"connection {self.conn_id}"
@@ -98,8 +94,7 @@ class SharedClusters:
     ) -> Iterator[Mapping[str, Cluster]]:
         """Open clusters as :func:`srm.wiring.open_clusters`, in common with other users.
 
-        Raises:
-            ConfigError: the configuration does not list an alias.
+        ConfigError: the configuration does not list an alias.
         """
         with ExitStack() as stack:
             clients = {alias: config.cluster_clients(alias) for alias in aliases}

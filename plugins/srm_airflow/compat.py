@@ -58,15 +58,8 @@ def park(
 ) -> NoReturn:
     """Park a task that has requested an answer; without one its method is called when time is up.
 
-    Args:
-        operator: a human-in-the-loop operator, whose request is already written.
-        ti_id: the task instance.
-        method_name: method of the operator that takes the answer.
-        kwargs: of that method.
-        timeout: for the answer.
-
-    Raises:
-        TaskParked: always.
+    ``operator``: a human-in-the-loop operator, whose request is already written. ``method_name``:
+    method of the operator that takes the answer.
     """
     if TaskAwaitingInput is not None:
         raise TaskAwaitingInput(method_name=method_name, kwargs=kwargs, timeout=timeout)

@@ -43,8 +43,7 @@ def unread_connection(name: str) -> Mapping[str, str]:
 def read_connection(name: str) -> Mapping[str, str]:
     """Read a connection by Airflow's API; its secrets are masked in all logs.
 
-    Raises:
-        ConfigError: there is none.
+    ConfigError: there is none.
     """
     try:
         found = Connection.get(name)
@@ -65,8 +64,7 @@ def read_connection(name: str) -> Mapping[str, str]:
 def given_to_processes(config_path: Path | str) -> Iterator[None]:
     """Give the connections that a properties file names to processes started in the block.
 
-    Raises:
-        ConfigError: one does not exist, or the file cannot be used.
+    ConfigError: one does not exist, or the file cannot be used.
     """
     read: dict[str, Mapping[str, str]] = {}
 

@@ -33,9 +33,7 @@ logger = logging.getLogger(__name__)
 def flow_context(flow: str, doing: str) -> Iterator[tuple[FlowContext, telemetry.Notes]]:
     """Open one flow of the configuration, with srm's errors turned into Airflow's.
 
-    Args:
-        flow: as ``A->B``.
-        doing: what a trace shows, in which the second value notes more.
+    ``doing``: what a trace shows, in which the second value notes more.
     """
     from srm.wiring import open_flow  # noqa: PLC0415 - not for parsing
 
@@ -58,10 +56,8 @@ def opened_move(
 ) -> Iterator[MoveContext]:
     """Open both flows between the clusters of a move; an unplanned one does not contact its source.
 
-    ``shared``: use the clients of the other moves that wait in this process.
-
-    Raises:
-        SrmError: the configuration does not know the clusters, or one does not answer.
+    ``shared``: use the clients of the other moves that wait in this process. SrmError: the
+    configuration does not know the clusters, or one does not answer.
     """
     from srm.wiring import open_clusters, open_move  # noqa: PLC0415 - not for parsing
     from srm_airflow.clusters import CLUSTERS  # noqa: PLC0415 - as above
@@ -99,9 +95,8 @@ def sync_group_offsets(flow: str) -> dict[str, Any]:
 def rehearse(flow: str) -> dict[str, Any]:
     """Carry out a drill of a flow; sum it up.
 
-    Raises:
-        SrmError: a cluster does not answer.
-            AirflowFailException: a check failed, or something prevents a failover.
+    SrmError: a cluster does not answer. AirflowFailException: a check failed, or something prevents
+    a failover.
     """
     from srm.engine.drill import run_drill  # noqa: PLC0415 - not for parsing
     from srm.pages.reports import drill_line  # noqa: PLC0415 - not for parsing
@@ -130,8 +125,7 @@ def flows_of_events(events: Mapping[Any, Sequence[Any]] | None) -> list[str]:
 def sync_flows(flows: Sequence[str]) -> dict[str, Any]:
     """Sync group offsets of several flows; one that fails does not keep the others waiting.
 
-    Raises:
-        SrmError, AirflowFailException: the first failure, after all flows had their turn.
+    SrmError, AirflowFailException: the first failure, after all flows had their turn.
     """
     return _in_turn(flows, sync_group_offsets)
 
@@ -139,11 +133,8 @@ def sync_flows(flows: Sequence[str]) -> dict[str, Any]:
 def aggregate_metrics(flows: Sequence[str]) -> dict[str, Any]:
     """Store the metrics' windows of several flows that are not stored yet; sum it up by flow.
 
-    Returns:
-        The summaries; None for a flow with more raw metrics than this process should count.
-
-    Raises:
-        SrmError, AirflowFailException: the first failure, after all flows had their turn.
+    Returns the summaries; None for a flow with more raw metrics than this process should count.
+    SrmError, AirflowFailException: the first failure, after all flows had their turn.
     """
     return _in_turn(flows, _aggregate)
 
@@ -172,13 +163,8 @@ def _aggregate(flow: str) -> dict[str, Any] | None:
 def verify_little(flows: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
     """Verify the flows with few unverified records; sum it up by flow.
 
-    Args:
-        flows: as ``A->B``.
-        params: the values of the form.
-
-    Returns:
-        The counts of outcomes. None leaves a flow to Spark: it has too much to compare for this
-        process, or cannot be planned. Spark reports the error and continues with the next flow.
+    Returns the counts of outcomes. None leaves a flow to Spark: it has too much to compare for this
+    process, or cannot be planned. Spark reports the error and continues with the next flow.
     """
     return {flow: _verify_little(flow, params) for flow in flows}
 
@@ -216,8 +202,7 @@ def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | Non
 def _in_turn(flows: Sequence[str], call: Callable[[str], Any]) -> dict[str, Any]:
     """Call for each flow; one that fails does not keep the others waiting.
 
-    Raises:
-        SrmError, AirflowFailException: the first failure, after all flows had their turn.
+    SrmError, AirflowFailException: the first failure, after all flows had their turn.
     """
     summaries: dict[str, Any] = {}
     failures: list[Exception] = []
@@ -246,8 +231,7 @@ def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
 def _require_some(errors: Mapping[str, str], done: int) -> None:
     """Let a bad group not hide the good ones, and a run in which nothing worked not look good.
 
-    Raises:
-        UnavailableError: every group failed.
+    UnavailableError: every group failed.
     """
     for group, reason in errors.items():
         logger.warning("group %s: %s", group, reason)

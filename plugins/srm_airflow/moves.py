@@ -69,15 +69,9 @@ def plan(
 ) -> tuple[dict[str, Any], str]:
     """Plan the move of a run; describe it to the tasks that follow, and as a page.
 
-    Args:
-        params: the form.
-        conf: the configuration of the run.
-        run_id: the run.
-        clusters: the clusters of the DAG; of two the operation says which one clients leave.
-
-    Raises:
-        AirflowFailException: a key is unknown, or an obstacle remains that waiting does not
-            remove; nothing was touched.
+    ``conf``: the configuration of the run. ``clusters``: the clusters of the DAG; of two the
+    operation says which one clients leave. AirflowFailException: a key is unknown, or an obstacle
+    remains that waiting does not remove; nothing was touched.
     """
     with engine_errors():
         # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
@@ -125,13 +119,9 @@ def plan(
 def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[str, Any]:
     """Request the clients of the move to stop, finish and leave.
 
-    Args:
-        planned: the move.
-        answer: the stored answer of the approving task, None where no approval is needed.
-
-    Raises:
-        AirflowSkipException: the run only shows the plan.
-        AirflowFailException: the move needs an approval and has none.
+    ``answer``: the stored answer of the approving task, None where no approval is needed.
+    AirflowSkipException: the run only shows the plan. AirflowFailException: the move needs an
+    approval and has none.
     """
     if planned[DRY_RUN]:
         raise AirflowSkipException("dry run: only the plan was requested")
@@ -152,14 +142,9 @@ def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[s
 def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # noqa: FBT001
     """Write the offsets on the target and send the clients there; each checks the gate.
 
-    Args:
-        planned: the move.
-            held: whether the previous task has held clients; it was skipped otherwise.
-
-    Raises:
-            AirflowSkipException: nothing is to be moved: a dry run, or not approved.
-        AirflowFailException: a group is not synchronised (GateClosedError), whatever the state of
-            the task that waited for it.
+    AirflowSkipException: nothing is to be moved: a dry run, or not approved. AirflowFailException:
+    a group is not synchronised (GateClosedError), whatever the state of the task that waited for
+    it.
     """
     if not held:
         raise AirflowSkipException("no client is held")
@@ -189,12 +174,8 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
 def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
     """Wait until the groups work on the target; the move itself says for how long.
 
-    Args:
-        planned: the move.
-        context: of the task, for the notifier.
-
-    Raises:
-        AirflowFailException: a group that had members at the hold did not resume in time.
+    ``context``: of the task, for the notifier. AirflowFailException: a group that had members at
+    the hold did not resume in time.
     """
     patience = Patience(planned)
     with _open(planned, "verify") as opened:
@@ -224,10 +205,8 @@ def report(
 ) -> Reported:
     """Keep and show the report.
 
-    Args:
-        planned: the move, None where it was not planned.
-        answer: what the approving task has kept.
-        reason: returns why a step failed, empty where none did.
+    ``planned``: the move, None where it was not planned. ``answer``: what the approving task has
+    kept. ``reason``: returns why a step failed, empty where none did.
     """
     if planned is None:
         why = reason() or "the move was not planned, nothing was touched: see task plan"
@@ -267,8 +246,7 @@ def watch_residue(
 def require_startable(planned: Mapping[str, Any]) -> None:
     """Make a dry run red that has found something in the way of the move.
 
-    Raises:
-        AirflowFailException: the move would be refused.
+    AirflowFailException: the move would be refused.
     """
     if planned["blocking"]:
         raise AirflowFailException(f"would be refused: {reasons_text(planned['blocking'])}")
@@ -283,8 +261,7 @@ def _page(context: MoveContext, move_id: str) -> str:
 def require_ok(result: Mapping[str, Any]) -> None:
     """Fail the run when the outcome of the move has problems.
 
-    Raises:
-        AirflowFailException: the report names problems.
+    AirflowFailException: the report names problems.
     """
     if result.get("problems"):
         raise AirflowFailException(

@@ -123,9 +123,8 @@ class ReplicationOperator(BaseOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Fail where the application was lost, so that the next try starts another one.
 
-        Raises:
-            UnavailableError: its heartbeats have stopped.
-            AirflowFailException: its state cannot be read.
+        UnavailableError: its heartbeats have stopped. AirflowFailException: its state cannot be
+        read.
         """
         del context
         if event["state"] == "failed":
@@ -158,13 +157,8 @@ class MoveWaitOperator(BaseOperator):
     Looks a few seconds on the worker first: a move whose groups are caught up is ready by then, and
     a deferral would add two seconds of downtime. Then it waits in the triggerer, where it survives
     a restart of Airflow. It ends with the latest look as its return value. Success of this task
-    opens nothing: the redirect looks for itself.
-
-    Args:
-        move: what the planning task returned.
-        config_path: srm's properties file.
-        on_worker: seconds to look on the worker.
-        poll_s: seconds between two looks.
+    opens nothing: the redirect looks for itself. ``move``: what the planning task returned.
+    ``on_worker``: seconds to look on the worker. ``poll_s``: seconds between two looks.
     """
 
     template_fields: Sequence[str] = ("move", "config_path")
@@ -220,8 +214,7 @@ class MoveWaitOperator(BaseOperator):
     def execute_complete(self, context: Context, event: Any) -> Any:
         """Fail with the reasons; a ready move ends in the triggerer and does not come here.
 
-        Raises:
-            AirflowFailException: the time is up, or the move cannot become ready.
+        AirflowFailException: the time is up, or the move cannot become ready.
         """
         if event == "success":  # as DAG.test() hands over the end of a trigger
             return None

@@ -28,9 +28,8 @@ REASON_STEPS: Final = ("release", "plan", "approve", "hold", "wait", "apply_and_
 def engine_errors() -> Iterator[None]:
     """Let Airflow retry what may succeed later and fail at once what cannot.
 
-    Raises:
-        SrmError: a retriable one, as it is.
-        AirflowFailException: instead of an error that trying again would only repeat.
+    SrmError: a retriable one, as it is. AirflowFailException: instead of an error that trying again
+    would only repeat.
     """
     try:
         yield

@@ -36,8 +36,7 @@ SHORTEST_INTERVAL: Final = timedelta(seconds=10)
 def config_path() -> Path:
     """Return the properties file that all DAGs are built from.
 
-    Raises:
-        ConfigError: neither $SRM_CONFIG nor ./srm.properties names one.
+    ConfigError: neither $SRM_CONFIG nor ./srm.properties names one.
     """
     return find_config(None).absolute()
 
@@ -45,8 +44,7 @@ def config_path() -> Path:
 def load() -> Config:
     """Read what DAGs are built from: the configuration without the values of connections.
 
-    Raises:
-            ConfigError: the file is missing, cannot be used, or enables no flow.
+    ConfigError: the file is missing, cannot be used, or enables no flow.
     """
     path = config_path()
     config = load_config(path, connections=unread_connection)

@@ -50,8 +50,7 @@ class SparkJobOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         """Run the job.
 
-        Raises:
-            AirflowException: the job has failed; its last lines are in the log.
+        AirflowException: the job has failed; its last lines are in the log.
         """
         with given_to_processes(config_path()):
             self._run(context)
@@ -107,16 +106,11 @@ def submit_hook(
 ) -> SparkSubmitHook:
     """Return the provider's hook for a program of ours.
 
-    Args:
-        conn_id: Airflow connection of type ``spark``: master, deploy mode, queue, namespace.
-        name: the application's name.
-        arguments: the program's; ``--config FILE`` among them names the properties file.
-        outlives_task: the driver must not end with the pod of its task.
-
-    Raises:
-        AirflowFailException: it would; with what to do instead.
-        ConfigError: the file cannot be used, lacks what the master needs, or its driver cannot
-            log in.
+    ``conn_id``: Airflow connection of type ``spark``: master, deploy mode, queue, namespace.
+    ``arguments``: the program's; ``--config FILE`` among them names the properties file.
+    ``outlives_task``: the driver must not end with the pod of its task. AirflowFailException: it
+    would; with what to do instead. ConfigError: the file cannot be used, lacks what the master
+    needs, or its driver cannot log in.
     """
     # Without the provider of Kubernetes the hook raises NameError for each k8s:// connection. It
     # needs that client only to delete the pod of a cleared job.

@@ -34,15 +34,10 @@ REPEAT_LINE_S: Final = 10.0
 class MoveWaitTrigger(BaseTrigger):
     """Ends its task successfully when a move is ready; wakes it up to fail otherwise.
 
-    Args:
-        config_path: srm's properties file, readable by the triggerer.
-        move_id: the move.
-        source: alias of the cluster that is left.
-        target: alias of the cluster that takes over.
-        deadline: epoch seconds at which waiting ends, whatever the clusters say.
-        poll_s: seconds between two looks.
-        operation: of the move, for the notifier.
-        mode: of the move, for the notifier.
+    ``config_path``: srm's properties file, readable by the triggerer. ``source``: alias of the
+    cluster that is left. ``target``: alias of the cluster that takes over. ``deadline``: epoch
+    seconds at which waiting ends, whatever the clusters say. ``poll_s``: seconds between two looks.
+    ``operation``: of the move, for the notifier. ``mode``: of the move, for the notifier.
     """
 
     def __init__(
@@ -186,8 +181,7 @@ class MoveWatch:
     def poll(self) -> SyncStatus:
         """Look once, in bounded time.
 
-        Raises:
-            SrmError: a cluster does not answer, or the move is not one that waits.
+        SrmError: a cluster does not answer, or the move is not one that waits.
         """
         with self._lock:
             if self._context is None:
@@ -213,11 +207,9 @@ def flows_state(config_path: str, flows: Sequence[str]) -> AbstractContextManage
 class ReplicatorTrigger(BaseTrigger):
     """Wakes its task up when the application has ended in good order, or sends no heartbeats.
 
-    Args:
-        config_path: srm's properties file, readable by the triggerer.
-        flows: replication flows as ``A->B``.
-        application: the started or found application, as a dictionary.
-        look_every_s: seconds between two looks.
+    ``config_path``: srm's properties file, readable by the triggerer. ``flows``: replication flows
+    as ``A->B``. ``application``: the started or found application, as a dictionary.
+    ``look_every_s``: seconds between two looks.
     """
 
     def __init__(

@@ -45,8 +45,7 @@ def end_processes(processes: Iterable[psutil.Process], timeout: float) -> None:
 def is_worker(process: psutil.Process) -> bool:
     """Return whether a process is Spark's worker daemon for Python, or a worker it forked.
 
-    Raises:
-        psutil.Error: the process is gone, or a zombie without a command line.
+    psutil.Error: the process is gone, or a zombie without a command line.
     """
     return WORKER_DAEMON in process.cmdline()
 

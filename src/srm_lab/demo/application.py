@@ -164,8 +164,7 @@ class Pace:
 def run(options: ApplicationOptions, stop: threading.Event) -> None:
     """Process payments until stopped.
 
-    Raises:
-        SrmError: a cluster refuses to be read.
+    SrmError: a cluster refuses to be read.
     """
     work = WORK[options.group]()
     pace = Pace(options.pace, stop)

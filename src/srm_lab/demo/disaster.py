@@ -136,8 +136,7 @@ class Disaster:
     def kill_in_a_sale(self) -> list[PaymentEntry]:
         """Let a sale begin on P, and kill P with SIGKILL when most of it is acknowledged.
 
-        Returns:
-            What P had acknowledged by then.
+        Returns what P had acknowledged by then.
         """
         world = self.world
         path, home = world.stack.config_path, world.home

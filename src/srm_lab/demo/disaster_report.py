@@ -150,8 +150,7 @@ def _problems(found: DisasterFindings, groups: Mapping[str, GroupDisaster]) -> I
 def write_disaster_report(folder: Path, report: DisasterReport) -> None:
     """Write ``report.json``.
 
-    Raises:
-        StackError: the folder cannot be written.
+    StackError: the folder cannot be written.
     """
     write_atomically(folder / "report.json", report.json())
 

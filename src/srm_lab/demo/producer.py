@@ -54,8 +54,7 @@ class PaymentProducer:
     def run(self) -> None:
         """Write until stopped, then wait for all acknowledgements.
 
-        Raises:
-            SrmError: the cluster refuses, or a hold does not end in time.
+        SrmError: the cluster refuses, or a hold does not end in time.
         """
         options = self._options
         config = load_config(options.config)

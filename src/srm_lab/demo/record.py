@@ -34,8 +34,7 @@ class PaymentEntry:
     def parse(cls, line: str) -> PaymentEntry:
         """Decode.
 
-        Raises:
-                IntegrityError: it is not a line of a record.
+        IntegrityError: it is not a line of a record.
         """
         try:
             time_ms, cluster, topic, partition, offset, payment = line.split("\t")

@@ -205,8 +205,7 @@ class DemoReport:
 def write_report(folder: Path, report: DemoReport, timeline: Timeline) -> None:
     """Write ``report.json`` and ``report.html``.
 
-    Raises:
-        StackError: the folder cannot be written.
+    StackError: the folder cannot be written.
     """
     page = render_page("demo_report.html", "srm_lab.demo", report=report, timeline=timeline)
     write_atomically(folder / "report.json", report.json())

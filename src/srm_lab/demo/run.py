@@ -59,11 +59,9 @@ class DemoResult:
 def run_demo(options: DemoOptions, display: Display) -> DemoResult:
     """Run the whole demo.
 
-    Everything it started is stopped at its end, also after a failure or Ctrl-C, unless ``keep``
-    is set and it succeeded.
-
-    Raises:
-        StackError: a part did not do its job in time; the message names logs and cause.
+    Everything it started is stopped at its end, also after a failure or Ctrl-C, unless ``keep`` is
+    set and it succeeded. StackError: a part did not do its job in time; the message names logs and
+    cause.
     """
     if options.records < _FEWEST:
         raise UsageError(

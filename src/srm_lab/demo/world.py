@@ -46,8 +46,7 @@ class DemoProgram:
     def start(self) -> None:
         """Start the process.
 
-        Raises:
-            StackError: it cannot be started.
+        StackError: it cannot be started.
         """
         environ = {**os.environ, HOME_MARK: str(self._stack.absolute())}
         self._process.start(
@@ -57,8 +56,7 @@ class DemoProgram:
     def look(self) -> None:
         """Read what is new in the record.
 
-        Raises:
-            StackError: the process has ended by itself.
+        StackError: the process has ended by itself.
         """
         self.read()
         if not self._process.running:
@@ -167,8 +165,7 @@ class DemoWorld:
     def look(self) -> None:
         """Read the records and make sure that everything still runs.
 
-        Raises:
-            StackError: a program has ended.
+        StackError: a program has ended.
         """
         for program in (*self.producers, *self.applications.values()):
             if program.name not in self._ended:
@@ -187,8 +184,7 @@ class DemoWorld:
     def wait(self, condition: Callable[[], str | None], seconds: float, what: str) -> None:
         """Look again and again until ``condition`` returns None; what it returns else is shown.
 
-        Raises:
-            StackError: a program has ended, or the time is up.
+        StackError: a program has ended, or the time is up.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -223,8 +219,7 @@ class DemoWorld:
 def follow_run(world: DemoWorld, api: AirflowApi, dag: str, run: str, seconds: float) -> None:
     """Show a DAG run task by task until it has ended well.
 
-    Raises:
-            StackError: it failed, with the cause from its log, or the time is up.
+    StackError: it failed, with the cause from its log, or the time is up.
     """
 
     def condition() -> str | None:

@@ -59,14 +59,10 @@ _SECRETS_FILE: Final = "secrets.json"
 def airflow_environment(home: Path, project: Path, port: int, config_path: Path) -> dict[str, str]:
     """Return the variables of an embedded Airflow, to be laid over the environment.
 
-    Args:
-        home: AIRFLOW_HOME: database, logs and secrets; created when absent.
-        project: folder with ``dags``; plugins are found by their entry points.
-        port: port of the web server and REST API on the loopback interface.
-        config_path: srm's properties file.
-
-    Raises:
-        StackError: pyspark is not installed, or ``home`` cannot be written.
+    ``home``: AIRFLOW_HOME: database, logs and secrets; created when absent. ``project``: folder
+    with ``dags``; plugins are found by their entry points. ``port``: port of the web server and
+    REST API on the loopback interface. StackError: pyspark is not installed, or ``home`` cannot be
+    written.
     """
     home, project = home.absolute(), project.absolute()
     kept = _keep_values(home)
@@ -239,8 +235,7 @@ _CONNECTION: Final = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 def ensure_database(database: Path, environ: Mapping[str, str]) -> None:
     """Make sure that the SQLite file exists and has the schema of the installed Airflow.
 
-    Raises:
-        StackError: the migration fails or the file cannot be written.
+    StackError: the migration fails or the file cannot be written.
     """
     version = schema_version()
     stamp = database.with_suffix(".version")
@@ -328,12 +323,9 @@ DAGS: Final = "DAGs"
 class EmbeddedAirflow:
     """Airflow with the DAGs and plugins of a project folder.
 
-    Args:
-        home: folder of the stack: Airflow's own is ``airflow`` in it, logs go to ``logs``.
-        project: folder with ``dags`` and ``plugins``.
-        port: port of the web server and REST API.
-        config_path: srm's properties file.
-        environ: additions to the environment of every process.
+    ``home``: folder of the stack: Airflow's own is ``airflow`` in it, logs go to ``logs``.
+    ``project``: folder with ``dags`` and ``plugins``. ``port``: port of the web server and REST
+    API. ``environ``: additions to the environment of every process.
     """
 
     def __init__(
@@ -374,16 +366,14 @@ class EmbeddedAirflow:
     def prepare(self) -> None:
         """Make or migrate the database.
 
-        Raises:
-            StackError: it cannot be made.
+        StackError: it cannot be made.
         """
         ensure_database(self._home / "airflow.db", self.environment())
 
     def start(self) -> None:
         """Start the components that do not run; does not wait until they are ready.
 
-        Raises:
-            StackError: the port is taken, or a program cannot run.
+        StackError: the port is taken, or a program cannot run.
         """
         missing = [name for name, process in self.processes.items() if not process.running]
         environ = self.environment()
@@ -401,8 +391,7 @@ class EmbeddedAirflow:
     def wait_ready(self, on_ready: OnReady, timeout: float = START_SECONDS) -> None:
         """Wait until every component is healthy and every DAG file has been parsed since its start.
 
-        Raises:
-            StackError: a component ended, a DAG file cannot be imported, or the time is up.
+        StackError: a component ended, a DAG file cannot be imported, or the time is up.
         """
         pending = [*COMPONENTS, DAGS]
 

@@ -79,8 +79,7 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 def locked_jars(version: str = KAFKA_VERSION) -> tuple[Jar, ...]:
     """Return the jars of Kafka's run-time class path in class path order.
 
-    Raises:
-            StackError: the version has no lock file.
+    StackError: the version has no lock file.
     """
     lock = resources.files("srm_lab.stack") / f"kafka-{version}.lock"
     if not lock.is_file():
@@ -107,11 +106,8 @@ def maven_url() -> str:
 def kafka_class_path(progress: Progress | None = None, version: str = KAFKA_VERSION) -> str:
     """Return the class path of Kafka, with MirrorMaker 2 for the default version.
 
-    Fetches what the cache lacks.
-
-    Raises:
-            StackError: a jar cannot be fetched or stored, or does not match the lock file; the
-                version has no lock file.
+    Fetches what the cache lacks. StackError: a jar cannot be fetched or stored, or does not match
+    the lock file; the version has no lock file.
     """
     paths = fetch(locked_jars(version), jar_folder(version), maven_url(), progress)
     return os.pathsep.join(str(path) for path in paths)
@@ -122,8 +118,7 @@ def fetch(
 ) -> tuple[Path, ...]:
     """Make sure that ``folder`` holds the jars, each verified; return their paths in order.
 
-    Raises:
-        StackError: a jar cannot be fetched or stored, or is not what the lock file says.
+    StackError: a jar cannot be fetched or stored, or is not what the lock file says.
     """
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

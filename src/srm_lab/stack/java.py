@@ -52,9 +52,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Return the runtime in ``JAVA_HOME``, or else the first ``java`` on ``PATH``.
 
     ``JAVA_HOME`` decides alone where it is set, because Spark's own scripts do the same.
-
-    Raises:
-        StackError: there is none, it does not run, or it is older than Java 17.
+    StackError: there is none, it does not run, or it is older than Java 17.
     """
     return _look_at(_locate(environ))
 
@@ -115,10 +113,8 @@ OnBegin = Callable[[str], None]
 def class_archive(program: str, java: Java, jars: Path) -> Path:
     """Return where the archive of a program is kept, written or not.
 
-    Args:
-        program: what it is called, with its version.
-        java: the Java that it is for.
-        jars: the folder of the program's jars.
+    ``program``: what it is called, with its version. ``java``: the Java that it is for. ``jars``:
+    the folder of the program's jars.
     """
     found = [(str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars.glob("*.jar")]
     digest = hashlib.sha256(repr(sorted(found)).encode()).hexdigest()[:8]
@@ -135,13 +131,9 @@ def write_archive(
 ) -> None:
     """Have an archive written by ``run`` if it is missing; without one all works, but slower.
 
-    Several at once do no harm: each writes its own, and the last one stays.
-
-    Args:
-        archive: where it is kept.
-        run: runs the program from its start to its end in order, in a folder of its own and with
-            one more option of Java.
-            on_begin: called if it is missing.
+    Several at once do no harm: each writes its own, and the last one stays. ``archive``: where it
+    is kept. ``run``: runs the program from its start to its end in order, in a folder of its own
+    and with one more option of Java. ``on_begin``: called if it is missing.
     """
     if archive.exists():
         return

@@ -180,8 +180,7 @@ class KafkaBroker:
     def start(self) -> None:
         """Start the broker, formatting its storage the first time; does not wait until it is ready.
 
-        Raises:
-            StackError: Java or the jars are missing, a port is taken, the disk is full.
+        StackError: Java or the jars are missing, a port is taken, the disk is full.
         """
         if self.running:
             return
@@ -207,8 +206,7 @@ class KafkaBroker:
     def wait_ready(self, timeout: float = START_SECONDS) -> None:
         """Wait until the broker answers metadata requests with itself in the list.
 
-        Raises:
-            StackError: the broker ended, or is not ready after ``timeout`` seconds.
+        StackError: the broker ended, or is not ready after ``timeout`` seconds.
         """
         self._process.wait_until(lambda: answers(self.port), timeout, "listening")
         self._process.wait_until(self._is_listed, timeout, "ready")
@@ -351,8 +349,7 @@ class KafkaBroker:
 def quick_start(version: str = KAFKA_VERSION) -> tuple[str, ...]:
     """Return the options of a Java that runs for minutes on Kafka's class path.
 
-    Raises:
-        StackError: Java is missing.
+    StackError: Java is missing.
     """
     return (*QUICK_START, *archive_options(_archive(version)))
 
@@ -364,15 +361,9 @@ def archive_broker_classes(
 ) -> None:
     """Have the archive written with which brokers start quickly; 5 s the first time.
 
-    Fetches the jars that the cache lacks.
-
-    Args:
-        version: Kafka's version.
-        environ: additions to the environment of the broker that is started for it.
-            on_begin: called if it has to be written.
-
-    Raises:
-        StackError: Java is missing, or a jar cannot be fetched.
+    Fetches the jars that the cache lacks. ``version``: Kafka's version. ``environ``: additions to
+    the environment of the broker that is started for it. ``on_begin``: called if it has to be
+    written. StackError: Java is missing, or a jar cannot be fetched.
     """
     kafka_class_path(version=version)  # an archive is one of these jars
 

@@ -101,8 +101,7 @@ _choosing = threading.Lock()
 def free_port() -> int:
     """Return a port that is free now, and that other processes of this user do not choose soon.
 
-    Raises:
-        StackError: none was found.
+    StackError: none was found.
     """
     with _choosing:
         # A fork has the block of its parent. One that is full, of ours or of others, is left.
@@ -118,8 +117,7 @@ def free_port() -> int:
 def require_free(port: int, purpose: str) -> None:
     """Check that the port is free.
 
-    Raises:
-            StackError: it is taken; the message names the process, as far as the system shows it.
+    StackError: it is taken; the message names the process, as far as the system shows it.
     """
     if not is_free(port):
         holder = _holder(port)
@@ -188,8 +186,7 @@ class ManagedProcess:
     def start(self, spec: ProcessSpec) -> None:
         """Start the process unless it runs already.
 
-        Raises:
-            StackError: the program cannot be executed or its files cannot be written.
+        StackError: the program cannot be executed or its files cannot be written.
         """
         if self.running:
             return
@@ -237,8 +234,7 @@ class ManagedProcess:
     def stop(self, timeout: float) -> None:
         """Send SIGTERM to the process group, wait, then SIGKILL what is left.
 
-        Args:
-            timeout: seconds between the two signals; 0 sends SIGKILL at once.
+        ``timeout``: seconds between the two signals; 0 sends SIGKILL at once.
         """
         leader = self._find()
         if leader is not None:
@@ -266,8 +262,7 @@ class ManagedProcess:
     ) -> None:
         """Poll ``condition`` every ``tick`` seconds until it holds.
 
-        Raises:
-            StackError: the process ended, or the time (seconds) is up; names the log.
+        StackError: the process ended, or the time (seconds) is up; names the log.
         """
         deadline = time.monotonic() + timeout
         while not condition():
@@ -287,8 +282,7 @@ class ManagedProcess:
     def wait_until_gone(self, timeout: float) -> None:
         """Wait until the process has ended by itself.
 
-        Raises:
-            StackError: it still runs after ``timeout`` seconds.
+        StackError: it still runs after ``timeout`` seconds.
         """
         process = self._find()
         if process is not None:
@@ -351,8 +345,7 @@ class ManagedProcess:
 def started_at(process: psutil.Process, created: float) -> bool:
     """Return whether a process has this start time in epoch seconds, so its pid was not reused.
 
-    Raises:
-        psutil.NoSuchProcess: the process is gone.
+    psutil.NoSuchProcess: the process is gone.
     """
     return abs(process.create_time() - created) <= _SAME_SECONDS
 

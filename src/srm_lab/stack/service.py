@@ -21,11 +21,8 @@ _REQUEST_SECONDS: Final = 5.0
 class EmbeddedService:
     """``srm-service`` over the stack's properties file.
 
-    Args:
-        home: folder of the stack; its log goes to ``logs``.
-        port: port of pages and REST API.
-        config_path: srm's properties file.
-        environ: additions to the environment of the process.
+    ``home``: folder of the stack; its log goes to ``logs``. ``port``: port of pages and REST API.
+    ``environ``: additions to the environment of the process.
     """
 
     def __init__(
@@ -56,8 +53,7 @@ class EmbeddedService:
     def start(self) -> None:
         """Start it unless it runs; does not wait until it is ready.
 
-        Raises:
-            StackError: the port is taken, or the program cannot run.
+        StackError: the port is taken, or the program cannot run.
         """
         if self.process.running:
             return
@@ -73,8 +69,7 @@ class EmbeddedService:
     def wait_ready(self) -> None:
         """Wait until it has looked at both clusters.
 
-        Raises:
-            StackError: it ended, or the time is up.
+        StackError: it ended, or the time is up.
         """
         self.process.wait_until(lambda: self.ready, _START_SECONDS, "ready")
 

@@ -38,10 +38,8 @@ def check_spark() -> SparkInstallation:
     """Return the installed Spark.
 
     ``pyspark`` and ``pyspark-client`` install into the same folder, and only equal versions hold
-    the same files: with two different ones Spark would be a mixture of both.
-
-    Raises:
-        StackError: a package is missing, or the two versions differ.
+    the same files: with two different ones Spark would be a mixture of both. StackError: a package
+    is missing, or the two versions differ.
     """
     pyspark = _version("pyspark")
     client = _version("pyspark-client")
@@ -62,11 +60,7 @@ def check_spark() -> SparkInstallation:
 def archive_spark_classes(on_begin: OnBegin | None = None) -> None:
     """Have the archive written with which Spark's Java starts quickly; 10 s the first time.
 
-    Args:
-            on_begin: called if it has to be written.
-
-    Raises:
-        StackError: Spark or Java is missing.
+    ``on_begin``: called if it has to be written. StackError: Spark or Java is missing.
     """
     spark = check_spark()
 
@@ -79,8 +73,7 @@ def archive_spark_classes(on_begin: OnBegin | None = None) -> None:
 def quick_start() -> tuple[str, ...]:
     """Return the options of Java for drivers that run for minutes.
 
-    Raises:
-        StackError: Spark or Java is missing.
+    StackError: Spark or Java is missing.
     """
     return (*QUICK_START, *archive_options(_archive(check_spark())))
 

@@ -61,8 +61,7 @@ class StackHome:
     def lock(self) -> Iterator[None]:
         """Hold the folder for one command; created when absent.
 
-        Raises:
-            StackError: another command holds it, or the folder cannot be written.
+        StackError: another command holds it, or the folder cannot be written.
         """
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -79,8 +78,7 @@ class StackHome:
     def require(self) -> None:
         """Check that a stack was started here before.
 
-        Raises:
-            NotFoundError: it was not.
+        NotFoundError: it was not.
         """
         if not self._state_file.exists():
             raise NotFoundError(f"no stack in {self.path}: start one with 'srm stack up'")
@@ -140,8 +138,7 @@ heartbeats.topic.replication.factor = 1
 def write_config(path: Path, addresses: Mapping[str, str]) -> None:
     """Write the properties file unless there is one; ``addresses`` by alias, ``P`` and ``B``.
 
-    Raises:
-        StackError: the file cannot be written.
+    StackError: the file cannot be written.
     """
     if not path.exists():
         write_atomically(path, _TEMPLATE.format(**addresses).encode())
@@ -150,8 +147,7 @@ def write_config(path: Path, addresses: Mapping[str, str]) -> None:
 def name_airflow(path: Path, url: str) -> None:
     """Let the file say where Airflow is, for links from the pages, unless it says so already.
 
-    Raises:
-        StackError: the file cannot be read or written.
+    StackError: the file cannot be read or written.
     """
     with disk_errors(path):
         text = path.read_text("utf-8")
@@ -242,10 +238,8 @@ class Stack:
     def up(self, on_progress: OnProgress | None = None) -> StackStatus:
         """Start what does not run yet and wait until everything is ready.
 
-        What this call started is stopped again when it fails or is interrupted.
-
-        Raises:
-            StackError: a prerequisite is missing or a component does not get ready.
+        What this call started is stopped again when it fails or is interrupted. StackError: a
+        prerequisite is missing or a component does not get ready.
         """
         report = on_progress or _report_nothing
         require_free_space(self.home.path, _NEEDED_BYTES)
@@ -265,11 +259,8 @@ class Stack:
     def down(self, on_progress: OnProgress | None = None) -> tuple[str, ...]:
         """Stop everything the stack started; data and settings stay.
 
-        Returns:
-            The names of the components that were running.
-
-        Raises:
-                NotFoundError: the folder has no stack.
+        Returns the names of the components that were running. NotFoundError: the folder has no
+        stack.
         """
         report = on_progress or _report_nothing
         self.home.require()
@@ -281,8 +272,7 @@ class Stack:
     def status(self) -> StackStatus:
         """Return the state of every component.
 
-        Raises:
-                NotFoundError: the folder has no stack.
+        NotFoundError: the folder has no stack.
         """
         self.home.require()
         return self._status()

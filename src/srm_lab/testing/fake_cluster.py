@@ -390,8 +390,7 @@ class FakeCluster:
     def set_share_starts(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set start offsets of a share group without members; an absent one is created.
 
-        Raises:
-            GroupActiveError: the group has members.
+        GroupActiveError: the group has members.
         """
         self.commit_idle(group, offsets)
         self._groups.share(group, {})
@@ -399,9 +398,8 @@ class FakeCluster:
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members.
 
-        Raises:
-            GroupActiveError: the group has members.
-            NotFoundError: some partitions do not exist; the others were written.
+        GroupActiveError: the group has members. NotFoundError: some partitions do not exist; the
+        others were written.
         """
         if not offsets:
             return
@@ -423,8 +421,7 @@ class FakeCluster:
     def delete_groups(self, groups: Collection[str]) -> None:
         """Delete groups without members; absent ones do not matter.
 
-        Raises:
-            GroupActiveError: one has members; the others are deleted.
+        GroupActiveError: one has members; the others are deleted.
         """
         self._reach("deleting groups")
         self._groups.delete(groups)

@@ -137,11 +137,9 @@ def system_clock() -> int:
 class FakeCompactedTopic:
     """One partition of a compacted topic (implements the engine's CompactedTopic).
 
-    Args:
-        name: topic and partition, for messages.
-        find: returns the partition, None while it does not exist; raises when the cluster is down.
-        clock: epoch milliseconds, for the timestamps of records.
-        stamped: whether the topic has ``message.timestamp.type=LogAppendTime``.
+    ``name``: topic and partition, for messages. ``find``: returns the partition, None while it does
+    not exist; raises when the cluster is down. ``clock``: epoch milliseconds, for the timestamps of
+    records. ``stamped``: whether the topic has ``message.timestamp.type=LogAppendTime``.
     """
 
     def __init__(
@@ -191,9 +189,8 @@ class FakeCompactedTopic:
     ) -> int | None:
         """Append in the given order; None is a tombstone.
 
-        Raises:
-            NotFoundError: the topic does not exist.
-            UsageError: a record is too large; those before it were written.
+        NotFoundError: the topic does not exist. UsageError: a record is too large; those before it
+        were written.
         """
         if not records:
             return None
@@ -207,8 +204,7 @@ class FakeCompactedTopic:
     def require(self) -> FakePartition:
         """Return the partition.
 
-        Raises:
-            NotFoundError: the topic does not exist.
+        NotFoundError: the topic does not exist.
         """
         partition = self._find(f"writing {self._name}")
         if partition is None:
@@ -219,11 +215,9 @@ class FakeCompactedTopic:
 class FakeControlWriter:
     """A fenced writer in memory (implements the engine's ControlWriter).
 
-    Args:
-        name: transactional id and cluster, for messages.
-        topic: gives access to partition 0 of a topic; fails when the cluster is down.
-        epochs: the latest epoch of each transactional id, shared by all writers of a cluster.
-        transactional_id: whose epoch is raised by this.
+    ``name``: transactional id and cluster, for messages. ``topic``: gives access to partition 0 of
+    a topic; fails when the cluster is down. ``epochs``: the latest epoch of each transactional id,
+    shared by all writers of a cluster. ``transactional_id``: whose epoch is raised by this.
     """
 
     def __init__(
@@ -247,9 +241,7 @@ class FakeControlWriter:
     ) -> dict[str, int]:
         """Write records by topic, all or none; None is a tombstone.
 
-        Raises:
-            FencedError: a newer writer was opened.
-            NotFoundError: a topic does not exist.
+        FencedError: a newer writer was opened. NotFoundError: a topic does not exist.
         """
         named = {name: records for name, records in tables.items() if records}
         places = {name: self._topic(name) for name in named}
@@ -283,11 +275,9 @@ class WrittenRecord:
 class FakeStateLog:
     """Keeps what is written (implements the data plane's StateLog).
 
-    Attributes:
-        records: all records that were acknowledged, in order.
-        away: places that are unreachable: a record written there is delayed until they are
-            back.
-        refused: places that refuse records, with the reason.
+    ``records``: all records that were acknowledged, in order. ``away``: places that are
+    unreachable: a record written there is delayed until they are back. ``refused``: places that
+    refuse records, with the reason.
     """
 
     def __init__(self) -> None:
@@ -362,8 +352,7 @@ class FakeMapReader:
     ) -> None:
         """Replace the map of one source partition.
 
-        Raises:
-            IntegrityError: the runs contradict each other.
+        IntegrityError: the runs contradict each other.
         """
         self.maps[partition] = OffsetMap.of(runs, position)
 

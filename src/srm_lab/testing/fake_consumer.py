@@ -14,14 +14,12 @@ Reset = Literal["earliest", "latest"]
 class FakeConsumer:
     """The only consumer of a group: it has all partitions of its topics.
 
-    Args:
-        cluster: where it reads.
-        group: whose offsets it commits.
-        topics: those that it reads, as far as they exist.
-        reset: where it starts without a commit, as ``auto.offset.reset`` says.
-        passes_markers: it commits its position, as Java's consumer does. That has passed the
-            markers at the end of what was fetched. librdkafka's stays after the last record.
-        subscribes: it is a member of its group; one that assigns its partitions itself is none.
+    ``cluster``: where it reads. ``group``: whose offsets it commits. ``topics``: those that it
+    reads, as far as they exist. ``reset``: where it starts without a commit, as
+    ``auto.offset.reset`` says. ``passes_markers``: it commits its position, as Java's consumer
+    does. That has passed the markers at the end of what was fetched. librdkafka's stays after the
+    last record. ``subscribes``: it is a member of its group; one that assigns its partitions itself
+    is none.
     """
 
     def __init__(

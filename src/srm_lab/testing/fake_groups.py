@@ -33,8 +33,7 @@ class FakeGroup:
 class FakeGroups:
     """All groups of one cluster.
 
-    Args:
-        alias: of the cluster, for messages.
+    ``alias``: of the cluster, for messages.
     """
 
     def __init__(self, alias: str) -> None:
@@ -164,8 +163,7 @@ class FakeGroups:
 def by_group(groups: Collection[str], call: Callable[[str], _T]) -> ByGroup[_T]:
     """Call for each group; return results, and errors of others.
 
-    Raises:
-        UnavailableError: not one group was answered for.
+    UnavailableError: not one group was answered for.
     """
     results: dict[str, _T] = {}
     errors: dict[str, SrmError] = {}

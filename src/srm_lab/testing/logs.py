@@ -35,9 +35,7 @@ def read_log(cluster: str | Mapping[str, str], topic: str, partition: int) -> Lo
     """Return (offset, record) of all committed records of a partition, in order.
 
     ``cluster`` is its bootstrap servers, or all librdkafka properties that a client of it needs.
-
-    Raises:
-        UnavailableError: the partition cannot be read to its end.
+    UnavailableError: the partition cannot be read to its end.
     """
     return read_logs(cluster, [(topic, partition)])[topic, partition]
 

@@ -50,13 +50,10 @@ _WRITES: Final = frozenset(
 class Host:
     """One machine.
 
-    Attributes:
-        name: of the machine.
-        clock: the true time.
-        skew_ms: how far its clock is ahead.
-        cut_from: aliases of the clusters that it does not reach.
-        stall_at: the number of the write before which it stops for a while; 0: never.
-        meanwhile: the actions of the others in that time.
+    ``name``: of the machine. ``clock``: the true time. ``skew_ms``: how far its clock is ahead.
+    ``cut_from``: aliases of the clusters that it does not reach. ``stall_at``: the number of the
+    write before which it stops for a while; 0: never. ``meanwhile``: the actions of the others in
+    that time.
     """
 
     name: str
