@@ -217,12 +217,12 @@ def _in_turn(flows: Sequence[str], call: Callable[[str], Any]) -> dict[str, Any]
     return summaries
 
 
-def sync_topics(flow: str, *, dry_run: bool = False) -> dict[str, Any]:
+def sync_topics(flow: str) -> dict[str, Any]:
     """Create and grow the remote topics of a flow; note what the forms of its moves offer."""
     from srm.engine.control import topic_sync  # noqa: PLC0415 - not for parsing
 
     with flow_context(flow, "topics.sync") as (context, span):
-        plan = topic_sync.sync(context, dry_run=dry_run)
+        plan = topic_sync.sync(context)
         span.result(plan)
         move_form.note(context)
     return as_json(plan)

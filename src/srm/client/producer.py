@@ -28,11 +28,12 @@ from srm.client.routing import (
     same_order,
 )
 from srm.client.settings import ClientSettings, float_of, load_client_config
-from srm.client.threads import let_consumers_leave, start_thread
+from srm.client.threads import let_consumers_leave
 from srm.config.model import Config
 from srm.domain.moves.routing import Route, topic_subject
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.wire.errors import on_topic, on_transactional_id
+from srm.threads import start_thread
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from typing import Any, Final, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from srm.client.threads import start_thread
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.routing import (
@@ -43,6 +42,7 @@ from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 from srm.kafka.wire.errors import on_topic, translate
+from srm.threads import start_thread
 
 Step = Literal["stay", "finish", "leave", "hold", "open"]
 

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaException
 
 from srm.errors import GivenUpError
+from srm.threads import start_thread
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +27,6 @@ SLICE_S: Final = 0.05
 
 _T = TypeVar("_T")
 _Work = queue.SimpleQueue["tuple[Future[Any], Callable[[], Any]] | None"]
-
-
-def start_thread(name: str, run: Callable[[], object]) -> threading.Thread:
-    """Start a thread that ends with the process."""
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 class Aside:

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from srm.follow import guard
+from srm.threads import start_thread
 
 _GUARD_LOST: Final = -signal.SIGKILL
 
@@ -67,7 +67,7 @@ class Program:
                 env=dict(environ),
                 pass_fds=[theirs.fileno()],
             )
-        threading.Thread(target=self._listen, name="srm-program", daemon=True).start()
+        start_thread("srm-program", self._listen)
 
     @property
     def guard_pid(self) -> int:

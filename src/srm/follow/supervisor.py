@@ -24,6 +24,7 @@ from srm.errors import SrmError, UsageError
 from srm.follow.program import Program, ProgramEvent, Restarts, Stopping, exit_code, reap_strangers
 from srm.follow.values import ProgramSettings, Template, Values, render_arguments
 from srm.logs import json_line, log_format
+from srm.threads import start_thread
 
 if TYPE_CHECKING:
     from srm.kafka.cluster import KafkaCluster
@@ -103,8 +104,7 @@ class MemberLooks:
         """Request one look for ``report``; members of the ``dead`` client id are removed first."""
         self._wanted.put((cluster, dead))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="srm-members", daemon=True)
-            self._thread.start()
+            self._thread = start_thread("srm-members", self._run)
 
     def _run(self) -> None:
         wanted: _Wanted | None = None
@@ -261,7 +261,7 @@ class ProgramSupervisor:
         """Run until the end; return the exit code."""
         config = self._job.config
         say("reading", f"reading the routes of {', '.join(config.clusters)} ({config.path})")
-        threading.Thread(target=self._watch, name="srm-follow-routes", daemon=True).start()
+        start_thread("srm-follow-routes", self._watch)
         try:
             while self._result is None:
                 self._take_event()

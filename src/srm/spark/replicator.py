@@ -71,9 +71,9 @@ from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, W
 from srm.replication.driver.state_book import FlowProgress
 from srm.replication.report import Reporter
 from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
-from srm.signals import on_signals
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.spark.slot import SlotTask
+from srm.threads import on_signals
 from srm.wiring import flow_context, open_clusters, open_configured_flow
 
 STOP_S: Final = 5.0

@@ -11,12 +11,12 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.status.status import signs_health, signs_line
 from srm.errors import SrmError, UnavailableError
+from srm.threads import start_thread
 
 KEPT_LOGS: Final = 10
 
@@ -83,8 +84,7 @@ class ReplicatorSupervisor:
     def _end(self, application: Application, by: str) -> None:
         """Ask by a record and, on this host, by a signal: the sooner of both ends it."""
         logger.info("Ending the replicator, process %s on %s", application.pid, application.host)
-        asking = threading.Thread(target=self._ask_to_end, args=(by,), daemon=True)
-        asking.start()
+        asking = start_thread("srm-request", partial(self._ask_to_end, by))
         application.stop(STOP_GRACE_S)
         asking.join(STOP_GRACE_S)
 

@@ -22,7 +22,7 @@ from srm.client.producer import FailoverProducer
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.errors import SrmError
-from srm.signals import on_signals
+from srm.threads import on_signals
 from srm_lab.demo.record import TOPIC, Payment, PaymentEntry, PaymentStream, RecordWriter
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Signal handlers that may set events: a handler must not wait for the code it interrupted."""
+"""Threads that end with the process, and signal handlers that may wait: they run in one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
+
+
+def start_thread(name: str, run: Callable[[], object]) -> threading.Thread:
+    """Start a thread that ends with the process."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def on_signals(*numbers: signal.Signals, call: Callable[[int], None]) -> None:
@@ -21,6 +28,6 @@ def on_signals(*numbers: signal.Signals, call: Callable[[int], None]) -> None:
         while True:
             call(arrived.get())
 
-    threading.Thread(target=listen, name="srm-signals", daemon=True).start()
+    start_thread("srm-signals", listen)
     for number in numbers:
         signal.signal(number, lambda received, _frame: arrived.put(received))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from srm.signals import on_signals
+from srm.threads import on_signals
 
 pytestmark = pytest.mark.timeout(60)
 
