@@ -176,14 +176,14 @@ def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | Non
         carry_out_little,
         plan,
     )
-    from srm.spark.verification import BothClusters, PlainComparer  # noqa: PLC0415 - as above
+    from srm.spark.verification import BothClusters, RangeComparer  # noqa: PLC0415 - as above
 
     request = VerificationRequest(tuple(params["topics"]), params["records"], full=params["full"])
     clusters = BothClusters.of(load_config(config_path()), Flow.parse(flow))
     try:
         with flow_context(flow, "verify") as (context, span):
             planned = plan(context, request)
-            summary = carry_out_little(context, planned, lambda: PlainComparer(clusters))
+            summary = carry_out_little(context, planned, lambda: RangeComparer(clusters))
             failure = verdict(summary) if summary is not None else None
             if failure is not None:
                 raise failure

@@ -49,33 +49,25 @@ class BothClusters:
         )
 
 
-class SparkComparer:
-    """Compares ranges in ``width`` Spark tasks at a time (a Comparer)."""
+class RangeComparer:
+    """Compares ranges in ``width`` Spark tasks at a time; without Spark one after another.
+
+    ``by_records``: by ordinary consumers alone.
+    """
 
     def __init__(
-        self, spark: SparkSession, properties: BothClusters, *, by_records: bool = False
+        self, clusters: BothClusters, spark: SparkSession | None = None, *, by_records: bool = False
     ) -> None:
         self._spark = spark
         # With the object itself the session would go to the tasks.
-        self._compare = partial(compare_all, properties, by_records=by_records)
-        self.width = cores(spark)
+        self._compare = partial(compare_all, clusters, by_records=by_records)
+        self.width = 1 if spark is None else cores(spark)
 
     def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
         """Compare ranges; one that cannot be read gives the reason instead."""
+        if self._spark is None:
+            return list(self._compare(ranges))
         return spread(self._spark, ranges, self._compare, tasks=TASKS_PER_CORE * self.width)
-
-
-class PlainComparer:
-    """Compares ranges in this process, one after another, without any Spark."""
-
-    width = 1
-
-    def __init__(self, properties: BothClusters) -> None:
-        self._properties = properties
-
-    def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
-        """Compare ranges; one that cannot be read gives the reason instead."""
-        return list(compare_all(self._properties, ranges))
 
 
 def verify(
@@ -86,7 +78,7 @@ def verify(
 ) -> VerificationSummary:
     """Compare a flow's topics with their copies and store the result of each partition."""
     request = request or VerificationRequest()
-    comparer = partial(SparkComparer, spark, properties, by_records=request.by_records)
+    comparer = partial(RangeComparer, properties, spark, by_records=request.by_records)
     return carry_out(context, plan(context, request), comparer, log_progress)
 
 

@@ -300,14 +300,14 @@ def verify(
         def comparer() -> Comparer:
             # Importing Spark takes longer than most other commands run.
             from srm.spark.session import file_settings, spark_session
-            from srm.spark.verification import BothClusters, SparkComparer
+            from srm.spark.verification import BothClusters, RangeComparer
 
             clusters = BothClusters.of(resolved, flow)
             status.update("starting Spark")
             conf = file_settings(resolved.spark, master)
             spark = stack.enter_context(spark_session("srm-verification", master, conf))
             status.update("comparing")
-            return SparkComparer(spark, clusters, by_records=by_records)
+            return RangeComparer(clusters, spark, by_records=by_records)
 
         summary = carry_out(context, planned, comparer, lambda seen: status.update(_line(seen)))
         opened.result(summary)
