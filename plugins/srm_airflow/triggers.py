@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.names.topics import Flow
@@ -21,7 +21,7 @@ from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.moves.records import MoveContext
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
-from srm.spark.supervisor import LOOK_EVERY_S, Application, progress, requester
+from srm.spark.supervisor import LOOK_EVERY_S, Application, progress, request_end, requester
 from srm_airflow.alerts import FIELDS, Patience, tell
 from srm_airflow.engine_calls import opened_move
 from srm_airflow.rest import AirflowRest
@@ -34,10 +34,8 @@ REPEAT_LINE_S: Final = 10.0
 class MoveWaitTrigger(BaseTrigger):
     """Ends its task successfully when a move is ready; wakes it up to fail otherwise.
 
-    ``config_path``: srm's properties file, readable by the triggerer. ``source``: alias of the
-    cluster that is left. ``target``: alias of the cluster that takes over. ``deadline``: epoch
-    seconds at which waiting ends, whatever the clusters say. ``poll_s``: seconds between two looks.
-    ``operation``: of the move, for the notifier. ``mode``: of the move, for the notifier.
+    ``config_path``: srm's properties file, readable by the triggerer. ``deadline``: epoch seconds
+    at which waiting ends, whatever the clusters say. ``operation``, ``mode``: for the notifier.
     """
 
     def __init__(
@@ -71,19 +69,8 @@ class MoveWaitTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class and arguments, with which another triggerer continues."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "config_path": self.config_path,
-                "move_id": self.move_id,
-                "source": self.source,
-                "target": self.target,
-                "deadline": self.deadline,
-                "poll_s": self.poll_s,
-                "operation": self.operation,
-                "mode": self.mode,
-            },
-        )
+        names = ("config_path", "move_id", "source", "target", "deadline", "poll_s")
+        return _serialized(self, *names, "operation", "mode")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the gate until the move is ready, cannot become so, or time is up."""
@@ -152,6 +139,12 @@ class MoveWaitTrigger(BaseTrigger):
                     _tell, self._rest, (ti.task_id, ti.map_index), progress_summary(status), note
                 )
             )
+
+
+def _serialized(trigger: BaseTrigger, *names: str) -> tuple[str, dict[str, Any]]:
+    kind = type(trigger)
+    arguments = {name: getattr(trigger, name) for name in names}
+    return f"{kind.__module__}.{kind.__qualname__}", arguments
 
 
 def _tell(rest: AirflowRest, task: tuple[str, int], progress: Mapping[str, Any], note: str) -> None:
@@ -230,9 +223,7 @@ class ReplicatorTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class and arguments, with which another triggerer continues."""
-        names = ("config_path", "flows", "application", "look_every_s")
-        kwargs = {name: getattr(self, name) for name in names}
-        return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
+        return _serialized(self, "config_path", "flows", "application", "look_every_s")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the heartbeats until the application has ended or is lost."""
@@ -244,7 +235,8 @@ class ReplicatorTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """Request the application to end: its task was cleared or marked. Airflow 3.3 calls it."""
-        await asyncio.to_thread(self._request_end)
+        opened = partial(flows_state, self.config_path, self.flows)
+        await asyncio.to_thread(request_end, opened, requester(dag_id("replication")))
 
     async def _outcome(self, stack: ExitStack) -> TriggerEvent:
         application, watch = Application(**self.application), None
@@ -276,11 +268,3 @@ class ReplicatorTrigger(BaseTrigger):
         if ti is not None:
             self._rest = self._rest or AirflowRest(ti.dag_id, ti.run_id)
             self._rest.set_progress(ti.task_id, ti.map_index, shown)
-
-    def _request_end(self) -> None:
-        try:
-            with flows_state(self.config_path, self.flows) as topics:
-                by = requester(dag_id("replication"))
-                supervision.request_end(topics, "restart", by, now_ms())
-        except SrmError as error:
-            self.log.warning("The request to end the replicator was not written: %s", error)

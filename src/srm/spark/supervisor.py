@@ -84,7 +84,8 @@ class ReplicatorSupervisor:
     def _end(self, application: Application, by: str) -> None:
         """Ask by a record and, on this host, by a signal: the sooner of both ends it."""
         logger.info("Ending the replicator, process %s on %s", application.pid, application.host)
-        asking = start_thread("srm-request", partial(self._ask_to_end, by))
+        # With clients of its own: the others may be in the call that a signal has interrupted.
+        asking = start_thread("srm-request", partial(request_end, self.open_topics, by))
         application.stop(STOP_GRACE_S)
         asking.join(STOP_GRACE_S)
 
@@ -158,13 +159,14 @@ class ReplicatorSupervisor:
             f"again, its log is {application.log}\n{tail(application.log)}"
         )
 
-    def _ask_to_end(self, by: str) -> None:
-        # With clients of its own: the others may be in the call that a signal has interrupted.
-        try:
-            with self.open_topics() as topics:
-                supervision.request_end(topics, "restart", by, now_ms())
-        except SrmError as error:
-            logger.warning("The request to end the replicator was not written: %s", error)
+
+def request_end(open_topics: Callable[[], AbstractContextManager[StateTopics]], by: str) -> None:
+    """Request the end of the application; a failure is only logged."""
+    try:
+        with open_topics() as topics:
+            supervision.request_end(topics, "restart", by, now_ms())
+    except SrmError as error:
+        logger.warning("The request to end the replicator was not written: %s", error)
 
 
 def lost_error(flows: Iterable[str], application: Application) -> UnavailableError:
