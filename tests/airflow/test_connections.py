@@ -107,7 +107,7 @@ def test_a_driver_on_another_host_is_refused_as_it_would_have_no_logins(
             submit()
 
 
-@pytest.mark.parametrize("module", ["replicator_trigger", "triggers", "service_app", "operators"])
+@pytest.mark.parametrize("module", ["triggers", "apps", "operators"])
 def test_each_process_of_airflow_can_read_connections(module: str) -> None:
     """A triggerer imports triggers alone, an API server the service."""
     program = (

@@ -29,17 +29,17 @@ def client(airflow_db: None, tmp_path: Path) -> Iterator[Any]:  # noqa: ARG001
     from airflow.api_fastapi.app import create_app, purge_cached_app  # noqa: PLC0415
     from fastapi.testclient import TestClient  # noqa: PLC0415
 
-    from srm_airflow import apps as service_app  # noqa: PLC0415 - after conftest
+    from srm_airflow import apps  # noqa: PLC0415 - after conftest
 
     (tmp_path / "srm.properties").write_text(CONFIG)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
         patch.setenv("SRM_CONFIG", str(tmp_path / "srm.properties"))
-        patch.setattr(service_app, "_made", [])
+        patch.setattr(apps, "_made", [])
         purge_cached_app()
         with TestClient(create_app()) as made:
             yield made
-        for app in service_app._made:
+        for app in apps._made:
             app.state.views.close()
         purge_cached_app()
 
