@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -125,7 +125,7 @@ class Site:
 
 def route_clients(site: Site, subject: str, cluster: str, state: str) -> None:
     """Write the next route of a subject on both clusters, as a move would."""
-    with site.context(site.p, site.b) as context, Registers(context) as registers:
+    with site.context(site.p, site.b) as context, closing(Registers(context)) as registers:
 
         def write() -> None:
             generation = next_generation([registers.routes.get(subject)])

@@ -46,31 +46,19 @@ if TYPE_CHECKING:
     from srm.engine.moves.verification import watch_residue as watch_residue
 
 _HOMES: Final = {
-    "domain.moves.evidence": ("Approval",),
-    "domain.moves.gate": ("SyncStatus",),
-    "domain.moves.plan": ("MovePlan",),
-    "domain.moves.progress": ("MoveProgress",),
-    "domain.moves.request": ("MoveRequest",),
-    "domain.moves.report": ("MoveReport",),
-    "engine.moves.records": ("MoveContext", "MoveStore"),
-    "engine.moves.planning": ("new_move_id", "plan"),
-    "engine.moves.reporting": ("approve", "kept_outcome", "kept_report", "kept_reports"),
-    "engine.moves.holding": ("go", "hold", "release"),
-    "engine.moves.effects": ("call_redirectors",),
-    "engine.moves.steps": (
-        "RunEvent",
-        "apply",
-        "apply_and_go",
-        "carry_out",
-        "status",
-        "wait_status",
-    ),
-    "engine.moves.verification": (
-        "VerifyStatus",
-        "report",
-        "verify",
-        "watch_residue",
-    ),
+    "domain.moves.evidence": "Approval",
+    "domain.moves.gate": "SyncStatus",
+    "domain.moves.plan": "MovePlan",
+    "domain.moves.progress": "MoveProgress",
+    "domain.moves.report": "MoveReport",
+    "domain.moves.request": "MoveRequest",
+    "engine.moves.effects": "call_redirectors",
+    "engine.moves.holding": "go hold release",
+    "engine.moves.planning": "new_move_id plan",
+    "engine.moves.records": "MoveContext MoveStore",
+    "engine.moves.reporting": "approve kept_outcome kept_report kept_reports",
+    "engine.moves.steps": "RunEvent apply apply_and_go carry_out status wait_status",
+    "engine.moves.verification": "VerifyStatus report verify watch_residue",
 }
 """Names by module: each is imported on first use, as a status needs few of them."""
 
@@ -78,6 +66,6 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:
     """Import a name of this package."""
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"srm.{home}"), name)
     raise AttributeError(name)

@@ -37,7 +37,14 @@ from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
 from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, decode_or_none
-from srm.engine.moves.registers import SIDES, InForce, Registers, between_same, bring_about
+from srm.engine.moves.registers import (
+    SIDES,
+    InForce,
+    Registers,
+    between_same,
+    bring_about,
+    transact,
+)
 from srm.engine.ports import Caller, CallResult
 from srm.errors import ConflictError, SrmError
 
@@ -133,16 +140,10 @@ def keep_fence(context: MoveContext, plan: MovePlan) -> None:
         return {topic for topic in topics if now.leads(topic_subject(topic))}
 
     def make(now: InForce) -> None:
-        closed, now_ms = ours(now), context.now_ms()
-        set_fence(
-            context.source, closed, plan.move_id, now_ms, lambda: ours(InForce.read(context, plan))
-        )
-        lift_fence(
-            context.source,
-            now_ms,
-            lambda f: f.move_id == plan.move_id and f.topic in {*topics} - closed,
-            since_ms=0,
-        )
+        closed, source, now_ms = ours(now), context.source, context.now_ms()
+        others = {*topics} - closed
+        set_fence(source, closed, plan.move_id, now_ms, lambda: ours(InForce.read(context, plan)))
+        lift_fence(source, now_ms, lambda f: f.move_id == plan.move_id and f.topic in others, 0)
 
     _fence_for_later(context, bring_about(context, plan, make))
 
@@ -235,16 +236,12 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
 
 def release_fence(context: MoveContext, plan: MovePlan, *, is_over: bool) -> tuple[str, ...]:
     """Lift the fence before a release, then keep what routes require; return a failure's text."""
+    source, now_ms = context.source, context.now_ms()
     if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
     if is_over:
-        return _attempt(context.source, lambda: keep_fence(context, plan))
-    return _attempt(
-        context.source,
-        lambda: lift_fence(
-            context.source, context.now_ms(), lambda fence: fence.move_id == plan.move_id
-        ),
-    )
+        return _attempt(source, lambda: keep_fence(context, plan))
+    return _attempt(source, lambda: lift_fence(source, now_ms, lambda f: f.move_id == plan.move_id))
 
 
 def _attempt(cluster: Cluster, lift: Callable[[], object]) -> tuple[str, ...]:
@@ -318,20 +315,17 @@ def call_redirectors(
         if step is None or (plan.request.is_unplanned and step != "go"):
             return ()  # an unplanned move waits for no client, so no hold was sent
         missing = to_call(plan.redirect, progress.calls, attempt, step)
+        keys = {kind: call_key(attempt, step, kind) for kind in missing}
         since = context.now_ms() - again_after_ms
-        todo = [
-            kind
-            for kind in missing
-            if call_key(attempt, step, kind) not in tried
-            and not (
-                (last := progress.calls.get(call_key(attempt, step, kind)))
-                and last.state == "failed"
-                and last.time_ms > since
-            )
-        ]
+        failed = {
+            key
+            for key, call in progress.calls.items()
+            if call.state == "failed" and call.time_ms > since
+        }
+        todo = [kind for kind, key in keys.items() if key not in tried | failed]
         if not todo or (step == "hold" and todo[0] != missing[0]):
             return tuple(missing_confirmations(plan.redirect, progress.calls, attempt, step))
-        key = call_key(attempt, step, todo[0])
+        key = keys[todo[0]]
         tried.add(key)
         known = progress.calls.get(key)
         called = known is not None and known.state == "calling"  # by a process that was killed
@@ -434,22 +428,18 @@ def _keep(
 ) -> bool:
     """Write the state of a call; return False if its step is not in force now."""
     call, (attempt, step) = Call(state, context.now_ms(), said), asked
-    is_in_force = True
-    with Registers(context) as registers:
 
-        def keep() -> None:
-            nonlocal is_in_force
-            known = registers.progress(plan.move_id)
-            is_in_force = asked == (known.attempt, step_in_force(known.step))
-            if not is_in_force:
-                return  # the step now in force is called next
-            ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
-            calls = {**ours, call_key(attempt, step, kind): call}
-            for side in SIDES if calls != known.calls else ():
-                registers.write_if_there(side, ControlChange(progress=(known.noting(calls=calls),)))
+    def keep(registers: Registers) -> bool:
+        known = registers.progress(plan.move_id)
+        if asked != (known.attempt, step_in_force(known.step)):
+            return False  # the step now in force is called next
+        ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
+        calls = {**ours, call_key(attempt, step, kind): call}
+        for side in SIDES if calls != known.calls else ():
+            registers.write_if_there(side, ControlChange(progress=(known.noting(calls=calls),)))
+        return True
 
-        registers.run(f"answer of redirector {kind} to move {plan.move_id}", keep)
-    return is_in_force
+    return transact(context, f"answer of redirector {kind} to move {plan.move_id}", keep)
 
 
 def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from srm.domain.flow_state.replication_records import Pause
@@ -53,7 +53,15 @@ from srm.engine.moves.records import (
     MoveStore,
     config_fingerprint,
 )
-from srm.engine.moves.registers import SIDES, Attempt, InForce, Registers, record, sides_of
+from srm.engine.moves.registers import (
+    SIDES,
+    Attempt,
+    InForce,
+    Registers,
+    record,
+    sides_of,
+    transact,
+)
 from srm.engine.ports import FlowSwitch
 from srm.errors import (
     ConflictError,
@@ -83,26 +91,23 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     if progress.is_decided:
         return progress
     started = None if progress.step in HELD else _begin(context, plan)
-    with _leaving_the_pause(context, plan), Registers(context) as registers:
+    again = f"move {move_id} was {{}} in the meantime: hold it again"
 
-        def body() -> MoveProgress:
-            registers.require(*sides_of(plan.request))
-            known = registers.progress(move_id)
-            if known.step in HELD:
-                renew(registers, plan, context.now_ms())
-            elif not known.is_decided:
-                if started is None or known.rank != progress.rank:
-                    raise ConflictError(
-                        f"move {move_id} was released in the meantime: hold it again"
-                    )
-                if registers.plan(move_id) != plan:
-                    raise ConflictError(
-                        f"move {move_id} was planned again in the meantime: hold it again"
-                    )
-                _start(registers, plan, started, context.now_ms())
-            return registers.progress(move_id)
+    def body(registers: Registers) -> MoveProgress:
+        registers.require(*sides_of(plan.request))
+        known = registers.progress(move_id)
+        if known.step in HELD:
+            renew(registers, plan, context.now_ms())
+        elif not known.is_decided:
+            if started is None or known.rank != progress.rank:
+                raise ConflictError(again.format("released"))
+            if registers.plan(move_id) != plan:
+                raise ConflictError(again.format("planned again"))
+            _start(registers, plan, started, context.now_ms())
+        return registers.progress(move_id)
 
-        held = registers.run(f"hold of move {move_id}", body)
+    with _leaving_the_pause(context, plan):
+        held = transact(context, f"hold of move {move_id}", body)
     if held.is_decided:
         return held
     if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
@@ -160,11 +165,11 @@ def renew(
 
 def renew_now(context: MoveContext, plan: MovePlan) -> None:
     """Renew the hold of a move in its own transaction; an unavailable source gets it later."""
-    with Registers(context) as registers:
-        registers.run(
-            f"renewal of move {plan.move_id}",
-            lambda: renew(registers, plan, context.now_ms(), source_needed=False),
-        )
+    transact(
+        context,
+        f"renewal of move {plan.move_id}",
+        lambda registers: renew(registers, plan, context.now_ms(), source_needed=False),
+    )
 
 
 def _renew_once(context: MoveContext, plan: MovePlan) -> None:
@@ -346,7 +351,7 @@ def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> Mov
 
 def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
     move_id, what = plan.move_id, f"go of move {plan.move_id}"
-    with Registers(context) as registers:
+    with closing(Registers(context)) as registers:
 
         def prepare() -> tuple[float, int | None]:
             known = registers.progress(move_id)
@@ -454,20 +459,19 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
 
     One cluster is enough; the other is written when it is back. Offsets already applied on the
     target stay: the ledger marks them as srm's own. The flow that an unplanned move has paused
-    resumes.
-    ConflictError: clients are, or may already be, redirected to the target. UnavailableError: it is
-    released, but a redirector has not confirmed that, or a fence is left.
+    resumes. ConflictError: clients are, or may already be, redirected to the target.
+    UnavailableError: it is released, but a redirector has not confirmed that, or a fence is left.
     """
     plan, progress = MoveStore(context).load(move_id)
     # Clients that return must be able to write.
     standing = () if progress.is_decided else release_fence(context, plan, is_over=False)
     why = why or _last_wait(context, move_id)
     try:
-        with Registers(context) as registers:
-            released = registers.run(
-                f"release of move {move_id}",
-                lambda: _release(registers, plan, context.now_ms(), why),
-            )
+        released = transact(
+            context,
+            f"release of move {move_id}",
+            lambda registers: _release(registers, plan, context.now_ms(), why),
+        )
     except ConflictError:
         fence_if_possible(context, plan)
         raise

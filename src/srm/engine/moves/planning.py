@@ -51,7 +51,7 @@ from srm.engine.moves.records import (
     config_fingerprint,
     ensure_topics,
 )
-from srm.engine.moves.registers import Registers, homes_to_move, sides_of
+from srm.engine.moves.registers import Registers, homes_to_move, sides_of, transact
 from srm.errors import ConflictError, UsageError
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
@@ -66,12 +66,9 @@ def plan(
     """Plan a move and store the plan under its id; the first step, safe to repeat.
 
     ``move_id``: the same again replaces the plan; if the move has continued, the stored one is
-    returned.
+    returned. ConflictError: it belongs to another request, or to a move that has ended and is
+    superseded.
     ``dry_run``: only compute; nothing is written to either cluster.
-
-    Raises:
-        ConflictError: the id belongs to another request, or to a move that has ended and is
-            superseded.
     """
     if request.flow != context.forward.config.flow:
         raise UsageError(
@@ -96,20 +93,19 @@ def plan(
 
 def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
     """Store a plan, unless an earlier one has held clients while it was computed."""
-    with Registers(context) as registers:
+    change = ControlChange(documents={f"plan:{fresh.move_id}": fresh.value()})
 
-        def body() -> MovePlan:
-            registers.require(*sides_of(fresh.request))
-            known = registers.plan(fresh.move_id)
-            if known is not None and registers.progress(fresh.move_id).step not in _REPLACEABLE:
-                return known
-            for side in sides_of(fresh.request):
-                registers.write(
-                    side, ControlChange(documents={f"plan:{fresh.move_id}": fresh.value()})
-                )
-            return fresh
+    def body(registers: Registers) -> MovePlan:
+        sides = sides_of(fresh.request)
+        registers.require(*sides)
+        known = registers.plan(fresh.move_id)
+        if known is not None and registers.progress(fresh.move_id).step not in _REPLACEABLE:
+            return known
+        for side in sides:
+            registers.write(side, change)
+        return fresh
 
-        return registers.run(f"plan of move {fresh.move_id}", body)
+    return transact(context, f"plan of move {fresh.move_id}", body)
 
 
 def new_move_id(context: MoveContext, request: MoveRequest) -> str:
@@ -267,20 +263,20 @@ def _without_routed(
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     """Return why the replicator of the move's flow is down, None if it runs."""
     topic, flow = state_topic(context.forward), context.forward.config.flow
+
+    def slots(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        return {key: value for key, value in records.items() if key.startswith(SLOT_PREFIX)}
+
     records = topic.read()
     driver, _ = driver_status(records, flow, context.now_ms())
-    slots = slot_statuses(facts.maps.reports, facts.maps_ms)
-    reason = next(down_reasons(flow, driver, slots), None)
+    statuses = slot_statuses(facts.maps.reports, facts.maps_ms)
+    reason = next(down_reasons(flow, driver, statuses), None)
     missing = any(partition.remaining for partition in facts.replication())
     if reason is None or (driver and driver.ended) or not missing:
         return reason
     # The clock of this host may be wrong: a slot whose records change is alive.
     context.pause(ECHO_S)
-    return reason if _slot_records(topic.read()) == _slot_records(records) else None
-
-
-def _slot_records(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    return {key: value for key, value in records.items() if key.startswith(SLOT_PREFIX)}
+    return reason if slots(topic.read()) == slots(records) else None
 
 
 def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:
@@ -312,11 +308,11 @@ def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
 def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
     claims = dict[Where, TranslationClaim]()
     for group in facts.groups:
-        for partition, found, translation in facts.translations(group):
-            offset, reached = translation.offset, translation.reached
-            if offset is not None and reached is not None:
-                skipped = translation.total_skipped > 0
-                claims[group, partition] = TranslationClaim(found, reached, offset, skipped=skipped)
+        for partition, found, at in facts.translations(group):
+            if at.offset is not None and at.reached is not None:
+                skipped = at.total_skipped > 0
+                claim = TranslationClaim(found, at.reached, at.offset, skipped=skipped)
+                claims[group, partition] = claim
     return claims
 
 
@@ -331,23 +327,19 @@ def written_together(
             f"the topics of transactions on {source.alias} are unknown: "
             f"grant Read on topic __transaction_state, or name all topics of such a producer",
         )
-        return
     found = dict[str, bool]()
-    for one in seen:
-        moving = sorted(one & set(topics))
-        staying = sorted(one - set(topics))
+    for one in seen or ():
+        moving, staying = sorted(one & set(topics)), sorted(one - set(topics))
         if not moving or not staying:
             continue
-        which = f"{', '.join(moving)} with {', '.join(staying)}"
-        movable = sorted(set(staying) & set(replicated))
-        if movable:
-            found[
-                f"transactions on {source.alias} write {which}: move them together, add "
-                f"{' '.join(f'--topic {topic}' for topic in movable)}"
-            ] = True
+        both = f"{', '.join(moving)} with {', '.join(staying)}"
+        which = f"transactions on {source.alias} write {both}"
+        if movable := [topic for topic in staying if topic in replicated]:
+            more = " ".join(f"--topic {topic}" for topic in movable)
+            found[f"{which}: move them together, add {more}"] = True
         else:
             found[
-                f"transactions on {source.alias} write {which}, not replicated by {request.flow}: "
+                f"{which}, not replicated by {request.flow}: "
                 f"on {request.target} their producer has no such topic"
             ] = False
     yield from (Finding("transaction", Reason(text), blocks) for text, blocks in found.items())

@@ -99,37 +99,33 @@ class ControlTables:
         }
         return cls(progress=_progress(cluster, moves), documents=_documents(moves), notes=notes)
 
+    def _new_part(self, change: ControlChange) -> ControlChange:
+        """Return the part of a change that is new here: a lower rank never follows a higher one."""
+        routes, progress = change.routes.items(), sorted(change.progress, key=lambda one: one.rank)
+        return replace(
+            change,
+            routes={key: one for key, one in routes if _outranks(one, self.routes.get(key))},
+            progress=tuple(p for p in progress if _outranks(p, self.progress.get(p.move_id))),
+            documents={k: v for k, v in change.documents.items() if self.documents.get(k) != v},
+        )
+
     def over(self, change: ControlChange) -> dict[str, Records]:
-        """Encode the new part of a change, by topic: a lower rank never follows a higher one."""
-        moves: Records = {
-            f"{_PROGRESS}{new.move_id}".encode(): new.value()
-            for new in change.progress
-            if _outranks(new, self.progress.get(new.move_id))
-        }
-        moves |= {
-            key.encode(): value
-            for key, value in change.documents.items()
-            if self.documents.get(key) != value
-        }
-        routing: Records = {
-            subject.encode(): route.value()
-            for subject, route in change.routes.items()
-            if _outranks(route, self.routes.get(subject))
-        }
-        routing |= dict.fromkeys(change.forget)
+        """Encode the new part of a change, by topic."""
+        new = self._new_part(change)
+        moves: Records = {f"{_PROGRESS}{p.move_id}".encode(): p.value() for p in new.progress}
+        moves |= {key.encode(): value for key, value in new.documents.items()}
+        routing: Records = {subject.encode(): one.value() for subject, one in new.routes.items()}
+        routing |= dict.fromkeys(new.forget)
         return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
 
     def after(self, change: ControlChange) -> ControlTables:
         """Return the tables as they are after a change was written."""
-        progress = dict(self.progress)
-        for new in change.progress:
-            if _outranks(new, progress.get(new.move_id)):
-                progress[new.move_id] = new
+        new = self._new_part(change)
         return replace(
             self,
-            routes=merge_tables([self.routes, change.routes]),
-            progress=progress,
-            documents={**self.documents, **change.documents},
+            routes={**self.routes, **new.routes},
+            progress={**self.progress, **{one.move_id: one for one in new.progress}},
+            documents={**self.documents, **new.documents},
         )
 
     def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
@@ -140,27 +136,15 @@ class ControlTables:
             if key.startswith("plan:") and (plan := _plan(value)) is not None
             if {plan.request.source, plan.request.target} == aliases
         }
-        return ControlChange(
-            {
-                subject: route
-                for subject, route in other.routes.items()
-                if route.state == "go"
-                and route.move_id in moves
-                and _outranks(route, self.routes.get(subject))
-            },
-            tuple(
-                progress
-                for move_id, progress in other.progress.items()
-                if move_id in moves
-                and (progress.is_decided or progress.step == "released")
-                and _outranks(progress, self.progress.get(move_id))
-            ),
-            {
-                key: value
-                for key, value in other.documents.items()
-                if key.split(":")[1] in moves and _is_newer(key, value, self.documents.get(key))
-            },
-        )
+        routes = {s: r for s, r in other.routes.items() if r.state == "go" and r.move_id in moves}
+        ended = [one for one in other.progress.values() if one.is_decided or one.step == "released"]
+        documents = {
+            key: value
+            for key, value in other.documents.items()
+            if key.split(":")[1] in moves and _is_newer(key, value, self.documents.get(key))
+        }
+        progress = [one for one in ended if one.move_id in moves]
+        return self._new_part(ControlChange(routes, progress, documents))
 
 
 @dataclass(frozen=True)
@@ -362,7 +346,7 @@ class MoveStore:
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
         """Return the plan and the progress of a move."""
-        tables = self._tables()
+        tables = read_both(self._context, ControlTables.read_moves)
         plan = newest_plan(tables, move_id)
         if plan is None:
             raise NotFoundError(
@@ -377,11 +361,11 @@ class MoveStore:
 
     def find_plan(self, move_id: str) -> MovePlan | None:
         """Return a plan, None if no cluster has one of that id."""
-        return newest_plan(self._tables(), move_id)
+        return newest_plan(read_both(self._context, ControlTables.read_moves), move_id)
 
     def progress(self, move_id: str) -> MoveProgress:
         """Return the progress of a move; one that was only planned is at its first step."""
-        return furthest(self._tables(), move_id)
+        return furthest(read_both(self._context, ControlTables.read_moves), move_id)
 
     def note(self, move_id: str) -> WaitNote | None:
         """Return the note of a waiting process on the target, None without one."""
@@ -390,16 +374,15 @@ class MoveStore:
 
     def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
         """Return all known moves with their progress, the oldest plan first; reads once."""
-        tables = self._tables()
+        tables = read_both(self._context, ControlTables.read_moves)
         plans: dict[str, MovePlan] = {}
-        for table in tables:
-            for key, value in table.documents.items():
-                if not key.startswith("plan:"):
-                    continue
-                plan = decode_or_none(value, MovePlan.decode, f"{key}: ")
-                if plan is not None:
-                    known = plans.get(plan.move_id, plan)
-                    plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
+        documents = [item for table in tables for item in table.documents.items()]
+        for key, value in documents:
+            is_plan = key.startswith("plan:")
+            plan = decode_or_none(value, MovePlan.decode, f"{key}: ") if is_plan else None
+            if plan is not None:
+                known = plans.get(plan.move_id, plan)
+                plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
         in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
         return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
 
@@ -407,9 +390,6 @@ class MoveStore:
         """Write a note on the target; not fenced, since losing it only delays."""
         key = f"{WAIT_PREFIX}{note.move_id}".encode()
         self._context.target.compacted_topic(_MOVES).write({key: note.value()})
-
-    def _tables(self) -> list[ControlTables]:
-        return read_both(self._context, ControlTables.read_moves)
 
 
 def config_fingerprint(context: MoveContext) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Final, Literal, Self, TypeVar
 
 from srm.domain.moves.gate import Presence, StampedAck
@@ -75,17 +75,6 @@ class Registers:
         self._away: dict[Side, UnavailableError] = {}
         self._unsure = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
-
     def run(self, what: str, body: Callable[[], _T]) -> _T:
         """Open both clusters and run a body that checks and writes; retry while it is fenced."""
 
@@ -94,13 +83,13 @@ class Registers:
                 self._open()
                 return body()
             except UnavailableError as error:
-                self._close()
+                self.close()
                 if self._unsure != 1:
                     raise
                 self._unsure += 1  # once: the next open shows whether it was written
                 raise FencedError(f"the result of a write is unknown: {error}") from error
             except BaseException:
-                self._close()
+                self.close()
                 raise
 
         return until_not_fenced(what, attempt)
@@ -157,12 +146,8 @@ class Registers:
         try:
             self.write(side, change)
         except UnavailableError as error:
-            log.log(
-                loudness(error),
-                "kept on %s only for now: %s",
-                self._clusters[_OTHER[side]].alias,
-                error,
-            )
+            other = self._clusters[_OTHER[side]].alias
+            log.log(loudness(error), "kept on %s only for now: %s", other, error)
             self._away[side] = error
 
     def write_both(self, change: ControlChange) -> None:
@@ -199,12 +184,19 @@ class Registers:
                 log.info("adding records that %s missed", self._clusters[side].alias)
                 self.write_if_there(side, lacking)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Drop the writers and what was read."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
         self._tables.clear()
         self._away.clear()
+
+
+def transact(context: MoveContext, what: str, body: Callable[[Registers], _T]) -> _T:
+    """Run one body that checks and writes the control records of both clusters."""
+    with closing(Registers(context)) as registers:
+        return registers.run(what, lambda: body(registers))
 
 
 def level(context: MoveContext) -> None:
@@ -214,14 +206,12 @@ def level(context: MoveContext) -> None:
     move that reads it alone, follow outdated routes.
     """
     ensure_topics(context)
-    with Registers(context) as registers:
-        registers.run("the routes of both clusters", lambda: registers.require(*SIDES))
+    transact(context, "the routes of both clusters", lambda registers: registers.require(*SIDES))
 
 
 def record(context: MoveContext, change: ControlChange) -> None:
     """Write the same change to both clusters; an unavailable source gets it later."""
-    with Registers(context) as registers:
-        registers.run("writing the state of a move", lambda: registers.write_both(change))
+    transact(context, "writing the state of a move", lambda one: one.write_both(change))
 
 
 def try_to_level(context: FlowContext) -> None:
@@ -394,7 +384,7 @@ class Attempt:
         """Return True if a route is the hold of this attempt."""
         return route is not None and route.is_hold_of(self.plan.move_id, self.generation)
 
-    def _route(self, side: Literal["source", "target"], state: RouteState, now_ms: int) -> Route:
+    def _route(self, side: Side, state: RouteState, now_ms: int) -> Route:
         cluster = getattr(self.plan.request, side)
         return Route(self.generation, cluster, state, self.plan.move_id, now_ms)
 

@@ -56,7 +56,7 @@ from srm.engine.moves.records import (
     read_both,
     read_report,
 )
-from srm.engine.moves.registers import SIDES, Registers, source_routing
+from srm.engine.moves.registers import SIDES, Registers, source_routing, transact
 from srm.engine.ports import FlowMaps, MapReader
 from srm.errors import NotFoundError, NotLoadedError, SrmError, UnavailableError
 
@@ -87,18 +87,15 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
     made = next_of(known)
     if all(_has(table, made, progress) for table in known):
         return made.report
-    with Registers(context) as registers:
 
-        def write() -> KeptReport:
-            registers.require("target")
-            kept = next_of([registers.tables(side) for side in SIDES])
-            change = ControlChange(
-                progress=(progress,), documents={report_key(plan.move_id): kept.signed.value()}
-            )
-            registers.write_both(change)
-            return kept
+    def write(registers: Registers) -> KeptReport:
+        registers.require("target")
+        kept = next_of([registers.tables(side) for side in SIDES])
+        documents = {report_key(plan.move_id): kept.signed.value()}
+        registers.write_both(ControlChange(progress=(progress,), documents=documents))
+        return kept
 
-        return registers.run("writing the report of a move", write).report
+    return transact(context, "writing the report of a move", write).report
 
 
 def kept_report(context: MoveContext, move_id: str) -> KeptReport:
@@ -199,20 +196,18 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
     Call it after the plan is stored and before the move holds clients. Repeated with the same
     approval it changes nothing. An unavailable source gets it later.
     """
-    with Registers(context) as registers:
 
-        def write() -> tuple[Approval, ...]:
-            registers.require("target")
-            if registers.plan(move_id) is None:
-                raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
-            tables = [registers.tables(side) for side in SIDES]
-            known = join_approvals(approvals_in(tables, move_id), (approval,))
-            registers.write_both(
-                ControlChange(documents={approval_key(move_id): encode_approvals(known)})
-            )
-            return known
+    def write(registers: Registers) -> tuple[Approval, ...]:
+        registers.require("target")
+        if registers.plan(move_id) is None:
+            raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
+        tables = [registers.tables(side) for side in SIDES]
+        known = join_approvals(approvals_in(tables, move_id), (approval,))
+        documents = {approval_key(move_id): encode_approvals(known)}
+        registers.write_both(ControlChange(documents=documents))
+        return known
 
-        return registers.run(f"approval of move {move_id}", write)
+    return transact(context, f"approval of move {move_id}", write)
 
 
 def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approval, ...]:

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 
 from srm.domain.groups.group_sync import SyncDecision
@@ -27,7 +27,7 @@ from srm.engine.moves.gate_reading import Look, look, patient_look, require
 from srm.engine.moves.holding import go, hold, release, renew, renew_now
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import MoveContext, MoveStore
-from srm.engine.moves.registers import InForce, Registers, bring_about
+from srm.engine.moves.registers import InForce, Registers, bring_about, transact
 from srm.engine.moves.verification import VerifyStatus, report, verify
 from srm.errors import (
     AuthorizationError,
@@ -141,7 +141,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         skipped[name] = max(skipped.get(name, 0), sum(one.skipped for one in positions))
     times = {"ready": context.now_ms(), **progress.times_ms}
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
-    with Registers(context) as registers:
+    with closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
         registers.run(what, lambda: _keep(registers, plan, noted, context))
         share = seen.clusters.share_groups
@@ -181,10 +181,8 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         skipped={name: group.total_skipped for name, group in set_now.items()},
         left_alone=left,
     )
-    with Registers(context) as registers:
-        registers.run(
-            f"apply of move {plan.move_id}", lambda: _keep(registers, plan, applied, context)
-        )
+    what = f"apply of move {plan.move_id}"
+    transact(context, what, lambda registers: _keep(registers, plan, applied, context))
     return applied
 
 
