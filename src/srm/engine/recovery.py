@@ -60,12 +60,10 @@ class ReturnedLogs(Protocol):
     def copy_ends(
         self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
     ) -> dict[AssignedPartition, CopyEnd | SrmError]:
-        """Walk the logs and return where each copy ends, or the error that prevents it.
+        """Walk the logs and return where each copy ends, or the error that prevents it; only read.
 
-        Nothing is written. The result is final as long as no producer writes to the copies.
-
-        ``partitions``: source partitions, without a target topic id where there is no copy.
-        ``show``: called with the number of partitions done.
+        The result is final as long as no producer writes to the copies. Partitions without a copy
+        have no target topic id. ``show``: called with the number of partitions done.
         """
         ...
 
@@ -470,10 +468,9 @@ def settle_return(
 
     The copies to decide on are sealed and looked at again. After that no record in flight from a
     slot of before the disaster can arrive. Merged copies need no final end.
-
     ``default``: the choice for all other topics, but not for rebuilt or missing ones.
-    ``approve``: called before a decision is written; False: nothing is decided. Raises a
-    GateClosedError if something is undecided, or cannot be settled.
+    ``approve``: called before a decision is written; False: nothing is decided.
+    GateClosedError: something is undecided, or cannot be settled.
     """
     flow, switch, before = context.config.flow, context.switch, pause_in_force(context)
     if switch is None:

@@ -51,10 +51,7 @@ class PartitionKnown:
 
 
 def with_held_back(known: PartitionKnown, end: int) -> PartitionKnown:
-    """Count what an open transaction held back as not copied: consumers may have seen it.
-
-    ``end``: log end offset on the source, 0 without one.
-    """
+    """Count as not copied what an open transaction held back before the source's log ``end``."""
     at = known.position
     if at is None or end <= at.source_end:
         return known
@@ -272,11 +269,7 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """Part of the residue that a group had read before the disaster, by its commits on the source.
-
-    ``already_read``: records by ``topic-partition``.
-    ``commits``: the committed offsets.
-    """
+    """Part of the residue that a group had read before the disaster, by its commits there."""
 
     already_read: Mapping[str, int]
     commits: Mapping[str, int]
@@ -291,8 +284,8 @@ class GroupOutcome:
 class Outcome(Document):
     """Findings at the return of a flow's source, and the choices by topic.
 
-    ``source_return``: kind of the return.
-    ``time_ms``: epoch milliseconds of the settlement.
+    Kept under ``outcome:<move id>`` in the moves topic of both clusters, long ones in several
+    records.
     ``unread``: partitions and groups that could not be read, with the reason; not counted here.
     """
 
@@ -354,7 +347,7 @@ DrillState = Literal["running", "done", "interrupted"]
 class DrillGroup:
     """Results of a drill for one group, in partitions with committed offsets.
 
-    ``proven``: how many translations the records on both sides prove. ``read``: how many gave a
+    ``proven``: translations that the records on both sides prove. ``read``: those that gave a
     shadow member the group's next source record (or both the end).
     """
 

@@ -22,8 +22,8 @@ class Approval:
     ``by``: the approver, ``user@host`` from a shell, or the name of the Airflow user from a form.
     ``how``: the act of approval: ``--yes``, ``typed failover``, ``Airflow``.
     ``time_ms``: epoch milliseconds by the clock of the host where it was given.
-    ``text``: the text as shown to the approver.
-    ``numbers``: the numbers in that text by name, in records or seconds; None if not known.
+    ``text``, ``numbers``: as shown to the approver; numbers in records or seconds, None if not
+    known.
     """
 
     by: str
@@ -68,8 +68,6 @@ def decode_approvals(value: bytes) -> tuple[Approval, ...]:
 class PartitionReport:
     """One group in one partition: plan and result; offsets are next-to-read, None is not known.
 
-    ``topic``, ``partition``: on the source; the group continues in ``target_topic``.
-    ``state``, ``committed``: planned translation, and the commit on the source.
     ``lag``, ``re_read``, ``skipped``: planned numbers of records.
     ``planned``, ``applied``: offset on the target in the plan, and at go.
     ``started``, ``last_commit``: first offset reported by its members, and latest commit seen
@@ -105,8 +103,8 @@ class Follower:
     """One client of the move, and its progress.
 
     ``subject``: ``group:<group>`` for a consumer, ``topic:<topic>`` for a producer.
-    ``redirector``: ``routing``, or for a ``member`` that only the target's broker names the other
-    redirectors of the move; empty if there were none.
+    ``redirector``: ``routing``, or the other redirectors if only the target's broker names the
+    client.
     ``left_seconds``, ``resumed_seconds``, ``processed_seconds``: from the hold until it left the
     source, worked on the target, processed a record; broker's clock, None if not reported.
     """
@@ -138,11 +136,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """Result of one call of a redirector other than routing, in the last attempt of the move.
-
-    ``time_ms``: epoch milliseconds by the caller's clock.
-    ``said``: its answer, or the reason if there is none.
-    """
+    """Result of one call of a redirector other than routing, in the last attempt of the move."""
 
     redirector: str
     step: str
@@ -153,11 +147,9 @@ class CallReport:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRevision:
-    """A revision that this one replaces.
+    """A revision that this one replaces; ``sha256``: hash of its exact bytes, in hexadecimal.
 
-    ``sha256``: hash of its exact bytes, in hexadecimal.
-    ``key_id``: key of its signature, empty without a signature.
-    ``changed``: it had been changed after it was signed when the next one was written.
+    ``key_id``: key of its signature, empty without one; ``changed``: it was changed after that.
     """
 
     revision: int

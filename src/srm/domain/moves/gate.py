@@ -79,9 +79,8 @@ class Presence:
 
 @dataclass(frozen=True)
 class Writers:
-    """Producer ids on the topics that move.
+    """Producer ids on the topics that move; ``at_hold``: last sequences by producer name.
 
-    ``at_hold``: last sequences at the hold, by :attr:`ActiveProducer.name`.
     ``recent_ms``: a producer that wrote within this time before the hold may write again.
     """
 

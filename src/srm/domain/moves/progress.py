@@ -36,8 +36,8 @@ HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
 class StepRule:
     """One step of a run, taken once and in order.
 
-    ``ended``: step of the progress, or name of a time, that marks its end.
-    ``intent``: step recorded before it.
+    ``ended``: step of the progress, or name of a time, that marks its end; ``intent``: step before
+    it.
     ``releases``: a failure in it ends the hold.
     """
 
@@ -68,9 +68,7 @@ RUN_STEPS: Final = STEPS[1:]
 class GroupResume:
     """One group on the target after go; offsets are keyed ``topic-partition``.
 
-    Times are by the target's brokers if these stamped the hold
-    (:attr:`MoveProgress.hold_stamp_ms`), else by the process that looked.
-    ``resumed_ms``, ``processed_ms``: None until it has members there, and one reports a record.
+    Times are by the target's brokers if these stamped the hold, else by the process that looked.
     ``first_commit_ms``: None until a commit other than the move's own is seen.
     ``started``, ``committed``: start offsets reported by its members, and its latest commits.
     ``uncommitted``: records by client and partition, processed on the source without a commit.
@@ -116,12 +114,10 @@ class Straggler:
 
 @dataclass(frozen=True)
 class Observation:
-    """Observations of one waiting process, in memory: another process begins with its own.
+    """Observations of one waiting process, in memory; seconds are by a monotonic clock.
 
-    Seconds are by a monotonic clock.
     ``began``: start of the watch; minus infinity if another process has watched for long enough.
-    ``marks``: offsets that must stay unchanged, by routing subject: log end offsets of the topics,
-    and commits of groups without members.
+    ``marks``: log end offsets and commits that must stay unchanged, by routing subject.
     ``moved``: time of the last seen change of a mark, by subject and partition.
     ``removed``: static members (``group/instance id``) that were removed from their groups.
     ``settled``: topics whose followers had all stopped.
@@ -215,14 +211,11 @@ class MoveProgress(Document):
     ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
     ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.
     ``skipped``, ``re_read``: observed cost of applying the offsets, in records by group.
-    ``hold_stamp_ms``, ``gone_stamp_ms``, ``renewed_stamp_ms``: timestamps of the first hold, of go
-    and of the last renewal before it by the target's broker; None if it did not stamp them.
-    ``late_ms``: time from the end of that lease until the decision was first seen; 0 or less if
-    clients cannot have lapsed.
+    ``hold_stamp_ms``, ``gone_stamp_ms``, ``renewed_stamp_ms``: the target broker's stamps of the
+    first hold, of go and of the last renewal before it; ``late_ms``: time from the end of that
+    lease until the decision was first seen.
     ``residue_seen_ms``: last noted check for residue; ``residue_over``: the checks have ended.
-    ``calls``: answers of redirectors other than routing in this attempt.
     ``forecast``: cost of an unplanned move, made once replication has ended; replaces the plan's.
-    ``reason``: reason why an attempt was released.
     ``superseded``: later move that already led clients when go was decided, by subject.
     """
 

@@ -1,7 +1,6 @@
 """Request for a move of groups and producers, from one cluster (source) to another (target).
 
-Failover and failback are the same algorithm; the names show operators the direction home. Each
-setting is declared once; commands, forms, pages and documents derive from it.
+Each setting is declared once; commands, forms, pages and documents derive from it.
 """
 
 from __future__ import annotations
@@ -142,8 +141,7 @@ class MoveRequest:
     """Settings of a requested move, as in commands, forms and documents.
 
     An unplanned move abandons the source: srm does not read it or wait for clients, and groups
-    continue at their last known places. ``slow_writer_seconds`` replace ``quiet_seconds`` if a
-    client that follows no route has recently written, or may have.
+    continue at their last known places.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -295,8 +293,8 @@ def ends(
 ) -> tuple[str, str]:
     """Return source and target.
 
-    Of two clusters a failover leaves the first, a failback the second; a named one takes precedence
-    and determines the other end. More than two need names.
+    Of two clusters a failover leaves the first, a failback the second; a named one takes
+    precedence.
     """
     if len(clusters) != 2 and not (source and target):
         raise UsageError(

@@ -32,8 +32,7 @@ class Signature:
     """Signature of one document.
 
     ``key_id``: SHA-256 of the public key in DER (SubjectPublicKeyInfo), in hexadecimal.
-    ``public_key``: that key in PEM, only for comparison: verify with a key from another source.
-    ``signature``: the 64 bytes of Ed25519 in base64.
+    ``public_key``: that key in PEM, only for comparison; ``signature``: 64 bytes in base64.
     """
 
     key_id: str

@@ -60,15 +60,15 @@ def subjects_of(topics: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]
 class Route:
     """Route of the clients of one subject.
 
-    ``generation``: number (64 bits) of the attempt that wrote it, 0 if there is no record. A
-    multiple of :data:`ERA`, other than 0, is by an unplanned move, see :meth:`gives_up`.
+    ``generation``: number (64 bits) of the attempt that wrote it, 0 without a record; a multiple of
+    :data:`ERA` is by an unplanned move, see :meth:`gives_up`.
     ``cluster``: alias to use on ``go``, and to leave on ``hold``.
     ``time_ms``: epoch milliseconds of the writer, for operators and for renewals.
     ``decided``: a ``go`` that follows the decision of a move; otherwise it ends a hold.
-    ``lease_ms``: duration of a hold after a client first saw its newest ``beat``, by the client's
-    monotonic clock; then the client works on ``cluster`` again. 0 is unlimited.
-    ``decided_ms``: broker's time of an unplanned decision, else 0. Only unplanned moves to
-    different clusters can share a generation, and the later decision wins.
+    ``lease_ms``: after this time since its newest ``beat``, by its monotonic clock, a held client
+    works on ``cluster`` again; 0 is unlimited.
+    ``decided_ms``: broker's time of an unplanned decision, else 0: of two in one generation the
+    later wins.
     """
 
     generation: int
@@ -138,13 +138,12 @@ class Ack:
     half minute; a tombstone when closed. A client with an older record has died.
 
     ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
-    *resumed*: it works on ``cluster``. *processed*: a consumer has processed its first record of
-    this generation.
+    *resumed*: it works on ``cluster``. *processed*: a consumer has processed its first record
+    since.
     ``time_ms``: time of ``state`` by the client's clock; ``positions``: offsets it started at.
-    ``uncommitted``: records by ``topic-partition`` that a consumer processed before and could not
-    commit; they are read again.
-    ``ages_ms``: age of each state of this generation when this was written, by the client's
-    monotonic clock. The record's timestamp minus the age is the broker's time of that state.
+    ``uncommitted``: records by ``topic-partition`` that it processed before and could not commit.
+    ``ages_ms``: age of each state when this was written, by the client's monotonic clock: the
+    record's timestamp minus the age is the broker's time of that state.
     """
 
     subject: str
@@ -286,8 +285,8 @@ RedirectNames = Annotated[tuple[RedirectKind, ...], BeforeValidator(_split)]
 class Call:
     """Result of one call of a redirector; ``said``: its answer, or the reason if there is none.
 
-    Until its answer is known it is ``calling``: a killed process has made it, or not. A later move
-    of its clients leaves it ``superseded``, and it is not made any more.
+    Until then it is ``calling``: a killed process has made it, or not. ``superseded``: by a later
+    move of its clients.
     """
 
     state: CallState

@@ -91,16 +91,14 @@ class AdoptionPlan:
     def to_adopt(self, *, accepted: bool) -> dict[str, tuple[AdoptedCopy, ...]]:
         """Return the topics to adopt with their partitions; ``accepted``: with differences."""
         good = {"adopt", "own", "empty", *(["differs"] if accepted else [])}
-        topics = dict.fromkeys(one.assigned.topic for one in self.copies)
-        by_topic = {
-            topic: tuple(one for one in self.copies if one.assigned.topic == topic)
-            for topic in topics
-        }
+        by_topic: dict[str, list[AdoptedCopy]] = {}
+        for one in self.copies:
+            by_topic.setdefault(one.assigned.topic, []).append(one)
         return {
-            topic: tuple(one for one in copies if one.state in {"adopt", "differs"})
+            topic: adopted
             for topic, copies in by_topic.items()
             if {one.state for one in copies} <= good
-            and not {one.state for one in copies} <= {"own", "empty"}
+            if (adopted := tuple(one for one in copies if one.state in {"adopt", "differs"}))
         }
 
     def refusals(self, *, accepted: bool) -> tuple[AdoptedCopy, ...]:
@@ -115,15 +113,9 @@ def from_record(
     """Return the copy of which no record is in both logs, by MirrorMaker 2's own position.
 
     Either the source has deleted all that was copied, or the target has. Source records that were
-    deleted after the position count as skipped.
-
-    Args:
-        stored: its last copied offset.
-        source: start and end of the source's log.
-        older: target offsets of records that the source has deleted; none if the target did.
-
-    Returns:
-        None without a position, or if it does not fit to the logs.
+    deleted after the position count as skipped. None without a position, or if it does not fit.
+    ``stored``: its last copied offset; ``source``: start and end of the source's log.
+    ``older``: target offsets of records that the source has deleted; none if the target did.
     """
     start, end = source
     if stored is None or stored >= (start if older else end):

@@ -38,7 +38,7 @@ TopicState = Literal["missing", "empty", "begun", "restored", "refused"]
 class RestoreRecord(JsonRecord):
     """Key ``restore`` in the commands of ``restore.B->P``: P is being restored.
 
-    ``pauses`` are the ids of its pause of P->B, before and after the restore has renewed it. Under
+    ``pauses`` are the ids of its pause of P->B, before and after the restore has renewed it: under
     a later pause, P holds data of its own. ``topics`` are the ids of the restored originals, by
     name.
     """
@@ -64,8 +64,7 @@ def copies_of(
 ) -> dict[str, str]:
     """Return the originals of a flow's existing copies, by the name of the copy.
 
-    Heartbeats are left out. So are topics from a third cluster, whose flow starts from the
-    beginning, too.
+    Heartbeats are left out, and topics from a third cluster, whose flow starts again.
     """
     found = {}
     for copy in sorted(topics):
@@ -121,13 +120,10 @@ class RestoredPartition:
     @property
     def is_handed_over(self) -> bool:
         """True if the resumed flow knows all restored records."""
-        mine, told = self.restored, self.forward
-        return (
-            mine is not None
-            and told is not None
-            and told.source_next >= mine.target_next
-            and told.target_next >= mine.source_next
-        )
+        mine, its = self.restored, self.forward
+        if mine is None or its is None:
+            return False
+        return its.source_next >= mine.target_next and its.target_next >= mine.source_next
 
     @property
     def offsets_left(self) -> int:
@@ -139,9 +135,8 @@ class RestoredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
-    """State of one topic.
+    """State of one topic; ``is_former``: the flow has copied from this original, by its id.
 
-    ``is_former``: the flow has copied from this original, by its id.
     ``is_begun``: a restore under the current or last pause has created it, or taken it over.
     """
 
@@ -203,8 +198,7 @@ class RestorePlan:
     """Plan of a restore; ``forward`` is the paused flow, which resumes afterwards.
 
     ``unrestored``: other topics of the flow, whose originals are not restored: the pause stays.
-    Clusters are Kafka's ids, of the copies, of the rebuilt one, and those from which copies were
-    made.
+    Clusters are Kafka's ids.
     """
 
     forward: Flow

@@ -116,6 +116,11 @@ class PartitionReturn:
         return None if self.error or start >= self.log_end else (start, self.log_end)
 
     @property
+    def retention_loss(self) -> int:
+        """Number of offsets that retention deleted before they were copied."""
+        return 0 if self.gone_from is None else self.log_start - self.gone_from
+
+    @property
     def has_open_transaction(self) -> bool:
         """True while the outcome of a transaction at the end of the log is unknown."""
         return self.high_watermark > self.log_end
@@ -227,7 +232,7 @@ def explain_gone(entry: PartitionReturn) -> str:
     """Return the offsets that can no longer be copied, as text; empty if there are none."""
     if entry.gone_from is None:
         return ""
-    count = amount(entry.log_start - entry.gone_from, "offset")
+    count = amount(entry.retention_loss, "offset")
     return f"{count} from {entry.gone_from} on were deleted by retention before they were copied"
 
 
@@ -370,12 +375,9 @@ def _decide(
     if undecided and choice == "merge":
         means.append("records after open transactions: copied when they end")
     if topic.only_copied or any(entry.cut_from is not None for entry in topic.partitions):
-        means.append(
-            f"{amount(topic.only_copied, 'record')} that {flow.source} has lost stay on "
-            f"{flow.target}, and the map ends before them"
-        )
-    gone = sum(entry.log_start - entry.gone_from for entry in topic.partitions if entry.gone_from)
-    if gone:
+        lost = f"{amount(topic.only_copied, 'record')} that {flow.source} has lost"
+        means.append(f"{lost} stay on {flow.target}, and the map ends before them")
+    if gone := sum(entry.retention_loss for entry in topic.partitions):
         means.append(f"{amount(gone, 'offset')} deleted by retention can never be copied: noted")
     return TopicDecision(
         topic.topic,
@@ -437,21 +439,18 @@ def decisions(
 ) -> tuple[PartitionNotes, ...]:
     """Return the notes that execute a settlement."""
     flow, choices = Flow.parse(found.flow), settlement.choices
-    notes: list[PartitionNotes] = []
-    for topic in found.topics:
-        for entry in topic.partitions:
-            place = entry.topic, entry.partition, topic.topic_id
-            notes += (
-                PartitionNotes.from_decision(
-                    *(decision, name, place, offsets, f"{why} (by {by})", now_ms),
-                    entry.target_next if decision == "cut" else None,
-                    entry.epoch,
-                )
-                for decision, name, offsets, why in _ranges(
-                    entry, choices.get(topic.topic), request, flow
-                )
-            )
-    return tuple(notes)
+    return tuple(
+        PartitionNotes.from_decision(
+            *(decision, name, (topic.topic, entry.partition, topic.topic_id), offsets),
+            f"{why} (by {by})",
+            now_ms,
+            entry.target_next if decision == "cut" else None,
+            entry.epoch,
+        )
+        for topic in found.topics
+        for entry in topic.partitions
+        for decision, name, offsets, why in _ranges(entry, choices.get(topic.topic), request, flow)
+    )
 
 
 def _ranges(
@@ -463,35 +462,31 @@ def _ranges(
     if entry.gone_from is not None:
         why = f"deleted on {flow.source} by retention before they were copied"
         yield "keep", f"{request}-gone", (entry.gone_from, entry.log_start), why
-    if choice == "keep" and entry.residue is not None:
-        yield "keep", request, entry.residue, f"kept on {flow.source}"
-    if choice == "discard" and entry.residue is not None:
-        yield "discard", request, entry.residue, f"discarded: they stay on {flow.source}"
+    if choice in {"keep", "discard"} and entry.residue is not None:
+        why = "kept on" if choice == "keep" else "discarded: they stay on"
+        yield choice, request, entry.residue, f"{why} {flow.source}"
 
 
 def outcome_of(
     found: SourceReturn, settlement: Settlement, move_id: str, by: str, now_ms: int
 ) -> Outcome:
     """Return the outcome that the report of the disaster shows next to its forecast."""
+    entries = found.partitions
     return Outcome(
-        move_id,
-        found.flow,
-        found.shape,
-        now_ms,
-        by,
-        tuple(
+        *(move_id, found.flow, found.shape, now_ms, by),
+        partitions=tuple(
             _partition_outcome(entry)
-            for entry in found.partitions
+            for entry in entries
             if entry.records or entry.cut_from is not None or entry.gone_from is not None
         ),
-        found.groups,
-        settlement.choices,
-        (
-            *(f"{entry.name}: {entry.error}" for entry in found.partitions if entry.error),
+        groups=found.groups,
+        choices=settlement.choices,
+        unread=(
+            *(f"{entry.name}: {entry.error}" for entry in entries if entry.error),
             *(
                 f"{entry.name}: {amount(entry.high_watermark - entry.log_end, 'offset')} after an "
                 f"open transaction, from {entry.log_end} on"
-                for entry in found.partitions
+                for entry in entries
                 if entry.has_open_transaction
             ),
             *(f"group {text}" for text in found.unread_groups),
@@ -501,15 +496,7 @@ def outcome_of(
 
 def _partition_outcome(entry: PartitionReturn) -> PartitionOutcome:
     return PartitionOutcome(
-        entry.topic,
-        entry.partition,
-        entry.copied_to,
-        entry.log_end,
-        entry.records,
-        entry.first_ms,
-        entry.last_ms,
-        entry.cut_from,
-        entry.cut_to,
-        entry.only_copied or 0,
-        0 if entry.gone_from is None else entry.log_start - entry.gone_from,
+        *(entry.topic, entry.partition, entry.copied_to, entry.log_end, entry.records),
+        *(entry.first_ms, entry.last_ms, entry.cut_from, entry.cut_to),
+        *(entry.only_copied or 0, entry.retention_loss),
     )

@@ -58,7 +58,7 @@ class Fence(Document):
     """One fenced topic, in ``__srm-moves`` of its cluster under ``fence:<topic>``.
 
     The record is written before the deny ACL, so a later run can lift a fence that a crash has
-    left. ``lifted_ms`` is when the fence was lifted, 0 before.
+    left.
     """
 
     KIND = "record of a fence"
@@ -302,7 +302,6 @@ def call_redirectors(
 
     A hold stops at the first failure; for other steps all are called. An unplanned move sends only
     its go. Returns a message for each redirector that has not confirmed.
-
     ``again_after_ms``: skip a redirector that has failed more recently than that.
     ``meanwhile``: called periodically during a long call, to renew the hold.
     """
@@ -362,10 +361,7 @@ def _call_while_in_force(
 
 
 def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
-    """Repeat a call of a later move, confirmed or not: this move's call may have come after it.
-
-    A call that is not noted yet comes later anyway.
-    """
+    """Repeat a noted call of a later move: the call of this one may have come after it."""
     plan, progress = MoveStore(context).load(move_id)
     between, step = between_same(context, plan), step_in_force(progress.step)
     if step is None or between is None or kind not in plan.redirect:

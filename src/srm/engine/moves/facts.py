@@ -364,8 +364,7 @@ log = logging.getLogger(__name__)
 class Outlook:
     """Facts at the target, and what its copies show of the source that is, or may be, lost.
 
-    ``recent``: number of records of each copy within the last :data:`.RATE_MS` of its topic,
-    none if that was long before the source last answered.
+    ``recent``: number of records of each copy within the last :data:`.RATE_MS` of its topic.
     ``transactions``: open on the target.
     ``commits``: commits of idle groups on the source, if it was queried.
     """

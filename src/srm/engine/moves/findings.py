@@ -162,8 +162,8 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
 def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
     """Yield what is not copied until an operator acts: a move would wait for it in vain.
 
-    A replicator that is ``down`` without lag is a warning. Partitions that resume by themselves,
-    for example when they have a leader, are left out.
+    A replicator that is ``down`` without lag is a warning. Partitions that resume by themselves do
+    not count.
     """
     replication = facts.replication()
     accept = facts.request.accept_open_transactions
@@ -459,10 +459,7 @@ def _limit(value: str) -> int | None:
 
 
 def _skew(facts: MoveFacts) -> dict[str, int]:
-    """Return the clock skew between clients and brokers, by the stamps of acknowledgements.
-
-    A delay on the way only increases it, so the smallest one of a host is the best estimate.
-    """
+    """Return each host's clock skew: the smallest delay of its acknowledgements' stamps."""
     skews: dict[str, int] = {}
     for one in facts.routing.stamped_acks:
         where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"

@@ -122,9 +122,9 @@ def _take_over(
 ) -> Observation:
     """Take over watching the source from another process, with its note.
 
-    If nothing has moved since a note with the same fingerprint, all has been quiet for long enough.
-    Otherwise records were written during the hold, maybe by a slow writer that only the earlier
-    process knew, so all topics count as having unknown writers.
+    If nothing has moved since its note, all has been quiet for long enough. Otherwise records were
+    written during the hold, maybe by a slow writer that only the earlier process knew, so all
+    topics count as having unknown writers.
     """
     seen, note = first_look(context, clusters), MoveStore(context).note(plan.move_id)
     if note is None or note.attempt != progress.attempt:
@@ -138,8 +138,7 @@ def _take_over(
 def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
     """Return the source offsets that no longer move once all clients have stopped, by subject.
 
-    Commits are included if the group had no members when they were read and none is pending in a
-    transaction.
+    Commits count if the group had no members when they were read and none is pending.
     """
     marks: dict[str, dict[str, int]] = {}
     for place, end in clusters.original_ends().items():
@@ -194,10 +193,7 @@ def _moving(
     doubted: Collection[str],
     clock: float,
 ) -> dict[str, int]:
-    """Return topics that may have grown within the quiet time, with the offsets since the hold.
-
-    0 for topics that this process has not seen growing, or has not watched for long enough.
-    """
+    """Return topics that may have grown in the quiet time, with the offsets seen since the hold."""
     moving = {}
     for topic in plan.topics:
         subject = topic_subject(topic)

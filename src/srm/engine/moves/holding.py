@@ -141,8 +141,8 @@ def renew(
     """Write a higher beat on the target, then on the source, with the progress if it is given.
 
     Always higher than the beat of an earlier process, whose lease clients may already count. A move
-    that holds no client is not changed. Returns the time of the beat by the target's broker, None
-    if it does not stamp records.
+    that holds no client is not changed. Returns the broker's time of the beat on the target, if
+    any.
     """
     known = registers.progress(plan.move_id)
     if known.step not in HELD:

@@ -283,8 +283,8 @@ def read_target(
 
     ``chosen``: topics and groups that move, if an earlier look chose them.
     ``also``: topics whose positions are wanted too, though they do not move.
-    ``with_groups``: also describe the groups on the target, one request each. Otherwise only groups
-    without a last known position have their commits read there.
+    ``with_groups``: also describe the groups there, one request each, and read all their commits,
+    not only those of groups without a last known position.
     """
     target = context.target
     on_target = target.topics()
@@ -502,8 +502,8 @@ def _recent(
 ) -> dict[TopicPartition, int]:
     """Count the records of each copy in the last seconds of its topic, by their timestamps.
 
-    Records from more than a minute before the source's last answer do not count. A producer's clock
-    that is further off hides traffic here; slots also report the growth of the source by offsets.
+    Records from more than a minute before the source's last answer do not count. Slots also report
+    the growth of the source by offsets, as producers' clocks may be further off.
     """
     heard: defaultdict[str, int] = defaultdict(int)
     for (topic_id, _), heard_ms in last_heard(facts.maps.reports).items():

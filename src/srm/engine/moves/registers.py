@@ -126,8 +126,7 @@ class Registers:
     ) -> int | None:
         """Write the new part of a change to a cluster, in one transaction; return when.
 
-        The time of the routes by the broker's clock, in epoch milliseconds. None if no routes were
-        written, or their topic has no LogAppendTime.
+        That is the broker's time of the routes, epoch milliseconds; None without routes or a stamp.
         """
         self.require(side)
         records = self._tables[side].over(change)
@@ -202,8 +201,8 @@ def transact(context: MoveContext, what: str, body: Callable[[Registers], _T]) -
 def level(context: MoveContext) -> None:
     """Write to each cluster the routes and moves that it lacks; safe to repeat.
 
-    A cluster that was lost has missed the moves since then. Without them its clients, and the next
-    move that reads it alone, follow outdated routes.
+    Without them a cluster that was lost lets its clients, and the next move, follow outdated
+    routes.
     """
     ensure_topics(context)
     transact(context, "the routes of both clusters", lambda registers: registers.require(*SIDES))
@@ -341,8 +340,8 @@ def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], 
     """Call ``make``, which acts outside the control records, until its input is still in force.
 
     No broker fences such an effect: a process that was stopped right before it may cause it after
-    any number of later moves. So ``make`` is called again with the state read after it, and acts
-    on that state regardless of earlier calls. Returns the final state.
+    any number of later moves. So ``make`` is called again with the state read after it, and acts on
+    that state regardless of earlier calls. Returns the final state.
     """
     now = InForce.read(context, plan)
     while True:
@@ -392,9 +391,8 @@ class Attempt:
 def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[str, ...]:
     """Return the clusters whose unnamed clients a move of everything sends to its target.
 
-    An unplanned move redirects all clients of the lost source, also those that no move has named.
-    A planned one only brings back those whose home is its target: a source that still serves keeps
-    clients whose topics and groups no gate has checked.
+    An unplanned move redirects all clients of the lost source. A planned one only brings back those
+    whose home is its target: no gate has checked topics and groups of others.
     """
     if request.topics or request.groups:
         return ()

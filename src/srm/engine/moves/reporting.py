@@ -193,8 +193,8 @@ def _cluster_ids(context: MoveContext) -> dict[str, str]:
 def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[Approval, ...]:
     """Store an approval with the plan that it approves; return all of the move, the oldest first.
 
-    Call it after the plan is stored and before the move holds clients. Repeated with the same
-    approval it changes nothing. An unavailable source gets it later.
+    Call it after the plan is stored and before the move holds clients; repeated, it changes
+    nothing.
     """
 
     def write(registers: Registers) -> tuple[Approval, ...]:
@@ -222,8 +222,8 @@ def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approva
 class Arrival:
     """Acknowledgements of one group's members on the target; offsets by ``topic-partition``.
 
-    Times are None if not reported or stamped.
-    ``started``: lowest offset at which a member started each.
+    ``started``: lowest offset at which a member started each. Times: None if not reported or
+    stamped.
     """
 
     members: int = 0
