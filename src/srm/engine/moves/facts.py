@@ -124,17 +124,18 @@ class Away(SideFacts):
 
         An unchanged checkpoint is not rewritten, so the time of the emission counts.
         """
-        times = [last.time_ms for last in self.places.get(group, {}).values()]
-        return max(*times, self._emitted_ms(group)) if times else None
+        written_ms, emitted_ms = self._times_ms(group)
+        return None if written_ms is None else max(written_ms, emitted_ms)
 
     def is_still(self, group: str) -> bool:
         """Return True if the last emission found the positions of a group unchanged."""
-        times = [last.time_ms for last in self.places.get(group, {}).values()]
-        return bool(times) and max(times) < self._emitted_ms(group)
+        written_ms, emitted_ms = self._times_ms(group)
+        return written_ms is not None and written_ms < emitted_ms
 
-    def _emitted_ms(self, group: str) -> int:
-        proof = self.proof
-        return proof.time_ms if proof is not None and proof.confirms(group) else 0
+    def _times_ms(self, group: str) -> tuple[int | None, int]:
+        times = [last.time_ms for last in self.places.get(group, {}).values()]
+        confirmed = self.proof is not None and self.proof.confirms(group)
+        return max(times, default=None), self.proof.time_ms if self.proof and confirmed else 0
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,9 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
     chosen = MoveScope(plan.topics, plan.group_names)
     fresh = findings(context, pinned, plan.move_id, chosen)
-    fresh.require_none(plan.move_id)
+    if fresh.blocking:
+        texts = few([each.text for each in fresh.blocking])
+        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(texts)}")
     if fresh.outlook is not None:
         return pause_flow(context, plan, fresh.outlook)
     context.observations[plan.move_id] = first_look(context, fresh.facts)

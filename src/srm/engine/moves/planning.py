@@ -15,7 +15,7 @@ from srm.domain.moves.findings import Finding, surrounding_warnings, warning
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import FenceKind, RedirectKind, subjects_of
-from srm.domain.text.amount import Reason, few, some
+from srm.domain.text.amount import Reason, some
 from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -132,12 +132,6 @@ class Findings:
     def warnings(self) -> tuple[str, ...]:
         """Texts of the other conditions."""
         return tuple(each.text for each in self.found if not each.blocks)
-
-    def require_none(self, move_id: str) -> None:
-        """Refuse to start a move that is blocked."""
-        if self.blocking:
-            texts = few([each.text for each in self.blocking])
-            raise ConflictError(f"move {move_id} cannot start: {'; '.join(texts)}")
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:

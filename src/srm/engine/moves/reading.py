@@ -487,11 +487,19 @@ def read_outlook(
     }
     own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
     newest = target.newest_times(own) if own else {}
+    late = [
+        (at.source_end - at.source_next, copy, at.target_next - 1)
+        for original, copy in copies.items()
+        if (at := facts.maps.get(original).position) is not None and copy in own
+        if at.source_end > at.source_next and at.target_next
+    ]
+    # The newest timestamp of a log with lag may be that of a marker.
+    last = record_times(target, [one[1:] for one in nlargest(MOST_READ, late)])
     return Outlook(
         facts=facts,
         presence=Presence.of(facts.routing.on_target, context.now_ms()),
         recent=_recent(context, newest, facts),
-        newest={**newest, **_last_copied(context, facts.maps, copies, own)},
+        newest={**newest, **last},
         copies=copies,
         transactions=_transactions(context, facts),
     )
@@ -514,24 +522,6 @@ def _recent(
     since = {place: last[place.topic] - RATE_MS for place in newest}
     starts = context.target.offsets_at(since) if since else {}
     return {place: facts.target.logs[place].end - at for place, at in starts.items()}
-
-
-def _last_copied(
-    context: MoveContext,
-    maps: FlowMaps,
-    copies: Mapping[TopicPartition, TopicPartition],
-    served: Collection[TopicPartition],
-) -> dict[TopicPartition, int | None]:
-    """Read the time of the last copied record of partitions with lag, largest lag first.
-
-    The newest timestamp of a log may be that of a marker.
-    """
-    late = list[tuple[int, TopicPartition, int]]()
-    for original, copy in copies.items():
-        at = maps.get(original).position
-        if at is not None and at.source_end > at.source_next and at.target_next and copy in served:
-            late.append((at.source_end - at.source_next, copy, at.target_next - 1))
-    return record_times(context.target, [one[1:] for one in nlargest(MOST_READ, late)])
 
 
 def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
@@ -30,7 +30,7 @@ from srm.domain.moves.evidence import (
     state_ms,
 )
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.progress import GroupResume, MoveProgress
 from srm.domain.moves.report import MoveReport, build_report
 from srm.domain.moves.revisions import KeptReport, newest, next_revision, report_key
 from srm.domain.moves.routing import (
@@ -218,21 +218,6 @@ def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approva
     )
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """Acknowledgements of one group's members on the target; offsets by ``topic-partition``.
-
-    ``started``: lowest offset at which a member started each. Times: None if not reported or
-    stamped.
-    """
-
-    members: int = 0
-    resumed_ms: int | None = None
-    processed_ms: int | None = None
-    started: Mapping[str, int] = field(default_factory=dict)
-    uncommitted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-
 class Arrivals:
     """One look at both routing topics, if available; ``ask_clock`` writes to read the clock."""
 
@@ -267,8 +252,11 @@ class Arrivals:
         """Return True if no later move has held or redirected the members of a group."""
         return self._is_ours(group_subject(group))
 
-    def of(self, group: str) -> Arrival:
-        """Return what the members of a group acknowledged of this move's go."""
+    def of(self, group: str) -> tuple[GroupResume, bool]:
+        """Return what the members of a group acknowledged of this move's go, and if any did.
+
+        ``started`` has the lowest offset at which a member started each partition.
+        """
         subject, request = {group_subject(group)}, self._plan.request
         left = {
             ack.client: ack.uncommitted
@@ -277,15 +265,19 @@ class Arrivals:
         }
         said = self._of_attempt(self._on_target, request.target, subject)
         arrived = [one for one in said if one[0].state != "held"]
+        started: dict[str, int] = {}
         for ack, _ in arrived:
             left.setdefault(ack.client, ack.uncommitted)
-        return Arrival(
-            members=len({ack.client for ack, _ in arrived}),
+            for name, offset in ack.positions.items():
+                # A second member starts where the first has left.
+                started[name] = min(offset, started.get(name, offset))
+        found = GroupResume(
             resumed_ms=self._first(arrived, "resumed"),
             processed_ms=self._first(arrived, "processed"),
-            started=_lowest([ack.positions for ack, _ in arrived]),
+            started=started,
             uncommitted={client: lost for client, lost in left.items() if any(lost.values())},
         )
+        return found, bool(arrived)
 
     def followers(self) -> tuple[Follower, ...]:
         """Return the clients that acknowledged routes of this attempt, and how far."""
@@ -311,15 +303,6 @@ class Arrivals:
     def _is_ours(self, subject: str) -> bool:
         route = self._routes.get(subject)
         return route is not None and route.decided and route.move_id == self._plan.move_id
-
-
-def _lowest(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the lowest start of each partition: a second member starts where the first left."""
-    lowest: dict[str, int] = {}
-    for table in tables:
-        for name, offset in table.items():
-            lowest[name] = min(offset, lowest.get(name, offset))
-    return lowest
 
 
 def written_between(offset_map: OffsetMap, start: int, end: int) -> int:

@@ -227,13 +227,13 @@ def _read_resumed(
     ours = {group: arrivals.of(group) for group in commits if arrivals.is_ours(group)}
     places = [
         (commits[group], progress.intended.get(group, {}), result[group].started, said.started)
-        for group, said in ours.items()
+        for group, (said, _) in ours.items()
     ]
     records = TargetRecords(context, plan, chain.from_iterable(places))
-    for group, said in ours.items():
+    for group, (said, has_arrived) in ours.items():
         before, committed = result[group], commits[group]
         intended = progress.intended.get(group, {})
-        present = bool(said.members) or group in active
+        present = has_arrived or group in active
         moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
         started = {
             name: min(before.started.get(name, offset), offset)
