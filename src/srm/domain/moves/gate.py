@@ -89,14 +89,6 @@ class Writers:
     held_ms: int = 0
     recent_ms: int = 0
 
-    def wrote_since_hold(self, topic: str) -> frozenset[int]:
-        """Return the producer ids that have written to a topic since the hold, however slowly."""
-        return frozenset(
-            w.producer_id
-            for w in self.now
-            if w.partition.topic == topic and self.at_hold.get(w.name) != w.last_sequence
-        )
-
     def recent(self, topic: str) -> frozenset[int]:
         """Return the producer ids that wrote to a topic shortly before the hold, or since."""
         since_ms = self.held_ms - self.recent_ms

@@ -117,10 +117,6 @@ class Route:
             return cluster == self.cluster
         return self.decided and cluster != self.cluster
 
-    def is_hold_of(self, move_id: str, generation: int) -> bool:
-        """Return whether it holds clients for this attempt of this move."""
-        return (self.state, self.move_id, self.generation) == ("hold", move_id, generation)
-
     def expire(self) -> Route:
         """Return the route after the lease of a hold has expired: go, on the same cluster."""
         return replace(self, state="go", beat=0, time_ms=0)

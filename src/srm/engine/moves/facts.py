@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -358,9 +357,6 @@ def source_next(offset_map: OffsetMap) -> int | None:
     return offset_map.last_source_end
 
 
-log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class Outlook:
     """Facts at the target, and what its copies show of the source that is, or may be, lost.
@@ -434,12 +430,14 @@ class Outlook:
         """Forecast records lost or read again; ``source``: present log ends, None if not known."""
         partitions = tuple(self._known_partitions(source))
         growth = sum(report.source_growth for report in self.facts.maps.reports)
-        known = [plan for plan in self.plans if self.known_places(plan)]
+        placed = {plan.group for plan in self.plans if self.known_places(plan)}
         return Forecast(
             made_ms=now_ms,
             topics=forecast_topics(partitions, now_ms, growth),
-            groups=tuple(self._group_forecast(plan, now_ms) for plan in known),
-            unseen=tuple(plan.group for plan in self.plans if plan not in known),
+            groups=tuple(
+                self._group_forecast(plan, now_ms) for plan in self.plans if plan.group in placed
+            ),
+            unseen=tuple(plan.group for plan in self.plans if plan.group not in placed),
             transactions=self.transactions,
             rate=max(rate_of(partitions), growth),
         )

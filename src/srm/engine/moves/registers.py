@@ -381,7 +381,8 @@ class Attempt:
 
     def is_held_by(self, route: Route | None) -> bool:
         """Return True if a route is the hold of this attempt."""
-        return route is not None and route.is_hold_of(self.plan.move_id, self.generation)
+        ours = ("hold", self.plan.move_id, self.generation)
+        return route is not None and (route.state, route.move_id, route.generation) == ours
 
     def _route(self, side: Side, state: RouteState, now_ms: int) -> Route:
         cluster = getattr(self.plan.request, side)
