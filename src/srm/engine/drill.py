@@ -149,9 +149,6 @@ _AT_A_TIME: Final = 4  # members that read concurrently
 _RENEW_S: Final = LEASE_MS / 4000
 _READ_S: Final = 25.0  # time limit of each, including the join
 
-_WAITS: Final = frozenset({"not-copied", "halted"})
-"""Findings that do not count as problems of a drill."""
-
 _Records = Mapping[TopicPartition, ComparedRecord | None]
 _At = Mapping[tuple[TopicPartition, int], ComparedRecord | None]
 
@@ -248,7 +245,7 @@ class _Drill:
             topics=found.facts.topics,
             forecast=standing.forecast,
             problems=(
-                *(each.text for each in found.blocking if each.id not in _WAITS),
+                *(each.text for each in found.problems),
                 *(f"without {flow.source}: {text}" for text in refusals),
             ),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from srm.domain.moves.request import MoveRequest
@@ -11,49 +11,23 @@ from srm.domain.text.amount import Reason, some
 
 FindingId = Literal[
     "absent-topic",
-    "clients",
-    "clocks",
     "duty",
-    "fence",
-    "group-active",
-    "group-unknown",
-    "halted",
-    "hold",
-    "kept-records",
-    "no-leader",
-    "no-place",
     "no-topic",
-    "not-copied",
-    "nothing-to-move",
     "off",
-    "offset",
-    "overwrite",
-    "own-commit",
     "paused",
     "proof",
-    "redirector",
     "replicator",
-    "retention",
-    "route",
-    "share-group",
     "silent-slot",
-    "skip",
     "source-away",
-    "staying-group",
     "stopped",
-    "stray-offset",
-    "topic",
-    "transaction",
     "unreadable",
-    "unsettled",
-    "way-back",
 ]
-"""Stable names of conditions: a condition has the same name wherever it is evaluated."""
+"""Names of conditions of a flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition with its remedy; one that ``blocks`` prevents the move or copy, others warn."""
+    """A condition of a flow with its remedy; one that ``blocks`` prevents copying, others warn."""
 
     id: FindingId
     reason: Reason
@@ -63,10 +37,6 @@ class Finding:
     def text(self) -> str:
         """The sentence for an operator."""
         return self.reason.text
-
-    def as_warning(self) -> Finding:
-        """Return the same condition as one that does not block."""
-        return replace(self, blocks=False)
 
 
 def warning(name: FindingId, text: str) -> Finding:
@@ -109,19 +79,15 @@ class Surroundings:
 
 def surrounding_warnings(
     request: MoveRequest, topics: Collection[str], around: Surroundings
-) -> Iterator[Finding]:
+) -> Iterator[str]:
     """Yield the warnings of a plan, in the order in which an operator would handle them."""
-    parts: tuple[tuple[FindingId, Iterator[str]], ...] = (
-        ("way-back", _way_back(request, topics, around)),
-        ("absent-topic", _absent(request, around)),
-        ("clients", _clients(request, around)),
-        ("staying-group", _groups(request, around)),
-        ("retention", _retention(request, around)),
-        ("clocks", _clocks(around)),
-        ("transaction", _transaction_logs(around)),
-    )
-    for name, texts in parts:
-        yield from (warning(name, text) for text in texts)
+    yield from _way_back(request, topics, around)
+    yield from _absent(request, around)
+    yield from _clients(request, around)
+    yield from _groups(request, around)
+    yield from _retention(request, around)
+    yield from _clocks(around)
+    yield from _transaction_logs(around)
 
 
 def _way_back(request: MoveRequest, topics: Collection[str], around: Surroundings) -> Iterator[str]:

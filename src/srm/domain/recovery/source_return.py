@@ -429,8 +429,7 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
         elif entry.has_open_transaction and choices.get(entry.topic) in {"keep", "discard"}:
             yield (
                 f"{entry.name}: a transaction is open from offset {entry.log_end} on, its outcome "
-                "is not known yet. It ends at its timeout; or abort it (kafka-"
-                "transactions.sh)"
+                "is not known yet. It ends at its timeout; or abort it (kafka-transactions.sh)"
             )
 
 

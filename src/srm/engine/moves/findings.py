@@ -1,4 +1,4 @@
-"""Findings of a move: conditions that block it or deserve a warning, and its surroundings."""
+"""Findings of a move, and its surroundings: a reason blocks it, a text is a warning."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import Final
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import read_pause
 from srm.domain.groups.group_sync import IDLE
-from srm.domain.moves.findings import Finding, Retention, Surroundings, warning
-from srm.domain.moves.gate import GroupFacts, Presence, Writers, strangers, unknown_writers
+from srm.domain.moves.findings import Retention, Surroundings
+from srm.domain.moves.gate import (
+    GroupFacts,
+    Presence,
+    ReplicationFacts,
+    Writers,
+    strangers,
+    unknown_writers,
+)
 from srm.domain.moves.plan import GroupPlan, position_problem
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route
@@ -35,31 +42,29 @@ _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
 }
 
 
-def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Finding]:
+def redirect_problems(flow: FlowContext, kinds: Collection[RedirectKind]) -> Iterator[Reason]:
     """Yield the redirectors that cannot be called because they are not configured."""
     for kind in kinds:
         if kind in _SETTINGS and kind not in flow.callers:
             keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
-            reason = Reason.saying(
+            yield Reason.saying(
                 f"redirector {kind} is not configured", f"set {keys} (docs/redirect.md)"
             )
-            yield Finding("redirector", reason)
 
 
-def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
+def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
     """Yield a problem if the target is not settled after a disaster; for a planned move only."""
     back = flow.config.flow.reverse
     pause = read_pause(topic_on(flow.source, back).read_commands())
     if pause is not None:
-        reason = Reason.saying(
+        yield Reason.saying(
             f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
             f"{back.target} never gets",
             f"settle its return first: srm return status --flow '{back}'",
         )
-        yield Finding("unsettled", reason)
 
 
-def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
+def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
     """Yield the topics that the flow of the move does not copy."""
     names = config.names
     for topic in facts.topics:
@@ -71,10 +76,10 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
                 f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
                 f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
             )
-            yield Finding("topic", Reason(text))
+            yield Reason(text)
         elif remote not in facts.target.topics:
             where = f"topic {remote} does not exist on {config.flow.target}"
-            yield Finding("topic", Reason(f"{where}: check that the replicator runs"))
+            yield Reason(f"{where}: check that the replicator runs")
 
 
 def routing_conflicts(facts: MoveFacts, request: MoveRequest, move_id: str) -> dict[str, str]:
@@ -98,15 +103,16 @@ def route_problem(
     return None
 
 
-def group_problems(facts: MoveFacts) -> Iterator[Finding]:
+def group_problems(facts: MoveFacts) -> Iterator[Reason | str]:
     """Yield what keeps groups from continuing; after a loss warnings, see :func:`left_alone`."""
     left = left_alone(facts) if facts.is_away else {}
     for name, why in left.items():
-        yield warning("group-active", f"group {name} is not changed: {why}")
+        yield f"group {name} is not changed: {why}"
     for group in facts.plans:
-        states = () if facts.is_away else _state_problems(group.group, facts)
-        for found in (*states, *_offset_problems(group, facts)):
-            yield found.as_warning() if facts.is_away else found
+        if not facts.is_away:
+            yield from _state_problems(group.group, facts)
+        for found in _offset_problems(group, facts):
+            yield found.text if facts.is_away and isinstance(found, Reason) else found
 
 
 def left_alone(facts: MoveFacts) -> dict[str, str]:
@@ -125,21 +131,21 @@ def _members_there(found: GroupFacts) -> str:
     return ", ".join(found.target_members) or found.target_reason or found.target_state
 
 
-def _state_problems(name: str, facts: MoveFacts) -> Iterator[Finding]:
+def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
     found, request = facts.group(name), facts.request
     if found.target_state not in IDLE:
         who = f"group {name} is active on {request.target} ({_members_there(found)})"
-        yield Finding("group-active", Reason(f"{who}: stop it there"))
+        yield Reason(f"{who}: stop it there")
     if found.source_state == "unknown":
         why = found.source_reason or "its state is not known"
         reason = Reason(why, facts.source.group(name).action)
         where = f"group {name} on {request.source} may have members"
-        yield Finding("group-unknown", reason.within(where))
+        yield reason.within(where)
     for reason in facts.unreadable(name):
-        yield Finding("unreadable", reason.within(f"offsets of group {name} cannot be read"))
+        yield reason.within(f"offsets of group {name} cannot be read")
 
 
-def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | str]:
     name, request = group.group, facts.request
     if stray := ", ".join(facts.stray_topics(name)):
         left = (
@@ -152,41 +158,40 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
             f"--accept-stray-offsets (in the form: accept_stray_offsets)"
         )
         accept = request.accept_stray_offsets
-        yield Finding("stray-offset", Reason(left if accept else text), blocks=not accept)
+        yield left if accept else Reason(text)
     for position in group.positions:
         problem = position_problem(name, position, request)
         if problem is not None:
-            yield Finding("offset", Reason(problem))
+            yield Reason(problem)
 
 
-def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
+def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
     """Yield what is not copied until an operator acts: a move would wait for it in vain.
 
-    A replicator that is ``down`` without lag is a warning. Partitions that resume by themselves do
-    not count.
+    Partitions that resume by themselves do not count.
     """
-    replication = facts.replication()
+    if down is not None and (missing := _missing(facts)):
+        topics = some(sorted({each.topic for each in missing}))
+        records = amount(sum(missing.values()), "record")
+        text = f"not copied: {records} of {topics}; replicator down: {down.text}"
+        yield Reason(text, down.action)
+    for each in facts.replication():
+        if each.halt_reason is not None:
+            yield each.halt_reason
+
+
+def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
+    """Return what must still be copied; the lag of a partition whose map is damaged is unknown."""
     accept = facts.request.accept_open_transactions
-    # The lag of a partition whose map is damaged is unknown.
-    missing = {
+    left = {
         each: each.remaining - (each.held_back if accept else 0)
-        for each in replication
+        for each in facts.replication()
         if not each.damage
     }
-    if down is not None and any(missing.values()):
-        records = amount(sum(missing.values()), "record")
-        topics = some(sorted({each.topic for each, count in missing.items() if count}))
-        text = f"not copied: {records} of {topics}; replicator down: {down.text}"
-        yield Finding("not-copied", Reason(text, down.action))
-    elif down is not None and replication:
-        text = f"the replicator of {facts.request.flow} is down: {message(down.text, down.action)}"
-        yield warning("replicator", text)
-    for each in replication:
-        if each.halt_reason is not None:
-            yield Finding("halted", each.halt_reason)
+    return {each: count for each, count in left.items() if count}
 
 
-def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
+def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
     """Yield a problem if the move has no topic or no group."""
     flow, target = facts.request.flow, facts.request.target
     text = ""
@@ -203,33 +208,33 @@ def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
     elif not facts.groups:
         text = f"no group has offsets on {', '.join(facts.topics)}: name the groups to move"
     if text:
-        yield Finding("nothing-to-move", Reason(text))
+        yield Reason(text)
 
 
-def replication_warnings(facts: MoveFacts, *, is_copied: bool) -> Iterator[Finding]:
-    """Yield what a move has to wait for on the source."""
+def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]:
+    """Yield what a move has to wait for on the source, and a replicator down without lag."""
     request, behind = facts.request, dict[str, int]()
+    if down is not None and facts.replication() and not _missing(facts):
+        yield f"the replicator of {request.flow} is down: {message(down.text, down.action)}"
     for partition in facts.replication():
-        if is_copied and partition.halt_reason is None:
+        if down is None and partition.halt_reason is None:
             behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:
             leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
             wait = "the move will wait for its end"
-            yield warning(
-                "transaction",
+            yield (
                 f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
-                f"{leave if request.accept_open_transactions else wait}",
+                f"{leave if request.accept_open_transactions else wait}"
             )
     for topic, remaining in sorted(behind.items()):
         if remaining:
-            yield warning(
-                "not-copied",
+            yield (
                 f"replication of {topic} is {amount(remaining, 'record')} behind: "
-                "the move will wait for it",
+                "the move will wait for it"
             )
 
 
-def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
+def group_warnings(facts: MoveFacts) -> Iterator[str]:
     """Yield what groups skip or read again, and where auto.offset.reset decides."""
     for group in facts.plans:
         is_share = group.group in facts.share_groups
@@ -237,10 +242,9 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
         if is_share:
             yield from _losses_of_share_group(group, facts)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
-            yield warning(
-                "no-place",
+            yield (
                 f"group {group.group} has committed nothing: it starts on "
-                f"{facts.request.target} as auto.offset.reset of its clients says",
+                f"{facts.request.target} as auto.offset.reset of its clients says"
             )
     own = [
         group.group
@@ -248,91 +252,80 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
         if any(p.state == "own-commit" and p.committed is not None for p in group.positions)
     ]
     if own:
-        yield warning(
-            "own-commit",
+        yield (
             f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
-            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)",
+            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)"
         )
 
 
-def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
     """Yield what a share group loses: only its start offsets move (KIP-932)."""
     source, target = facts.request.source, facts.request.target
     before, after = (side.resets.get(group.group) for side in (facts.source, facts.target))
     known = facts.source.unacknowledged.get(group.group)
     count = amount(group.re_read, "record") if known is not None else "records"
-    yield warning(
-        "share-group",
+    yield (
         f"share group {group.group} continues at its start offsets: {count} that it acknowledged "
-        f"after them are delivered again on {target}, and delivery counts begin at 0",
+        f"after them are delivered again on {target}, and delivery counts begin at 0"
     )
     if before != after and before and after:
-        yield warning(
-            "share-group",
+        yield (
             f"share group {group.group} has share.auto.offset.reset = {before} on {source} and "
-            f"{after} on {target}: set it there with kafka-configs.sh --entity-type groups",
+            f"{after} on {target}: set it there with kafka-configs.sh --entity-type groups"
         )
 
 
-def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> Iterator[Finding]:
+def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> Iterator[str]:
     for position in group.positions:
         if position.skipped and request.accept_skips:
-            yield warning(
-                "skip",
+            yield (
                 f"group {group.group} will skip {amount(position.skipped, 'record')} of "
-                f"{position.name}: {position.reason}",
+                f"{position.name}: {position.reason}"
             )
         if position.passed_kept:
-            yield warning(
-                "kept-records",
+            yield (
                 f"group {group.group} skips {amount(position.passed_kept, 'offset')} of "
                 f"{position.target} that were kept on {request.target} when it returned: it has "
                 f"read later records in {position.topic}. To read them, reset its offset there "
-                "after the move",
+                "after the move"
             )
         if position.state == "conflict" and request.overwrite:
-            yield warning(
-                "overwrite",
+            yield (
                 f"group {group.group} will read {amount(position.re_read, 'record')} of "
-                f"{position.target} again",
+                f"{position.target} again"
             )
     reset = "auto.offset.reset of its clients"
     if is_share:
         reset = "share.auto.offset.reset of the group there"
     if undecided := [position.name for position in group.positions if position.left_to_reset]:
-        yield warning(
-            "no-place",
+        yield (
             f"group {group.group} has committed nothing for {some(undecided)}: it starts "
-            f"there on {request.target} as {reset} says",
+            f"there on {request.target} as {reset} says"
         )
 
 
-def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
+def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[str]:
     """Yield the open points of a move whose source is lost."""
     facts = outlook.facts
     target, flow = facts.request.target, facts.request.flow
     for plan in facts.plans:
         if not outlook.known_places(plan):
-            yield warning(
-                "no-place",
+            yield (
                 f"group {plan.group} has no checkpoint and no commit of its own: it starts on "
                 f"{target} as auto.offset.reset of its clients says. While {flow.source} answers, "
-                f"run srm checkpoints emit --flow '{flow}'",
+                f"run srm checkpoints emit --flow '{flow}'"
             )
     if unserved := outlook.without_leader:
-        yield warning(
-            "no-leader",
+        yield (
             f"{some([str(place) for place in unserved])} on {target} "
             f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "
-            f"last checkpoint there, unverified, when a broker leads it again",
+            f"last checkpoint there, unverified, when a broker leads it again"
         )
     if overtaken := [plan for plan in facts.plans if plan.total_skipped]:
         count = sum(plan.total_skipped for plan in overtaken)
-        yield warning(
-            "skip",
+        yield (
             f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
-            f"{amount(count, 'record')} that {target} no longer holds "
-            f"and they may not have read",
+            f"{amount(count, 'record')} that {target} no longer holds and they may not have read"
         )
     routes = facts.routing.merge
     held = {
@@ -341,14 +334,14 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[Finding]:
         if (route := routes.get(name)) is not None and route.state == "hold"
     }
     for other in sorted(held - {move_id}):
-        yield warning("hold", f"move {other} holds clients of this move, which takes them over")
+        yield f"move {other} holds clients of this move, which takes them over"
 
 
-def fence_problems(cluster: Cluster, wanted: str) -> Iterator[Finding]:
+def fence_problems(cluster: Cluster, wanted: str) -> Iterator[Reason]:
     """Yield why a cluster cannot be fenced, if a fence is wanted."""
     if wanted == "acl" and (why := cluster.no_fence_reason()):
         text = f"fence acl is not possible: {why}; move without it (--fence none)"
-        yield Finding("fence", Reason(text))
+        yield Reason(text)
 
 
 _MOST_GROUPS = 2_000

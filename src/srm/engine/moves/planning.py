@@ -11,7 +11,7 @@ from typing import Final
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX
 from srm.domain.groups.proof import TranslationClaim, Verdict
-from srm.domain.moves.findings import Finding, surrounding_warnings, warning
+from srm.domain.moves.findings import surrounding_warnings
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import FenceKind, RedirectKind, subjects_of
@@ -116,22 +116,32 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 
 @dataclass(frozen=True)
 class Findings:
-    """One look at what moves: facts, conditions, proofs, and the outlook for a lost source."""
+    """One look at what moves: facts, conditions, proofs, and the outlook for a lost source.
+
+    ``found``: a reason blocks the start of the move, a text is a warning.
+    ``halted``: reasons against waiting for the copy.
+    """
 
     facts: MoveFacts
-    found: tuple[Finding, ...]
+    found: tuple[Reason | str, ...]
+    halted: tuple[Reason, ...] = ()
     verdicts: Verdicts = field(default_factory=dict)
     outlook: Outlook | None = None
 
     @property
-    def blocking(self) -> tuple[Finding, ...]:
-        """The conditions that block the start of the move."""
-        return tuple(each for each in self.found if each.blocks)
+    def problems(self) -> tuple[Reason, ...]:
+        """The reasons that waiting does not remove."""
+        return tuple(each for each in self.found if isinstance(each, Reason))
+
+    @property
+    def blocking(self) -> tuple[Reason, ...]:
+        """All reasons that block the start of the move."""
+        return (*self.problems, *self.halted)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Texts of the other conditions."""
-        return tuple(each.text for each in self.found if not each.blocks)
+        """The other conditions."""
+        return tuple(each for each in self.found if isinstance(each, str))
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
@@ -146,7 +156,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         topics=facts.topics,
         groups=facts.plans,
         blocking=tuple(each.text for each in seen.blocking),
-        warnings=(*(each.text for each in around), *seen.warnings),
+        warnings=(*around, *seen.warnings),
         fingerprint=config_fingerprint(context),
         forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
         redirect=redirectors_of(context, request),
@@ -179,24 +189,21 @@ def _of_both(
         *unsettled_problems(context.forward),
         *topic_problems(context.forward.config, facts),
         *written_together(context.source, request, topics, selected),
-        *(
-            Finding("route", Reason(why))
-            for why in routing_conflicts(facts, request, move_id).values()
-        ),
+        *map(Reason, routing_conflicts(facts, request, move_id).values()),
         *group_problems(facts),
         *proof_problems(verdicts),
     )
-    is_blocked = any(each.blocks for each in found)
+    is_blocked = any(isinstance(each, Reason) for each in found)
     return Findings(
         facts,
         (
-            *(warning("staying-group", text) for text in chosen.notices),
+            *chosen.notices,
             *found,
             *(() if is_blocked else nothing_to_move(facts)),
-            *halted_problems(facts, down),
-            *replication_warnings(facts, is_copied=down is None),
+            *replication_warnings(facts, down),
             *group_warnings(facts),
         ),
+        tuple(halted_problems(facts, down)),
         verdicts,
     )
 
@@ -206,10 +213,10 @@ def _after_loss(
 ) -> Findings:
     """Look at the target alone. No group blocks another."""
     outlook = read_outlook(context, request, chosen=chosen)
-    staying: tuple[Finding, ...] = ()
+    staying: tuple[Reason | str, ...] = ()
     if chosen is None:
         outlook, staying = _without_routed(outlook, request, move_id)
-    if any(each.blocks for each in staying):
+    if any(isinstance(each, Reason) for each in staying):
         return Findings(outlook.facts, staying, outlook=outlook)
     redirectors = redirect_problems(context.forward, redirectors_of(context, request))
     return Findings(
@@ -218,7 +225,7 @@ def _after_loss(
             *nothing_to_move(outlook.facts),
             *staying,
             # Configured redirectors are called; the move does not wait for others.
-            *(each.as_warning() for each in redirectors),
+            *(each.text for each in redirectors),
             *group_problems(outlook.facts),
             *group_warnings(outlook.facts),
             *loss_warnings(outlook, move_id),
@@ -229,7 +236,7 @@ def _after_loss(
 
 def _without_routed(
     outlook: Outlook, request: MoveRequest, move_id: str
-) -> tuple[Outlook, tuple[Finding, ...]]:
+) -> tuple[Outlook, tuple[Reason | str, ...]]:
     """Leave out what an earlier move sent elsewhere; return findings for what is named."""
     routes = outlook.facts.routing.merge
     there = {
@@ -245,13 +252,11 @@ def _without_routed(
             f"all clients of {flow} are already routed to {flow.target}, by {movers}; if a later "
             f"move unknown to {flow.target} sent them to {flow.source}, {TAKE_OVER}"
         )
-        nothing_left = Finding("route", Reason(text))
-        return outlook.without(every), (nothing_left,)
+        return outlook.without(every), (Reason(text),)
     in_vain = bool(named) and {*named} <= {*there}
-    staying = tuple(
-        Finding("route", Reason(there[one]), blocks=in_vain) for one in named if one in there
-    )
-    return outlook.without(every if in_vain else there), staying
+    staying = [there[one] for one in named if one in there]
+    found = tuple(map(Reason, staying)) if in_vain else tuple(staying)
+    return outlook.without(every if in_vain else there), found
 
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
@@ -286,17 +291,16 @@ def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -
     return verdicts
 
 
-def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
+def proof_problems(verdicts: Verdicts) -> Iterator[Reason]:
     """Yield a blocking finding for each wrong translation."""
     for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0]):
         if found.state == "disproved":
-            reason = Reason.saying(
+            yield Reason.saying(
                 f"group {group}, {partition}: the records show that its translation is wrong, "
                 f"{found.reason}",
                 "compare the copies with srm verify, and restart the replicator, which finds the "
                 "records again in both logs",
             )
-            yield Finding("proof", reason)
 
 
 def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
@@ -312,16 +316,15 @@ def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
 
 def written_together(
     source: Cluster, request: MoveRequest, topics: Collection[str], replicated: Collection[str]
-) -> Iterator[Finding]:
+) -> Iterator[Reason | str]:
     """Check that transactions seen on the source write only topics that move together."""
     seen = source.transactional_topics()
     if seen is None:
-        yield warning(
-            "transaction",
+        yield (
             f"the topics of transactions on {source.alias} are unknown: "
-            f"grant Read on topic __transaction_state, or name all topics of such a producer",
+            f"grant Read on topic __transaction_state, or name all topics of such a producer"
         )
-    found = dict[str, bool]()
+    found: dict[str, Reason | str] = {}
     for one in seen or ():
         moving, staying = sorted(one & set(topics)), sorted(one - set(topics))
         if not moving or not staying:
@@ -330,13 +333,13 @@ def written_together(
         which = f"transactions on {source.alias} write {both}"
         if movable := [topic for topic in staying if topic in replicated]:
             more = " ".join(f"--topic {topic}" for topic in movable)
-            found[f"{which}: move them together, add {more}"] = True
+            text = f"{which}: move them together, add {more}"
+            found[text] = Reason(text)
         else:
-            found[
-                f"{which}, not replicated by {request.flow}: "
-                f"on {request.target} their producer has no such topic"
-            ] = False
-    yield from (Finding("transaction", Reason(text), blocks) for text, blocks in found.items())
+            text = f"{which}, not replicated by {request.flow}"
+            text = f"{text}: on {request.target} their producer has no such topic"
+            found[text] = text
+    yield from found.values()
 
 
 def redirectors_of(context: MoveContext, request: MoveRequest) -> tuple[RedirectKind, ...]:

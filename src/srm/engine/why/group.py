@@ -172,7 +172,7 @@ def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
     outlook = found.outlook
     if outlook is None or not any(map(outlook.known_places, outlook.plans)):
         return look
-    return replace(look, movement=Movement(tuple(each.reason for each in found.blocking)))
+    return replace(look, movement=Movement(found.blocking))
 
 
 def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
@@ -244,7 +244,7 @@ def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movemen
     remaining = sum(partition.remaining for partition in gate.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(
-        tuple(each.reason for each in found.blocking),
+        found.blocking,
         tuple(waiting_reasons(gate)),
         group.source_members,
         strangers(look.group, group.source_members, presence),

@@ -11,7 +11,7 @@ COVERED = frozenset({"T"})
 
 def warned(**around):
     found = Surroundings(**{"opposite_topics": COVERED, **around})
-    return [each.text for each in surrounding_warnings(REQUEST, ["T"], found)]
+    return [*surrounding_warnings(REQUEST, ["T"], found)]
 
 
 def test_a_move_in_good_surroundings_has_no_warning():
