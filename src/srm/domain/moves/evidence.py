@@ -209,15 +209,8 @@ def followers_of(
     target: Iterable[Said], source: Iterable[Said], redirector: str, hold_stamp_ms: int | None
 ) -> tuple[Follower, ...]:
     """Return the progress of each client that acknowledged the routes of one attempt."""
-    found: dict[tuple[str, str], Follower] = {}
-    for ack, _ in source:
-        if ack.state == "held":
-            found[ack.subject, ack.client] = Follower.of((ack, None), redirector, None)
-    for one in target:
-        now = Follower.of(one, redirector, hold_stamp_ms)
-        known = found.get((now.subject, now.client), now)
-        found[now.subject, now.client] = now.since(known)
-    return tuple(found[key] for key in sorted(found))
+    held = (Follower.of((ack, None), redirector, None) for ack, _ in source if ack.state == "held")
+    return join_followers(held, (Follower.of(one, redirector, hold_stamp_ms) for one in target))
 
 
 def members_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -238,10 +238,15 @@ class Arrivals:
         stamps = target.first_stamps("go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, self._attempt))
         """Time of go by that clock; None if unknown."""
-        self._on_target, self._on_source = (
-            [(ack, row.timestamp_ms if row.by_broker else None) for ack, row in side.messages()]
-            for side in (target, source)
-        )
+        self._on_target = self._of_attempt(target, plan.request.target)
+        self._on_source = self._of_attempt(source, plan.request.source)
+
+    def _of_attempt(self, history: RoutingHistory, cluster: str) -> list[Said]:
+        return [
+            (ack, row.timestamp_ms if row.by_broker else None)
+            for ack, row in history.messages()
+            if (ack.generation, ack.cluster) == (self._attempt, cluster)
+        ]
 
     @property
     def producers_are_ours(self) -> bool:
@@ -257,14 +262,17 @@ class Arrivals:
 
         ``started`` has the lowest offset at which a member started each partition.
         """
-        subject, request = {group_subject(group)}, self._plan.request
+        subject = group_subject(group)
         left = {
             ack.client: ack.uncommitted
-            for ack, _ in self._of_attempt(self._on_source, request.source, subject)
-            if ack.state == "held"
+            for ack, _ in self._on_source
+            if ack.subject == subject and ack.state == "held"
         }
-        said = self._of_attempt(self._on_target, request.target, subject)
-        arrived = [one for one in said if one[0].state != "held"]
+        arrived = [
+            (ack, stamped_ms)
+            for ack, stamped_ms in self._on_target
+            if ack.subject == subject and ack.state != "held"
+        ]
         started: dict[str, int] = {}
         for ack, _ in arrived:
             left.setdefault(ack.client, ack.uncommitted)
@@ -281,20 +289,9 @@ class Arrivals:
 
     def followers(self) -> tuple[Follower, ...]:
         """Return the clients that acknowledged routes of this attempt, and how far."""
-        request, ours = self._plan.request, self._plan.subjects
-        target = self._of_attempt(self._on_target, request.target, ours)
-        source = self._of_attempt(self._on_source, request.source, ours)
+        sides, ours = (self._on_target, self._on_source), {*self._plan.subjects}
+        target, source = ([one for one in said if one[0].subject in ours] for said in sides)
         return followers_of(target, source, "routing", self._hold_stamp_ms)
-
-    def _of_attempt(
-        self, said: Iterable[Said], cluster: str, subjects: Collection[str]
-    ) -> list[Said]:
-        wanted = (self._attempt, cluster)
-        return [
-            (ack, stamped_ms)
-            for ack, stamped_ms in said
-            if ack.subject in subjects and (ack.generation, ack.cluster) == wanted
-        ]
 
     def _first(self, arrived: Iterable[Said], state: AckState) -> int | None:
         times = (state_ms(one, state) for one in arrived if self._clocked)
