@@ -78,9 +78,7 @@ def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
             alive.append(drill)
             continue
         log.warning("drill %s was interrupted: its shadow groups are removed", drill.drill_id)
-        remove_shadows(target, drill)
-        why = ("it was killed; a later run removed its shadow groups",)
-        write_drill(target, replace(drill, state="interrupted", shadowed=(), problems=why))
+        _interrupt(target, drill, "it was killed; a later run removed its shadow groups")
     return tuple(alive)
 
 
@@ -101,6 +99,11 @@ def remove_shadows(target: Cluster, drill: Drill) -> None:
     ours = [e.key() for e in all_entries(table.read()) if e.group.startswith(prefix)]
     if ours:
         table.write(dict.fromkeys(ours))
+
+
+def _interrupt(target: Cluster, drill: Drill, why: str) -> None:
+    remove_shadows(target, drill)
+    write_drill(target, replace(drill, state="interrupted", shadowed=(), problems=(why,)))
 
 
 def _delete(target: Cluster, groups: Collection[str]) -> None:
@@ -261,15 +264,9 @@ class _Drill:
 
     def give_up(self) -> None:
         """Remove the shadow groups, as far as possible now."""
-        if not self.state.shadows:
-            return
         try:
-            remove_shadows(self.context.target, self.state)
-            why = ("it was stopped before it finished",)
-            write_drill(
-                self.context.target,
-                replace(self.state, state="interrupted", shadowed=(), problems=why),
-            )
+            if self.state.shadows:
+                _interrupt(self.context.target, self.state, "it was stopped before it finished")
         except SrmError as error:
             log.warning("drill %s leaves its groups for now: %s", self.state.drill_id, error)
 

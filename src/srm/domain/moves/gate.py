@@ -393,22 +393,19 @@ def _routing_reasons(facts: GateFacts) -> Iterator[str]:
             yield f"{subject} is not held by this move{owner}: hold first"
 
 
-def _writer_reasons(facts: GateFacts) -> tuple[str, ...]:
-    return tuple(
-        f"topic {topic} is still written to on {facts.request.source} "
-        f"({amount(offsets, 'offset')} since the hold): stop its producers"
-        if offsets
-        else f"topic {topic} must be idle on {facts.request.source} for {_quiet(topic, facts)}"
-        for topic, offsets in sorted(facts.moving.items())
-    )
-
-
-def _quiet(topic: str, facts: GateFacts) -> str:
+def _writer_reasons(facts: GateFacts) -> Iterator[str]:
     request = facts.request
-    if topic not in facts.doubted:
-        return f"{request.quiet_seconds:g} s"
     longer = max(request.quiet_seconds, request.slow_writer_seconds)
-    return f"{longer:g} s: a producer that follows no route wrote to it recently"
+    for topic, offsets in sorted(facts.moving.items()):
+        quiet = f"{request.quiet_seconds:g} s"
+        if topic in facts.doubted:
+            quiet = f"{longer:g} s: a producer that follows no route wrote to it recently"
+        grown = f"{amount(offsets, 'offset')} since the hold"
+        yield (
+            f"topic {topic} is still written to on {request.source} ({grown}): stop its producers"
+            if offsets
+            else f"topic {topic} must be idle on {request.source} for {quiet}"
+        )
 
 
 def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
