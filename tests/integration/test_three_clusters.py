@@ -31,6 +31,7 @@ from tests.integration.securing import SecuredBroker
 from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.flows import supervision
@@ -73,6 +74,11 @@ class Ring:
             f"{self.c}.sasl.mechanism = SCRAM-SHA-256",
             f'{self.c}.sasl.jaas.config = {module} required username="late" password="{PASSWORD}";',
         )
+
+    def renew_password(self, old: str, new: str) -> None:
+        """Write another password of C into the file, as an operator does."""
+        self.file.write_text(self.file.read_text().replace(old, new))
+        self.config = load_config(self.file)
 
     def create(self, alias: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.brokers[alias].bootstrap})
@@ -136,6 +142,10 @@ class Replicating:
         self._process = process
         self._log = log
 
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
     def wait_for_trouble(self, flow: Flow, text: str) -> None:
         """Wait until the latest line of a flow shows this trouble, none for an empty text."""
         eventually(
@@ -161,10 +171,10 @@ def secured(tmp_path: Path) -> Iterator[SecuredBroker]:
         broker.broker.kill()
 
 
-def _let_in(broker: SecuredBroker) -> None:
+def _let_in(broker: SecuredBroker, password: str = PASSWORD) -> None:
     admin = AdminClient({"bootstrap.servers": broker.broker.bootstrap})
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    change = UserScramCredentialUpsertion("late", credential, PASSWORD.encode())
+    change = UserScramCredentialUpsertion("late", credential, password.encode())
     for future in admin.alter_user_scram_credentials([change]).values():
         future.result(DEADLINE_S)
 
@@ -228,6 +238,20 @@ def test_a_cluster_that_is_away_or_refuses_srm_stops_no_flow_between_the_others(
         ring.wait_until_copied(b, p, c)
         for flow in ring.flows:
             application.wait_for_trouble(flow, "")
+
+        _let_in(secured, "renewed")
+        ring.renew_password(PASSWORD, "renewed")
+        eventually(
+            lambda: application.log.count(": new settings of its clients: it starts again") == 3,
+            "all flows of C start again",
+        )
+        secured.broker.kill()  # connections of the old password end
+        secured.broker.start()
+        secured.broker.wait_ready()
+        ring.write(p)
+        ring.wait_until_copied(c, p)
+        ring.wait_until_copied(c, b, p)
+        assert f"{p}->{b}: new settings" not in application.log
 
         ring.brokers[b].kill()
         ring.write(p)

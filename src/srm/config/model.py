@@ -358,20 +358,12 @@ class Config:
         return ClusterClients(properties("admin"), properties("consumer"), properties("producer"))
 
 
-RESTARTED: Final = frozenset(
+OF_APPLICATION: Final = frozenset({"enabled", "tasks_max"})
+"""Fields that wait for ``srm replicator restart``: Spark has a core for each slot."""
+OF_RUN: Final = frozenset(
     {
-        *(
-            "enabled",
-            "policy",
-            "back",
-            "both_enabled",
-            "tasks_max",
-            "isolation_level",
-            "records",
-            "data_loss_policy",
-            "errors_tolerance",
-            "admin_timeout_ms",
-        ),
+        *("policy", "back", "both_enabled", "isolation_level", "records", "data_loss_policy"),
+        *("errors_tolerance", "admin_timeout_ms"),
         *("offset_syncs_replication_factor", "heartbeats_replication_factor"),
         *("internal_replication_factor", "emit_offset_syncs_enabled", "offset_syncs_location"),
         *("refresh_topics_interval", "emit_heartbeats_enabled", "emit_heartbeats_interval"),
@@ -379,7 +371,7 @@ RESTARTED: Final = frozenset(
         *("max_bytes_per_second", "merge_bytes", "linger_ms"),
     }
 )
-"""Fields that slots, or threads of the driver, have from their start."""
+"""Fields that slots, or threads of the driver, have from their start: the flow starts again."""
 _KEYS: Final = {key.field: key.name for key in FLOW_KEYS}
 
 

@@ -147,7 +147,7 @@ class Replicator:
         self._master = master
         self._duties = frozenset(DUTIES) - frozenset(without)
         self._timing = timing
-        self._runs: tuple[FlowRun, ...] = ()
+        self._runs: dict[Flow, FlowRun] = {}
         self._host = FlowHost(self._cancel, _one_line)
         self._spark: SparkContext | None = None
         self._application_id = ""  # Spark forgets it when it ends
@@ -162,11 +162,11 @@ class Replicator:
     @property
     def asked_to_end(self) -> bool:
         """True if a request in a flow's state topic has ended it."""
-        return any(run.driver.obeyed for run in self._runs)
+        return any(run.driver.obeyed for run in self._runs.values())
 
     def progress(self) -> tuple[FlowProgress, ...]:
         """Return how far each flow is; empty before the start."""
-        return tuple(run.driver.progress.snapshot() for run in self._runs)
+        return tuple(run.driver.progress.snapshot() for run in self._runs.values())
 
     def run(self, *, until_caught_up: bool = False) -> None:
         """Copy until :meth:`stop`, or until everything is copied that was there at the start.
@@ -177,13 +177,13 @@ class Replicator:
         """
         host = self._host
         with ExitStack() as stack:
-            self._runs = tuple(self._flow_run(stack, flow) for flow in self._flows)
+            self._runs = {flow: self._flow_run(stack, self._config, flow) for flow in self._flows}
             slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
             spark_conf = file_settings(self._config.spark, self._master)
             given = spark_conf | (submit_options() or {})
             conf = spark_conf | _CONF | placement(given, self._master, slots)
             try:
-                for run in self._runs:
+                for run in self._runs.values():
                     run.start()
                 with _context(conf) as spark:
                     self._spark, self._application_id = spark, spark.applicationId
@@ -198,7 +198,7 @@ class Replicator:
                         self._end()
                         _hush(spark)
                 host.slots_ended.set()  # the drivers' last heartbeats say so
-                for run in self._runs:
+                for run in self._runs.values():
                     run.join()
             finally:
                 self._end()
@@ -208,12 +208,19 @@ class Replicator:
     def _end(self) -> None:
         self._host.stop.set()
         self._host.ready.set()  # a driver that waits for it sees that this is the end
-        for run in self._runs:
+        for run in self._runs.values():
             run.end()
 
-    def _flow_run(self, stack: ExitStack, flow: Flow) -> FlowRun:
-        config, flow_config = self._config, self._config.flow(flow)
-        context = stack.enter_context(open_configured_flow(config, flow))
+    def _start_again(self, stack: ExitStack, flow: Flow, config: Config) -> None:
+        """Replace the run of a flow, unless the flow belongs to another replicator now."""
+        if not isinstance(self._runs[flow].failure, FencedError | SupersededError):
+            run = self._flow_run(stack, config, flow)
+            self._runs = {**self._runs, flow: run}
+            run.start()
+
+    def _flow_run(self, stack: ExitStack, config: Config, flow: Flow) -> FlowRun:
+        flow_config, resources = config.flow(flow), stack.enter_context(ExitStack())
+        context = resources.enter_context(open_configured_flow(config, flow))
         source = config.cluster_clients(flow.source, flow)
         target = config.cluster_clients(flow.target, flow)
         slots = [str(number) for number in range(flow_config.tasks_max)]
@@ -243,13 +250,15 @@ class Replicator:
             works["topics"] = partial(keep_topics, driver, lambda: discovery.context)
         takers: list[Callable[[FlowConfig], None]] = [discovery.take]
         if self._duties & {"checkpoints", "group-offsets"}:
-            own = stack.enter_context(open_configured_flow(config, flow, follow=True))
+            own = resources.enter_context(open_configured_flow(config, flow, follow=True))
             commits = partial(KafkaCommitTail, source.consumer)
             groups = GroupDuty(driver, own, commits)
             works["groups"] = groups.keep
             takers.append(groups.take)
-        self._reload.follow(driver, flow_config, takers)
-        return FlowRun(self._host, context, driver, jobs, works)
+        again = partial(self._start_again, stack, flow)
+        self._reload.follow(driver, config, flow, takers, again)
+        before = self._runs.get(flow)
+        return FlowRun(self._host, context, driver, jobs, works, resources, before)
 
     def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
         for alias, flows in disabled_flows(self._config, self._flows).items():
@@ -267,9 +276,13 @@ class Replicator:
             os.getpid(),
             now_ms(),
             started_ms=self._started_ms,
-            flows=tuple(str(r.flow) for r in self._runs if not isinstance(r.failure, FencedError)),
+            flows=tuple(
+                str(flow)
+                for flow, run in self._runs.items()
+                if not isinstance(run.failure, FencedError)
+            ),
         )
-        for run in self._runs:
+        for run in self._runs.values():
             request = run.driver.obeyed
             if request is not None and request.action == "stop":
                 return replace(beat, stopped_by=request.by, stopped_flow=str(run.flow))
@@ -301,9 +314,9 @@ class Replicator:
             self._reload.look()
             if is_stopped():
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
-            over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs]
+            over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs.values()]
             if all(over):
-                return next((run.failure for run in self._runs if run.failure), None)
+                return next((run.failure for run in self._runs.values() if run.failure), None)
         return None
 
 

@@ -24,7 +24,7 @@ from rich.text import Text
 from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit, write_document
 from srm.clock import now_ms
 from srm.config.loader import load_config
-from srm.config.model import RESTARTED, SettingsRecord, differences, key_of, plain_settings
+from srm.config.model import OF_APPLICATION, SettingsRecord, differences, key_of, plain_settings
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import DUTIES, SETTINGS_KEY, Action, parse_duties
 from srm.domain.names.topics import Flow
@@ -392,8 +392,9 @@ def reload(
 ) -> None:
     """Show what the replicator has taken up from the file, and what waits for its restart.
 
-    A replicator reads its file every three seconds, with lists and secrets. This waits until it has
-    the values of the file here. Secrets and other settings of clients are not compared.
+    A replicator reads its file every three seconds, with lists and secrets. A flow whose slots or
+    clients have what has changed starts again. This waits until the replicator has the values of
+    the file here. Secrets and other settings of clients are not compared.
 
     Exit code 6 where a replicator runs and has not taken up a setting in time.
     """
@@ -429,7 +430,7 @@ def _changes(
         return
     found = SettingsRecord.decode(commands[SETTINGS_KEY])
     for name, (before, after) in differences(found.in_force, written).items():
-        effect: Effect = "restart" if name in RESTARTED else "not taken up"
+        effect: Effect = "restart" if name in OF_APPLICATION else "not taken up"
         yield SettingChange(str(flow), key_of(name), before, after, effect)
     if found.before:
         for name, (before, after) in differences(found.before, found.in_force).items():

@@ -145,7 +145,7 @@ class FlowDriver:
         self.progress = ProgressBook(str(flow), slots)
         self.discovered: Discovered | None = None
         self.obeyed: DriverRequest | None = None
-        self._started_after: str | None = None
+        self.started_after: str | None = None
         self._opened = False
         self._fenced: FencedError | None = None
         self._flow = flow
@@ -166,7 +166,7 @@ class FlowDriver:
     def run(
         self,
         stop: threading.Event,
-        slots_ended: threading.Event | None = None,
+        signs_off: Callable[[], bool] = lambda: True,
         begin: Callable[[], object] = lambda: None,
         driving: Callable[[], object] = lambda: None,
     ) -> None:
@@ -176,7 +176,8 @@ class FlowDriver:
         kept in ``obeyed``.
 
         Args:
-            slots_ended: the last heartbeat, that of the end, waits for it.
+            signs_off: waits for the end of the slots; whether the last heartbeat says that the
+                application has ended.
             begin: called when the target has answered and before the flow is taken over, again if
                 that fails. A request that is written while it blocks ends this application.
             driving: called from the first heartbeat on, again and again: slots that start now read
@@ -198,8 +199,8 @@ class FlowDriver:
                 except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
                     pause_s = backoff.after(self._clock() - tried)
                     stop.wait(self._report(_DRIVING, error, pause_s))
-            if self._opened:
-                self._sign_off(slots_ended)
+            if self._opened and signs_off():
+                self._sign_off()
         finally:
             ended.set()
             self._log.close()
@@ -270,7 +271,7 @@ class FlowDriver:
             logger.warning("%s is paused: %s; nothing is copied", self._flow, self._pause.reason)
 
     def _note_standing_request(self) -> None:
-        if self._started_after is None:
+        if self.started_after is None:
             standing = (r.value for r in self._log.read() if r.key == REQUEST_KEY)
             self._request(next(standing, None) or b"")
 
@@ -326,9 +327,9 @@ class FlowDriver:
         except IntegrityError as error:
             logger.warning("%s: a request to the driver is skipped: %s", self._flow, error)
             return
-        if self._started_after is None:
-            self._started_after = request.request if request else ""
-        elif request is not None and request.request != self._started_after:
+        if self.started_after is None:
+            self.started_after = request.request if request else ""
+        elif request is not None and request.request != self.started_after:
             self.obeyed = request
             logger.warning(
                 "%s: %s requested by %s: this replicator ends",
@@ -338,17 +339,15 @@ class FlowDriver:
     def _heartbeat(self, *, ended: bool = False) -> bytes:
         beat = replace(
             self._identity(),
-            started_after=self._started_after or "",
+            started_after=self.started_after or "",
             ended=ended,
             duties=tuple(sorted(self.duties)),
             troubles=tuple(f"{what}: {e}" for what, e in [*self.progress.duty_troubles.items()]),
         )
         return beat.value()
 
-    def _sign_off(self, slots_ended: threading.Event | None) -> None:
+    def _sign_off(self) -> None:
         """Write that the application has ended, so that readers need not infer it from silence."""
-        if slots_ended is not None and not slots_ended.wait(SIGN_OFF_S):
-            return
         try:
             self._log.publish({DRIVER_KEY: self._heartbeat(ended=True)})
         except SrmError as error:

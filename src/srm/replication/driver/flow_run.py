@@ -6,14 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 from srm import logs
 from srm.clock import now_ms
 from srm.config.model import (
-    RESTARTED,
+    OF_APPLICATION,
+    OF_RUN,
+    ClusterClients,
     Config,
     FlowConfig,
     SettingsRecord,
@@ -26,28 +30,33 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import Cluster
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, DataLossError, SrmError, SupersededError
-from srm.replication.driver.driver import FlowDriver, keep_running
+from srm.replication.driver.driver import SIGN_OFF_S, FlowDriver, keep_running
 
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 3.0
 
 
+_Clients = tuple[tuple[ClusterClients, ...], Mapping[str, int]]
+
+
 @dataclass
 class _Followed:
-    """A flow: its settings in force and in the file, and what takes new ones."""
+    """A flow: its settings in force and in the file, what takes new ones, or starts it again."""
 
     driver: FlowDriver
+    clients: _Clients
     in_force: FlowConfig
     written: FlowConfig
     takers: Sequence[Callable[[FlowConfig], None]]
+    again: Callable[[Config], object]
 
 
 class SettingsReload:
     """Reads the file again and again, with the secrets and lists that it refers to.
 
-    A flow takes its own changes only; what its slots have from their start is in force until a
-    restart, and logged. An invalid file changes nothing. A change counts once two reads in a row
+    A flow takes its own changes only. It starts again where slots or clients have what has changed,
+    and no other flow does. An invalid file changes nothing. A change counts once two reads in a row
     agree: an editor may be half way through.
     """
 
@@ -56,21 +65,26 @@ class SettingsReload:
     ) -> None:
         self._load = load
         self._clock = clock
-        self._flows: list[_Followed] = []
+        self._flows: dict[Flow, _Followed] = {}
         self._look_at = clock() + LOOK_S
         self._failure = ""
-        self._clients: Any = None
         self._read: Config | None = None
 
     def follow(
         self,
         driver: FlowDriver,
-        config: FlowConfig,
+        config: Config,
+        flow: Flow,
         takers: Sequence[Callable[[FlowConfig], None]],
+        again: Callable[[Config], object],
     ) -> None:
-        """Keep a flow up to date."""
-        self._flows.append(_Followed(driver, config, config, takers))
-        driver.settings = SettingsRecord(plain_settings(config), {}, now_ms()).value()
+        """Keep a flow up to date; ``again`` starts it with a configuration and follows it here."""
+        started, before = config.flow(flow), self._flows.get(flow)
+        was = {} if before is None else plain_settings(before.in_force)
+        written = started if before is None else before.written
+        clients = _clients_of(config, flow)
+        self._flows[flow] = _Followed(driver, clients, started, written, takers, again)
+        driver.settings = SettingsRecord(plain_settings(started), was, now_ms()).value()
 
     def look(self) -> None:
         """Read the file if it is time, and hand changes over."""
@@ -90,27 +104,47 @@ class SettingsReload:
         self._look_at = self._clock() + LOOK_S
 
     def _take(self, found: Config) -> None:
-        clients = found.clients, found.flow_clients
-        if self._clients not in (None, clients):
-            logger.warning("settings of clients have changed: srm replicator restart applies them")
-        self._clients = clients
-        for one in self._flows:
-            written = found.flow_configs.get(one.in_force.flow)
-            if written is None or written == one.written:
-                continue
-            changes = differences(plain_settings(one.written), plain_settings(written))
-            was = plain_settings(one.in_force)
-            one.written = written
-            kept = {name: getattr(one.in_force, name) for name in RESTARTED}
-            one.in_force = replace(written, **kept)
-            for take in one.takers:
-                take(one.in_force)
-            in_force = plain_settings(one.in_force)
-            one.driver.settings = SettingsRecord(in_force, was, now_ms()).value()
-            for name, (before, after) in changes.items():
-                effect = "waits for srm replicator restart" if name in RESTARTED else "in force"
-                values = key_of(name), before, after, effect
-                logger.warning("%s: %s: %s becomes %s, %s", written.flow, *values)
+        for flow, one in list(self._flows.items()):
+            if flow in found.flow_configs:
+                self._take_of(flow, one, found)
+
+    def _take_of(self, flow: Flow, one: _Followed, found: Config) -> None:
+        written, clients = found.flow(flow), _clients_of(found, flow)
+        if (written, clients) == (one.written, one.clients):
+            return
+        changes = differences(plain_settings(one.written), plain_settings(written))
+        for name, (before, after) in changes.items():
+            waits = "waits for srm replicator restart" if name in OF_APPLICATION else "in force"
+            logger.warning("%s: %s: %s becomes %s, %s", flow, key_of(name), before, after, waits)
+        kept = {name: getattr(one.in_force, name) for name in OF_APPLICATION}
+        was, in_force = plain_settings(one.in_force), replace(written, **kept)
+        one.written = written
+        if clients != one.clients or not OF_RUN.isdisjoint(changes):
+            what = "clients" if clients != one.clients else "slots"
+            logger.warning("%s: new settings of its %s: it starts again", flow, what)
+            one.again(replace(found, flow_configs={**found.flow_configs, flow: in_force}))
+            return
+        one.in_force = in_force
+        for take in one.takers:
+            take(in_force)
+        one.driver.settings = SettingsRecord(plain_settings(in_force), was, now_ms()).value()
+
+
+def _clients_of(config: Config, flow: Flow) -> _Clients:
+    """Return the clients' settings, and when the files that they name were written last."""
+    clients = tuple(config.cluster_clients(alias, flow) for alias in (flow.source, flow.target))
+    paths = {
+        str(value)
+        for one in clients
+        for properties in (one.admin, one.consumer, one.producer)
+        for name, value in properties.items()
+        if name.endswith(".location")
+    }
+    times = dict[str, int]()
+    for path in paths:
+        with suppress(OSError):
+            times[path] = Path(path).stat().st_mtime_ns
+    return clients, times
 
 
 Work = Callable[[threading.Event], object]
@@ -138,13 +172,18 @@ class FlowHost:
 
 @dataclass(eq=False)
 class FlowRun:
-    """The life of one flow: its driver, then slots (``jobs``) and ``works``, both by name."""
+    """The life of one flow: its driver, then slots (``jobs``) and ``works``, both by name.
+
+    ``resources`` are closed at its end. ``before``: the run that this one replaces.
+    """
 
     host: FlowHost
     context: FlowContext
     driver: FlowDriver
     jobs: Mapping[str, Callable[[], None]]
     works: Mapping[str, Work]
+    resources: ExitStack = field(default_factory=ExitStack)
+    before: FlowRun | None = None
     _failure: SrmError | None = None
     _threads: list[threading.Thread] = field(default_factory=list)
     _slots: dict[str, threading.Thread] = field(default_factory=dict)
@@ -177,7 +216,7 @@ class FlowRun:
         return self.failure is not None
 
     def end(self) -> None:
-        """Have everything end but the driver, which ends with the application."""
+        """Have everything end."""
         self._over.set()
 
     def join(self) -> None:
@@ -188,15 +227,32 @@ class FlowRun:
     def _drive(self) -> None:
         host = self.host
         with logs.about(flow=str(self.flow)):
+            if self.before is not None:
+                self.before.leave()
+                self.driver.started_after, self.before = self.before.driver.started_after, None
             try:
-                self.driver.run(host.stop, host.slots_ended, host.ready.wait, self._copy)
+                self.driver.run(self._over, self._application_ends, host.ready.wait, self._copy)
             except SrmError as error:
                 self._fail(error)
                 self._cancel_slots()
 
+    def leave(self) -> None:
+        """End the flow, wait for all its threads, and close what it uses: another run follows."""
+        self._cancel_slots()
+        for thread in self._threads:
+            while thread.is_alive() and not self.host.stop.is_set():
+                thread.join(_JOIN_S)
+        self.resources.close()
+
+    def _application_ends(self) -> bool:
+        """Wait for the end of all slots if the application ends; False if this flow alone does."""
+        if self.driver.obeyed is not None:
+            self.host.stop.set()
+        return self.host.stop.is_set() and self.host.slots_ended.wait(SIGN_OFF_S)
+
     def _copy(self) -> None:
         """Start slots and works, unless they have started."""
-        if self.host.stop.is_set() or self._slots:
+        if self._over.is_set() or self._slots:
             return
         self._threads += [
             start_thread(f"{name} {self.flow}", partial(self._do, work))
@@ -223,7 +279,7 @@ class FlowRun:
         self.driver.progress.troubles["the flow"] = error
 
     def _cancel_slots(self) -> None:
-        """Leave the partitions to the slots of the other replicator."""
+        """Leave the partitions to the slots of another replicator, or of the next run."""
         self._over.set()
         for name, thread in self._slots.items():
             while thread.is_alive() and not self.host.stop.is_set():

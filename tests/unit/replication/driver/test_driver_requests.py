@@ -29,7 +29,7 @@ def test_a_request_ends_the_application_and_the_last_heartbeat_says_so_after_its
     """Whoever asked sees by the record that nothing copies any more."""
     driver = lab.driver()
     stop, slots_ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=driver.run, args=(stop, slots_ended))
+    thread = threading.Thread(target=driver.run, args=(stop, slots_ended.wait))
     thread.start()
     eventually(lambda: lab.topic.epoch == 2, "run has opened the log")
 
@@ -94,6 +94,6 @@ def test_a_fenced_driver_does_not_say_that_its_successor_has_ended(lab):
     newer = lab.driver("newer")
     lab.second(newer)
 
-    older._sign_off(None)
+    older._sign_off()
 
     assert (last_heartbeat(lab).driver, last_heartbeat(lab).ended) == ("newer", False)

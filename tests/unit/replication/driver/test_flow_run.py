@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +12,12 @@ import pytest
 from tests.unit.replication.driving import FLOW, Lab
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.flow_state.replication_records import DRIVER_KEY
+from srm.domain.flow_state.replication_records import (
+    DRIVER_KEY,
+    REQUEST_KEY,
+    DriverHeartbeat,
+    DriverRequest,
+)
 from srm.errors import (
     AuthorizationError,
     ConfigError,
@@ -27,8 +33,8 @@ from srm.replication.driver.flow_run import FlowHost, FlowRun
 class OneFlow:
     """A flow with its driver over memory, and a slot that copies until it is cancelled."""
 
-    def __init__(self, host: FlowHost) -> None:
-        self.lab = Lab()
+    def __init__(self, host: FlowHost, before: OneFlow | None = None) -> None:
+        self.lab = Lab() if before is None else before.lab
         self.copying = threading.Event()
         self.cancelled = threading.Event()
         self.superseded = threading.Event()
@@ -36,7 +42,18 @@ class OneFlow:
         self.driver = self.lab.driver(opened=False)
         self.working = threading.Event()
         works = {"work": self._work}
-        self.run = FlowRun(host, _context(), self.driver, {"slot": self._copy}, works)
+        self.closed = threading.Event()
+        resources = ExitStack()
+        resources.callback(self.closed.set)
+        self.run = FlowRun(
+            host,
+            _context(),
+            self.driver,
+            {"slot": self._copy},
+            works,
+            resources,
+            before and before.run,
+        )
 
     def _copy(self) -> None:
         self.submitted += 1
@@ -147,6 +164,36 @@ def test_a_flow_whose_slots_read_that_another_application_drives_it_ends(
     assert one.submitted == 1
     assert caplog.text.count("another application drives flow P->B now") == 1
     assert not going.run.is_over(until_caught_up=False)
+
+
+def test_a_run_begins_when_the_one_that_it_replaces_has_ended_and_says_no_end_of_the_application(
+    flows: tuple[OneFlow, OneFlow],
+) -> None:
+    old, other = flows
+    for one in flows:
+        one.run.start()
+        eventually(one.copying.is_set, "it copies")
+    asked = DriverRequest("r1", "restart", "ann", 1)
+    old.driver.started_after = "r0"
+    host = old.run.host
+    host.cancel = lambda _name: old.cancelled.set()
+
+    new = OneFlow(host, old)
+    new.run.start()
+    eventually(new.copying.is_set, "the next run copies")
+
+    assert old.cancelled.is_set()
+    assert old.closed.is_set()
+    assert not old.working.is_set()
+    beats = [r.value for r in old.lab.topic.records if r.key == DRIVER_KEY]
+    assert not any(DriverHeartbeat.decode(beat or b"").ended for beat in beats)
+    assert other.working.is_set()
+
+    new.lab.topic.append(REQUEST_KEY, replace(asked, request="r0").value())
+    new.lab.topic.append(REQUEST_KEY, asked.value())
+    eventually(host.stop.is_set, "a request since the start of the application ends it")
+    new.run.end()
+    new.cancelled.set()
 
 
 def test_settings_that_a_target_refuses_end_a_flow_only_until_it_accepts_them(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -35,10 +37,16 @@ class Lab:
         self.write()
         self.drivers = {flow: SimpleNamespace(settings=b"") for flow in FLOWS}
         self.taken: list[FlowConfig] = []
+        self.started: list[FlowConfig] = []
         self.reload = SettingsReload(self.load, lambda: self.now)
         for flow in FLOWS:
-            driver = cast("FlowDriver", self.drivers[flow])
-            self.reload.follow(driver, self.load().flow(flow), [self.taken.append])
+            self.start(flow, self.load())
+
+    def start(self, flow: Flow, config: Config) -> None:
+        """Start a flow of the application, also again."""
+        self.started.append(config.flow(flow))
+        driver, again = cast("FlowDriver", self.drivers[flow]), partial(self.start, flow)
+        self.reload.follow(driver, config, flow, [self.taken.append], again)
 
     def write(self, *lines: str) -> None:
         self.file.write_text(TEXT + "\n".join(lines) + "\n")
@@ -79,7 +87,25 @@ def test_the_flow_that_a_line_is_for_takes_it_and_no_other(lab: Lab) -> None:
     assert len(lab.taken) == 1
 
 
-def test_what_slots_have_from_their_start_waits_for_a_restart(
+def test_what_slots_have_from_their_start_starts_their_flow_again_and_no_other(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.write(
+        "P->B.groups = ledger", "P->B.replicator.max.bytes.per.second = 700", "P->B.tasks.max = 4"
+    )
+
+    lab.look()
+    lab.look()
+
+    [again] = lab.started[len(FLOWS) :]
+    assert (again.flow, again.max_bytes_per_second, again.groups) == (FLOWS[0], 700, ("ledger",))
+    assert again.tasks_max == 1, "it waits for a core"
+    assert lab.taken == []
+    assert lab.settings().before["groups"] == []
+    assert "P->B: new settings of its slots: it starts again" in caplog.text
+
+
+def test_the_number_of_slots_waits_for_a_restart_of_the_application(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab.write("P->B.groups = ledger", "P->B.tasks.max = 4")
@@ -105,16 +131,41 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_named_once(
     assert len(lab.taken) == 1
 
 
-def test_new_settings_of_clients_are_named_without_a_secret(
+def test_a_renewed_secret_starts_the_flows_of_its_cluster_again_without_naming_it(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab.look()
-    lab.write("P.sasl.password = swordfish")
+    lab.write("P->B.consumer.sasl.password = swordfish")
 
     lab.look()
+    lab.look()
 
-    assert "settings of clients have changed: srm replicator restart applies them" in caplog.text
+    assert [one.flow for one in lab.started[len(FLOWS) :]] == [FLOWS[0]]
+    assert "P->B: new settings of its clients: it starts again" in caplog.text
     assert "swordfish" not in caplog.text + repr(lab.settings())
+
+    lab.write("P.sasl.password = swordfish")
+    lab.look()
+
+    assert sorted(one.flow for one in lab.started[-2:]) == sorted(FLOWS)
+
+
+def test_a_renewed_certificate_starts_the_flows_that_name_its_file_again(
+    lab: Lab, tmp_path: Path
+) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text("old")
+    lab.write(f"P->B.consumer.ssl.ca.location = {file}")
+    lab.look()
+    begun = len(lab.started)
+    lab.look()
+    assert len(lab.started) == begun
+
+    file.write_text("new")
+    os.utime(file, ns=(1, 1))
+    lab.look()
+
+    assert [one.flow for one in lab.started[begun:]] == [FLOWS[0]]
 
 
 def test_settings_that_are_published_hold_no_secret(lab: Lab) -> None:
