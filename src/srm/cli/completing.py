@@ -90,12 +90,12 @@ def groups(ctx: typer.Context) -> list[str]:
 
 def moves(ctx: typer.Context) -> list[str]:
     """Return the ids of moves, the newest first."""
-    from srm.cli.moves.failover import open_pair
+    from srm.cli.moves.failover import TwoClusters
     from srm.engine.moves import MoveStore
 
     def read() -> list[str]:
-        given = (ctx.params.get(name) for name in ("config", "source", "target"))
-        with open_pair(*given, only_look=True) as context:
+        given: Any = {name: ctx.params.get(name) for name in ("config", "source", "target")}
+        with TwoClusters(**given).open(only_look=True) as context:
             stored = MoveStore(context).moves()
         return [plan.move_id for plan, _ in reversed(stored)]
 

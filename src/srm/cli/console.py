@@ -1,8 +1,8 @@
 """Shared parts of all srm commands: options, output, watching, errors, interrupts.
 
-A command takes ``config: ConfigOption = None``, ``flow: FlowOption`` and ``as_json: JsonOption =
-False``, calls one engine function and hands the result to :func:`emit`, or with ``--watch`` a look
-to :func:`show`. This module imports little, because help and completion do.
+A command takes its own options and a dataclass of shared ones such as :class:`Common`, calls one
+engine function and emits the result, or with ``--watch`` shows one look after another. This module
+imports little, because help and completion do.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
+from functools import cached_property
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
@@ -34,6 +35,8 @@ from srm.extras import missing_extra
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    from srm.config.model import Config
 
 ConfigOption = Annotated[
     Path | None,
@@ -112,6 +115,50 @@ _TYPER_ERROR: Final = typer.BadParameter.__mro__[2]
 """Base of typer's usage errors, which it does not export."""
 _UNWRAPPED: Final = 10_000
 """Columns of a file or pipe; rich would take 80."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Options of each command that reads the properties file."""
+
+    config: ConfigOption = None
+    as_json: JsonOption = False
+
+    @cached_property
+    def settings(self) -> Config:
+        """The properties file, read when a command needs it."""
+        from srm.config.loader import load_config
+
+        return load_config(self.config)
+
+    def emit(self, value: object, render: Callable[[Console], None]) -> None:
+        """Print a result, see :func:`emit`."""
+        emit(value, self.as_json, render)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions:
+    """Options of srm-control, also before a command: how the flow's target is reached."""
+
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Properties file of srm, or client settings."
+        ),
+    ] = None
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            help="Address of the flow's target; enough without a properties file.",
+        ),
+    ] = None
+    props: Annotated[
+        list[str] | None,
+        typer.Option("--props", metavar="K=V", help="Setting of all clients; may be repeated."),
+    ] = field(default=None, repr=False)
 
 
 def set_timeout(context: typer.Context, seconds: float) -> None:

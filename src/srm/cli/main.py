@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
 from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -19,6 +21,7 @@ from srm.cli.commands import CONTROL, SERVICE, SRM, Entry
 from srm.cli.console import (
     DEFAULT_WATCH_S,
     ConfigOption,
+    ConnectionOptions,
     TimeoutOption,
     end_soon_after_interrupt,
     run_cli,
@@ -170,10 +173,41 @@ def _build(name: str, entry: Entry) -> Any:
             f"srm {name} needs the package {package}, which is not installed here",
             f"install srm from a wheel or a checkout that has src/{package}",
         ) from None
-    info = CommandInfo(name, cls=CliCommand, callback=callback, context_settings=SETTINGS)
+    info = CommandInfo(
+        name, cls=CliCommand, callback=with_options(callback), context_settings=SETTINGS
+    )
     command: Any = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
     command.examples = entry.examples
     return command
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take the fields of its dataclasses of options as options of its own."""
+    own = signature(command, eval_str=True).parameters.values()
+    shared: dict[str, Any] = {one.name: one.annotation for one in own}
+    shared = {name: made for name, made in shared.items() if is_dataclass(made)}
+
+    @wraps(command)
+    def run(*args: Any, **given: Any) -> None:
+        for name, made in shared.items():
+            given[name] = made(**{each.name: given.pop(each.name) for each in fields(made)})
+        command(*args, **given)
+
+    parameters = [one for one in own if one.name not in shared]
+    for made in shared.values():
+        hints = get_type_hints(made, include_extras=True)
+        parameters += [
+            Parameter(
+                each.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if each.default is MISSING else each.default,
+                annotation=hints[each.name],
+            )
+            for each in fields(made)
+        ]
+    declared = Signature(sorted(parameters, key=lambda one: one.kind))
+    setattr(run, "__signature__", declared)  # noqa: B010 -- unknown to mypy
+    return run
 
 
 def _with_interval(args: list[str]) -> Iterator[str]:
@@ -260,35 +294,18 @@ def root(
 
 
 @control.callback()
+@with_options
 def control_root(
     context: typer.Context,
+    connection: ConnectionOptions,
     *,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", metavar="FILE", help="Properties file of srm, or client settings."
-        ),
-    ] = None,
-    bootstrap_servers: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap-servers",
-            "--bootstrap-server",
-            metavar="HOST:PORT",
-            help="Address of the flow's target; enough without a properties file.",
-        ),
-    ] = None,
-    props: Annotated[
-        list[str] | None,
-        typer.Option("--props", metavar="K=V", help="Setting of all clients; may be repeated."),
-    ] = None,
     debug: _Debug = False,
     timeout: TimeoutOption = patience.DEFAULT_S,
 ) -> None:
     """Choose what replication flows copy, and export translated offsets."""
     set_debug(enabled=debug)
     set_timeout(context, timeout)
-    context.obj = (config, bootstrap_servers, tuple(props or ()))
+    context.obj = connection
 
 
 @service.callback(invoke_without_command=True)

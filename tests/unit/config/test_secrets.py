@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 from typer.testing import CliRunner
 
-from srm.cli.flows.control import ConnectionOptions, find_target
+from srm.cli.flows.control import ControlOptions, find_target
 from srm.cli.main import app
 from srm.config.lines import resolve_client
 from srm.config.loader import build_config, read_settings
@@ -102,7 +102,7 @@ def test_no_object_that_carries_settings_shows_a_secret(file, config, caplog):
         SlotTask(spec(config), logging.INFO),
         Clients("P", clients),
         read_security("P", clients.consumer),
-        ConnectionOptions(props=(f"sasl.password={PLANTED}",)),
+        ControlOptions(props=[f"sasl.password={PLANTED}"]),
     ]
 
     texts = [form(thing) for thing in objects for form in (repr, str, "{}".format)]
@@ -165,14 +165,19 @@ def test_an_error_about_a_token_or_an_option_does_not_repeat_it():
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
         "sasl.oauthbearer.config": f"{PLANTED}",
     }
-    options = ConnectionOptions(bootstrap_servers="b:1", props=(f"sasl.password {PLANTED}",))
+    options = ControlOptions(
+        source=FLOW.source,
+        target=FLOW.target,
+        bootstrap_servers="b:1",
+        props=[f"sasl.password {PLANTED}"],
+    )
     said: list[SrmError] = []
 
     with pytest.raises(ConfigError) as refused:
         read_security("P", token)
     said.append(refused.value)
     with pytest.raises(UsageError) as unusable:
-        find_target(FLOW.source, FLOW.target, options)
+        find_target(options)
     said.append(unusable.value)
 
     assert not [error for error in said if PLANTED in str(error)]

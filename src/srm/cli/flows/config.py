@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from srm.cli import completing
-from srm.cli.console import ConfigOption, JsonOption, YesOption, emit, require_terminal
+from srm.cli.console import Common, ConfigOption, JsonOption, YesOption, emit, require_terminal
 from srm.cli.flows.doctor import Check, Checks, check_clusters, check_connections, render_checks
+from srm.cli.flows.for_flows import print_table, say
 from srm.config.keys import CLIENT_KEYS, KEYS
 from srm.config.lines import Candidate, Resolved, resolve_client
 from srm.config.loader import CLIENT_KINDS, DEFAULT_FILE, SettingsFile, build_config, read_settings
@@ -28,19 +28,6 @@ from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
 from srm.errors import StackError, UsageError
 from srm.files import write_atomically
-from srm.pages.tables import Listing
-
-_FlowToExplain = Annotated[
-    Flow | None,
-    typer.Option(
-        "--flow",
-        "-f",
-        metavar="A:B",
-        parser=Flow.parse,
-        help="Only for this flow.",
-        autocompletion=completing.flows,
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -71,42 +58,50 @@ class Explanation:
 
 
 def check(
+    common: Common,
     *,
-    config: ConfigOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Take every unknown key for an error.")
     ] = False,
     online: Annotated[
         bool, typer.Option("--online", help="Also look at the clusters, as srm doctor does.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Read the file and report its clusters, flows and warnings; exit 2 where it has an error.
 
     With --online also what srm doctor finds on the clusters, with its exit codes: 6 for a cluster
     that is unavailable, 9 for a missing right. Warnings do not change the exit code.
     """
-    resolved = build_config(read_settings(config, strict=strict))
+    resolved = build_config(read_settings(common.config, strict=strict))
     check_connections(resolved)
     checks = Checks()
     if online:
         check_clusters(resolved, checks)
     report = _report(resolved, checks)
-    emit(report, as_json, lambda console: _show_report(console, report, resolved))
+    common.emit(report, lambda console: _show_report(console, report, resolved))
     checks.raise_problems()
 
 
 def explain(
+    common: Common,
     *,
     key: Annotated[str, typer.Argument(help="A key or client setting, without prefix.")],
-    config: ConfigOption = None,
-    flow: _FlowToExplain = None,
-    as_json: JsonOption = False,
+    flow: Annotated[
+        Flow | None,
+        typer.Option(
+            "--flow",
+            "-f",
+            metavar="A:B",
+            parser=Flow.parse,
+            help="Only for this flow.",
+            autocompletion=completing.flows,
+        ),
+    ] = None,
 ) -> None:
     """Show the value of a key for each flow (or client), and the lines it came from."""
-    file = read_settings(config)
+    file = read_settings(common.config)
     explanations = tuple(_explain(key, file, flow))
-    emit(explanations, as_json, lambda console: _show_explanations(console, explanations, file))
+    common.emit(explanations, lambda console: _show_explanations(console, explanations, file))
 
 
 def _report(config: Config, checks: Checks) -> CheckReport:
@@ -163,22 +158,21 @@ def _notes(config: Config) -> Iterator[str]:
 
 def _show_report(console: Console, report: CheckReport, config: Config) -> None:
     console.print(f"{report.path}: clusters {', '.join(report.clusters)}", highlight=False)
-    table = Listing("flow", "enabled", "topics", "groups", "reverse", pad_edge=False)
-    for flow, flow_config in _flows(config):
-        table.add_row(
-            str(flow),
-            "yes" if flow_config.enabled else "no",
-            escape(", ".join(flow_config.topics) or "-"),
-            escape(", ".join(flow_config.groups) or "-"),
-            "yes" if flow_config.reverse_checkpointing_enabled else "no",
+    rows = (
+        (
+            *(flow, "yes" if one.enabled else "no"),
+            *(", ".join(one.topics) or "-", ", ".join(one.groups) or "-"),
+            "yes" if one.reverse_checkpointing_enabled else "no",
         )
-    console.print(table)
+        for flow, one in _flows(config)
+    )
+    print_table(console, ("flow", "enabled", "topics", "groups", "reverse"), rows)
     signed = "not signed" if report.report_key_id is None else f"signed: {report.report_key_id}"
     console.print(f"settings sha256 {report.sha256}; reports of moves {signed}", soft_wrap=True)
     for text in report.warnings:
-        console.print(f"warning: {text}", soft_wrap=True, highlight=False, markup=False)
+        say(console, f"warning: {text}")
     for text in report.notes:
-        console.print(f"note: {text}", soft_wrap=True, highlight=False, markup=False)
+        say(console, f"note: {text}")
     render_checks(console, report.findings)
 
 
@@ -217,17 +211,16 @@ def _explanation(resolved: Resolved, subject: str) -> Explanation:
 def _show_explanations(
     console: Console, explanations: tuple[Explanation, ...], file: SettingsFile
 ) -> None:
-    def line(text: str) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
-
     for explanation in explanations:
         value = "(not set)" if explanation.value is None else explanation.value or "(empty)"
-        line(f"{explanation.subject}  {explanation.key} = {value}")
+        say(console, f"{explanation.subject}  {explanation.key} = {value}")
         for number, candidate in enumerate(reversed(explanation.trace)):
             where = f"{file.path} line {candidate.line}" if candidate.line else ""
             verdict = "from" if number == 0 else "overruled:"
             said = "" if number == 0 else f" = {candidate.value}"
-            line(f"    {verdict} {candidate.level}: {candidate.key}{said}  {where}".rstrip())
+            say(
+                console, f"    {verdict} {candidate.level}: {candidate.key}{said}  {where}".rstrip()
+            )
 
 
 def client(

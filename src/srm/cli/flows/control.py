@@ -9,15 +9,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from srm.cli import completing
-from srm.cli.console import JsonOption, emit
+from srm.cli.commands import CONTROL
+from srm.cli.console import ConnectionOptions, JsonOption, emit
 from srm.clock import now_ms
 from srm.config.loader import (
     CONFIG_VARIABLE,
@@ -40,52 +40,51 @@ from srm.errors import UsageError
 from srm.wiring import open_cluster
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_\-]+(?:\\?\.[A-Za-z0-9_\-]+)*")
-_Config = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Properties file of srm, or client settings."),
-]
-_Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help="Address of the flow's target; enough without a properties file.",
-    ),
-]
-_Props = Annotated[
-    list[str] | None,
-    typer.Option("--props", metavar="K=V", help="Setting of all clients; may be repeated."),
-]
-_ProducerProps = Annotated[
-    list[str] | None, typer.Option("--producer-props", metavar="K=V", help="Setting of producers.")
-]
-_ConsumerProps = Annotated[
-    list[str] | None, typer.Option("--consumer-props", metavar="K=V", help="Setting of consumers.")
-]
-_Source = Annotated[
-    str | None,
-    typer.Option(
-        "--source",
-        metavar="ALIAS",
-        help="Source of the flow; without it that of the one enabled flow.",
-        autocompletion=completing.clusters,
-    ),
-]
-_TargetAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--target", metavar="ALIAS", help="Its target.", autocompletion=completing.clusters
-    ),
-]
 
 
-def _list_command(name: ListName, what: str) -> Callable[..., None]:
+@dataclass(frozen=True, kw_only=True)
+class ControlOptions(ConnectionOptions):
+    """Options of a command of srm-control."""
+
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="ALIAS",
+            help="Source of the flow; without it that of the one enabled flow.",
+            autocompletion=completing.clusters,
+        ),
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="ALIAS", help="Its target.", autocompletion=completing.clusters
+        ),
+    ] = None
+    producer_props: Annotated[
+        list[str] | None,
+        typer.Option("--producer-props", metavar="K=V", help="Setting of producers."),
+    ] = field(default=None, repr=False)
+    consumer_props: Annotated[
+        list[str] | None,
+        typer.Option("--consumer-props", metavar="K=V", help="Setting of consumers."),
+    ] = field(default=None, repr=False)
+
+    def over(self, weaker: ConnectionOptions) -> ControlOptions:
+        """Put these options over those that were given before the subcommand."""
+        return replace(
+            self,
+            config=self.config or weaker.config,
+            bootstrap_servers=self.bootstrap_servers or weaker.bootstrap_servers,
+            props=[*(weaker.props or ()), *(self.props or ())],
+        )
+
+
+def _list_command(name: ListName) -> Callable[..., None]:
     def command(
         context: typer.Context,
+        options: ControlOptions,
         *,
-        source: _Source = None,
-        target: _TargetAlias = None,
         add: Annotated[
             list[str] | None, typer.Option("--add", metavar="X,Y", help="Allow these.")
         ] = None,
@@ -103,44 +102,27 @@ def _list_command(name: ListName, what: str) -> Callable[..., None]:
             ),
         ] = None,
         show: Annotated[bool, typer.Option("--list", help="Print both lists.")] = False,
-        config: _Config = None,
-        bootstrap_servers: _Bootstrap = None,
-        props: _Props = None,
-        producer_props: _ProducerProps = None,
-        consumer_props: _ConsumerProps = None,
         as_json: JsonOption = False,
     ) -> None:
         changes = ListChange(_split(add), _split(remove), _split(add_deny), _split(remove_deny))
         if changes.is_empty and not show:
             raise UsageError("nothing to do: give --list, or --add, --remove, --add-blacklist ...")
-        options = ConnectionOptions(
-            config,
-            bootstrap_servers,
-            tuple(props or ()),
-            tuple(producer_props or ()),
-            tuple(consumer_props or ()),
-        )
-        found = find_target(source, target, options.over(ConnectionOptions(*context.obj)))
+        found = find_target(options.over(context.obj))
         _run_list(name, found, changes, show=show, as_json=as_json)
 
-    command.__doc__ = what
+    command.__doc__ = CONTROL[name].help
     return command
 
 
-topics = _list_command("topics", "Which topics of the source are copied; denied ones never are.")
-groups = _list_command("groups", "Which consumer groups of the source can continue on the target.")
-reverse_checkpointed_topics = _list_command(
-    "reverse-checkpointed-topics",
-    "Remote topics whose progress is carried back: --source BACKUP --target PRIMARY --add "
-    "PRIMARY.TOPIC.",
-)
+topics = _list_command("topics")
+groups = _list_command("groups")
+reverse_checkpointed_topics = _list_command("reverse-checkpointed-topics")
 
 
 def offsets(
     context: typer.Context,
+    options: ControlOptions,
     *,
-    source: _Source = None,
-    target: _TargetAlias = None,
     export: Annotated[
         bool, typer.Option("--export", help="Print CSV for kafka-consumer-groups --from-file.")
     ] = False,
@@ -154,18 +136,11 @@ def offsets(
             "--output", "-o", "--to", metavar="FILE", help="Write to this file, not to stdout."
         ),
     ] = None,
-    config: _Config = None,
-    bootstrap_servers: _Bootstrap = None,
-    props: _Props = None,
-    consumer_props: _ConsumerProps = None,
 ) -> None:
     """Export where groups would continue on the target; works while the source is down."""
     if not export:
         raise UsageError("nothing to do: give --export")
-    options = ConnectionOptions(
-        config, bootstrap_servers, tuple(props or ()), (), tuple(consumer_props or ())
-    )
-    found = find_target(source, target, options.over(ConnectionOptions(*context.obj)))
+    found = find_target(options.over(context.obj))
     with open_cluster(found.config, found.flow.target) as cluster:
         chosen = offsets_export.checkpoints(cluster, found.flow, group, found.separator)
     text = offsets_export.to_csv(chosen, with_group=group is None)
@@ -196,14 +171,8 @@ def _run_list(
             lists = summary.lists
             for text in (*_advice(name, found, changes), *_surprises(name, summary)):
                 sys.stderr.write(f"warning: {text}\n")
-    if as_json:
-        emit(lists, as_json, _nothing)
-        return
-    sys.stdout.writelines(f"{line}\n" for line in _report(lists, show=show))
-
-
-def _nothing(_: Console) -> None:
-    """Render nothing: the output is JSON."""
+    text = "\n".join(_report(lists, show=show))
+    emit(lists, as_json, lambda _: typer.echo(text))
 
 
 def _report(lists: ListPair, *, show: bool) -> Iterator[str]:
@@ -270,27 +239,6 @@ BROKER_DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """The connection options of srm-control; the ``props`` are texts of the form ``key=value``."""
-
-    config: Path | None = None
-    bootstrap_servers: str | None = None
-    props: tuple[str, ...] = field(default=(), repr=False)
-    producer_props: tuple[str, ...] = field(default=(), repr=False)
-    consumer_props: tuple[str, ...] = field(default=(), repr=False)
-
-    def over(self, weaker: ConnectionOptions) -> ConnectionOptions:
-        """Put these options over those that were given before the subcommand."""
-        return ConnectionOptions(
-            self.config or weaker.config,
-            self.bootstrap_servers or weaker.bootstrap_servers,
-            (*weaker.props, *self.props),
-            (*weaker.producer_props, *self.producer_props),
-            (*weaker.consumer_props, *self.consumer_props),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
     """A flow as srm-control knows it; ``configured``: from a whole file, not only an address."""
 
@@ -311,7 +259,7 @@ class Target:
         return self.config.flow(self.flow).policy.separator
 
 
-def find_target(source: str | None, target: str | None, options: ConnectionOptions) -> Target:
+def find_target(options: ControlOptions) -> Target:
     """Find out how to reach the flow's target.
 
     Where an end is not named, it is the one enabled flow that has the other end.
@@ -322,9 +270,8 @@ def find_target(source: str | None, target: str | None, options: ConnectionOptio
 
     UsageError: neither a file nor an address is there, or the flow is not clear.
     """
-    flow = (
-        Flow.parse(f"{source}->{target}") if source and target else _only(source, target, options)
-    )
+    source, target = options.source, options.target
+    flow = Flow.parse(f"{source}->{target}") if source and target else _only(options)
     overrides = _overrides(flow, options)
     file = _file(options)
     lines = read_properties(file) if file is not None else ()
@@ -344,13 +291,13 @@ def find_target(source: str | None, target: str | None, options: ConnectionOptio
     return Target(config, flow, configured=False)
 
 
-def _only(source: str | None, target: str | None, options: ConnectionOptions) -> Flow:
+def _only(options: ControlOptions) -> Flow:
     """Return the one enabled flow with the named end."""
     config = load_config(options.config)
     fitting = [
         flow
         for flow in config.flows
-        if source in {None, flow.source} and target in {None, flow.target}
+        if options.source in {None, flow.source} and options.target in {None, flow.target}
     ]
     if len(fitting) != 1:
         enabled = ", ".join(map(str, config.flows)) or "none"
@@ -360,21 +307,21 @@ def _only(source: str | None, target: str | None, options: ConnectionOptions) ->
     return fitting[0]
 
 
-def _file(options: ConnectionOptions) -> Path | None:
+def _file(options: ControlOptions) -> Path | None:
     named = options.config is not None or bool(os.environ.get(CONFIG_VARIABLE))
     if named or Path(DEFAULT_FILE).is_file():
         return find_config(options.config)
     return None
 
 
-def _is_bypassed(flow: Flow, options: ConnectionOptions, clusters: str) -> bool:
+def _is_bypassed(flow: Flow, options: ControlOptions, clusters: str) -> bool:
     """Return whether a file found by default, not named, is about other clusters."""
     if options.config is not None or options.bootstrap_servers is None:
         return False
     return not {flow.source, flow.target} <= {alias.strip() for alias in clusters.split(",")}
 
 
-def _overrides(flow: Flow, options: ConnectionOptions) -> Mapping[str, str]:
+def _overrides(flow: Flow, options: ControlOptions) -> Mapping[str, str]:
     alias = flow.target
     overrides = {
         **_settings(f"{alias}.", options.props, "--props"),
@@ -386,9 +333,9 @@ def _overrides(flow: Flow, options: ConnectionOptions) -> Mapping[str, str]:
     return overrides
 
 
-def _settings(prefix: str, texts: Iterable[str], option: str) -> dict[str, str]:
+def _settings(prefix: str, texts: Iterable[str] | None, option: str) -> dict[str, str]:
     settings = {}
-    for text in texts:
+    for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             said = shown(text, text)

@@ -18,12 +18,13 @@ from typing import Annotated, Final, Literal, cast
 import confluent_kafka
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from srm import __version__
 from srm.cli import completing
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit
-from srm.config.loader import build_config, load_config, read_settings
+from srm.cli.console import Common
+from srm.cli.flows.for_flows import Flows
+from srm.config.loader import build_config, read_settings
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.domain.names.rights import (
     ANY_NAME,
@@ -159,11 +160,9 @@ def render_checks(console: Console, checks: Collection[Check]) -> None:
     """Print one line a check."""
     table = Listing.grid("", "", "", padding=(0, 2, 0, 0))
     for check in checks:
-        colour = _COLOURS[check.state]
         todo = f"; to do: {check.action}" if check.action else ""
-        table.add_row(
-            f"[{colour}]{check.state}[/{colour}]", escape(check.name), escape(f"{check.text}{todo}")
-        )
+        state = Text(check.state, _COLOURS[check.state])
+        table.add_row(state, Text(check.name), Text(f"{check.text}{todo}"))
     console.print(table)
 
 
@@ -327,7 +326,7 @@ _JAVA_S: Final = 3.0
 _MINIMUM_JAVA: Final = 17
 
 
-def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def doctor(common: Common) -> None:
     """Check this host, the configuration and each cluster; nothing is written.
 
     One line a check: versions, Java, native library, configuration, then for each cluster whether
@@ -339,14 +338,14 @@ def doctor(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     checks = Checks()
     checks.extend(_host())
     try:
-        resolved = build_config(read_settings(config))
+        resolved = build_config(read_settings(common.config))
         check_connections(resolved)
     except SrmError as error:
         checks.fail("configuration", error)
     else:
         checks.append(_configuration(resolved))
         check_clusters(resolved, checks)
-    emit(list(checks), as_json, lambda console: render_checks(console, checks))
+    common.emit(list(checks), lambda console: render_checks(console, checks))
     checks.raise_problems()
 
 
@@ -404,9 +403,8 @@ class RightCommand:
 
 
 def rights(
+    flows: Flows,
     *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
     role: Annotated[
         Role,
         typer.Option(
@@ -429,19 +427,16 @@ def rights(
         bool,
         typer.Option("--acls", help="With ACL sync: the replicator may then change any ACL."),
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Print the kafka-acls.sh commands that give a role its rights.
 
     For the flows, topics and groups of the file; lists of srm-control are not read. A regular
     expression becomes its prefix, or all names. No cluster is contacted.
     """
-    resolved = load_config(config)
     if role == "client" and not group:
         raise UsageError("the rights of a client depend on its group; give --group")
-    wanted = tuple(flow or resolved.flows)
-    needed: list[NeededRight] = []
-    for one in wanted:
+    resolved, needed = flows.settings, list[NeededRight]()
+    for one in flows.to_open:
         names = flow_names(resolved.flow(one))
         if role == "client":
             needed += client_rights(names, group or ())
@@ -454,9 +449,7 @@ def rights(
     commands = [
         RightCommand(right, _command(resolved, right, principal)) for right in dict.fromkeys(needed)
     ]
-    if not commands:
-        raise UsageError(f"no flow is enabled in {resolved.path}; give --flow")
-    emit(commands, as_json, lambda console: _render_commands(console, commands))
+    flows.emit(commands, lambda console: _render_commands(console, commands))
 
 
 def _render_commands(console: Console, commands: list[RightCommand]) -> None:

@@ -1,21 +1,23 @@
-"""Run one engine call for several flows: one that fails does not keep the others waiting."""
+"""Options of commands for flows, calls of the engine for each flow, and tables of results."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
 
 from srm import telemetry
-from srm.cli.console import emit
-from srm.config.loader import load_config
+from srm.cli.console import Common, FlowOption, FlowsOption, emit
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
+from srm.pages.tables import Listing
 from srm.wiring import open_flow
 
 if TYPE_CHECKING:
@@ -29,7 +31,10 @@ MOST_ROWS = 200
 
 @dataclass
 class FlowResults(Generic[T]):
-    """Results of the flows that went well, and errors of the others."""
+    """Results of the flows that went well, and errors of the others.
+
+    A flow that fails does not keep the others waiting.
+    """
 
     values: list[T] = field(default_factory=list)
     failures: list[tuple[Flow, SrmError]] = field(default_factory=list)
@@ -55,44 +60,65 @@ class FlowResults(Generic[T]):
         raise type(first)(text, first.action)
 
 
-def for_each_flow(
-    config: Path | None,
-    flows: Sequence[Flow] | None,
-    doing: str,
-    call: Callable[[FlowContext], T],
-    *,
-    quietly: bool = False,
-    span: str = "",
-    partial: bool = False,
-) -> FlowResults[T]:
-    """Open each flow, all enabled ones if none is named, and call.
+@dataclass(frozen=True, kw_only=True)
+class Flows(Common):
+    """Options of a command for some flows."""
 
-    ``quietly``: show no progress, where something else is shown on the terminal.
-    ``span``: what a trace shows it as; without it only the name of what is done.
-    ``partial``: show what one cluster of a flow knows where the other does not answer.
-    """
-    resolved = load_config(config)
-    wanted = tuple(flows or resolved.flows)
-    if not wanted:
-        raise UsageError(
-            f"no flow is enabled in {resolved.path}: set 'A->B.enabled = true' or give --flow"
-        )
-    for flow in wanted:
-        resolved.flow(flow)
-    results = FlowResults[T]()
-    with Console(stderr=True, quiet=quietly).status(doing) as status:
-        for flow in wanted:
-            status.update(f"{flow}: {doing}")
-            try:
-                with (
-                    telemetry.span(span or doing, flow=str(flow)) as opened,
-                    open_flow(resolved, flow, partial=partial) as context,
-                ):
-                    results.values.append(call(context))
-                    opened.result(results.values[-1])
-            except SrmError as error:
-                results.failures.append((flow, error))
-    return results
+    flow: FlowsOption = None
+
+    @property
+    def chosen(self) -> tuple[Flow, ...]:
+        """The named flows, or all enabled ones."""
+        return tuple(self.flow or self.settings.flows)
+
+    @property
+    def to_open(self) -> tuple[Flow, ...]:
+        """The same flows, of which there is one at least; each is one of the file."""
+        for flow in self.chosen:
+            self.settings.flow(flow)
+        if not self.chosen:
+            raise UsageError(
+                f"no flow is enabled in {self.settings.path}: set 'A->B.enabled = true' or give "
+                "--flow"
+            )
+        return self.chosen
+
+    def each(
+        self,
+        doing: str,
+        call: Callable[[FlowContext], T],
+        *,
+        quietly: bool = False,
+        span: str = "",
+        partial: bool = False,
+    ) -> FlowResults[T]:
+        """Open each flow and call.
+
+        ``quietly``: show no progress, where something else is shown on the terminal.
+        ``span``: what a trace shows it as; without it only the name of what is done.
+        ``partial``: show what one cluster of a flow knows where the other does not answer.
+        """
+        wanted, results = self.to_open, FlowResults[T]()
+        with Console(stderr=True, quiet=quietly).status(doing) as status:
+            for flow in wanted:
+                status.update(f"{flow}: {doing}")
+                try:
+                    with (
+                        telemetry.span(span or doing, flow=str(flow)) as opened,
+                        open_flow(self.settings, flow, partial=partial) as context,
+                    ):
+                        results.values.append(call(context))
+                        opened.result(results.values[-1])
+                except SrmError as error:
+                    results.failures.append((flow, error))
+        return results
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneFlow(Common):
+    """Options of a command for one flow."""
+
+    flow: FlowOption
 
 
 def raise_group_errors(errors: Mapping[str, str]) -> None:
@@ -121,6 +147,46 @@ def cut(rows: Sequence[T], console: Console) -> Sequence[T]:
     if len(rows) > MOST_ROWS:
         console.print(f"[dim]the first {MOST_ROWS} of {len(rows)}; --json shows all[/dim]")
     return rows[:MOST_ROWS]
+
+
+def print_table(
+    console: Console,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Collection[str] = (),
+) -> None:
+    """Print a table with the first rows; numbers get separators, None is a dash."""
+    table = Listing(*heads, right=right)
+    for row in cut(tuple(rows), console):
+        table.add_row(*map(_cell, row))
+    console.print(table)
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Text):
+        return value
+    return Text("-" if value is None else f"{value:,}" if type(value) is int else str(value))
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a line as it is; a terminal wraps it."""
+    console.print(Text(text, style), soft_wrap=True)
+
+
+@contextmanager
+def progress(text: str = "", *, quietly: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is being done; an empty text ends that, so that people can read."""
+    with Console(stderr=True, quiet=quietly).status(escape(text)) as line:
+
+        def show(text: str) -> None:
+            if text:
+                line.update(escape(text))
+                line.start()
+            else:
+                line.stop()
+
+        yield show
 
 
 def counts(numbers: Mapping[str, int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +11,20 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from srm.cli import completing
 from srm.cli.console import (
-    ConfigOption,
+    Common,
     DryRunOption,
     FlowOption,
     FlowsOption,
-    JsonOption,
     YesOption,
-    emit,
     open_console,
     require_terminal,
+    topic_option,
 )
 from srm.cli.flows.config import read_documents
 from srm.cli.flows.control import read_list
-from srm.cli.flows.for_flows import cut
+from srm.cli.flows.for_flows import print_table, progress, say
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config
@@ -41,22 +38,12 @@ from srm.engine.control.control_lists import ListChange, ListName
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import operator
 from srm.errors import ConflictError, UsageError
-from srm.pages.tables import Listing
 from srm.replication import adoption
 from srm.replication.adoption import Adopted, AdoptionContext, HandedBack
 from srm.wiring import open_adoption, open_flow, open_return
 
 _DOCUMENTS = {".json", ".yaml", ".yml"}
 
-TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        "-t",
-        help="Source topic, several times; all that the flow copies by default.",
-        autocompletion=completing.topics,
-    ),
-]
 OffsetsTopicOption = Annotated[
     str,
     typer.Option(
@@ -65,13 +52,37 @@ OffsetsTopicOption = Annotated[
         help="Offsets topic of the Connect workers; mm2-offsets.SOURCE.internal by default.",
     ),
 ]
-AcceptOption = Annotated[
-    bool,
-    typer.Option(
-        "--accept-differences",
-        help="Adopt copies with skipped or foreign records, too: the plan names them.",
-    ),
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeOver(Common):
+    """Options of imports and exports; the file may be of Kafka Connect or Strimzi."""
+
+    topic: Annotated[
+        list[str] | None,
+        topic_option("Source topic, several times; all that the flow copies by default."),
+    ] = None
+    offsets_topic: OffsetsTopicOption = ""
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+
+    def require_approval(self) -> None:
+        """Make sure that an operator can approve what is written."""
+        if not (self.dry_run or self.yes):
+            require_terminal(as_json=self.as_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(TakeOver):
+    """Options of both imports."""
+
+    accept_differences: Annotated[
+        bool,
+        typer.Option(
+            "--accept-differences",
+            help="Adopt copies with skipped or foreign records, too: the plan names them.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +126,7 @@ class ImportOutcome:
     adopted: Adopted | None
 
 
-def mm2(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    topic: TopicsOption = None,
-    offsets_topic: OffsetsTopicOption = "",
-    accept_differences: AcceptOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
-) -> None:
+def mm2(asked: Import, *, flow: FlowsOption = None) -> None:
     """Continue after the records that MirrorMaker 2, or another tool, has copied.
 
     Both logs of each remote topic are walked: that proves where the copy ended, and maps what was
@@ -134,14 +135,13 @@ def mm2(
 
     Exit code 5 where a topic cannot be adopted; the others are.
     """
-    asked = _Asked(tuple(topic or ()), offsets_topic, accept_differences, dry_run, yes, as_json)
-    with _load(config) as resolved:
+    with _load(asked.config) as resolved:
         _import(resolved, flow, asked)
 
 
 def srm(
+    asked: Import,
     *,
-    config: ConfigOption = None,
     flow: FlowOption,
     lists: Annotated[
         list[str] | None,
@@ -152,12 +152,6 @@ def srm(
             "reverse-checkpointed-topics; several times.",
         ),
     ] = None,
-    topic: TopicsOption = None,
-    offsets_topic: OffsetsTopicOption = "",
-    accept_differences: AcceptOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Take over the lists of SRM's srm-control, then do what srm import mm2 does.
 
@@ -166,54 +160,42 @@ def srm(
     Exit code 5 where a topic cannot be adopted; the others are.
     """
     changes = dict(_list_change(each) for each in lists or ())
-    asked = _Asked(tuple(topic or ()), offsets_topic, accept_differences, dry_run, yes, as_json)
-    with _load(config) as resolved:
-        if not dry_run:
-            if not yes:
-                require_terminal(as_json=as_json)
+    with _load(asked.config) as resolved:
+        if not asked.dry_run:
+            asked.require_approval()
             _take_lists(resolved, flow, changes)
         _import(resolved, [flow], asked)
 
 
-def export_mm2(
-    *,
-    config: ConfigOption = None,
-    flow: FlowOption,
-    topic: TopicsOption = None,
-    offsets_topic: OffsetsTopicOption = "",
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
-) -> None:
+def export_mm2(asked: TakeOver, *, flow: FlowOption) -> None:
     """Let MirrorMaker 2 continue where srm has stopped: write the offsets of its connector.
 
     The position of each copy is proven by a walk of both logs. Stop the replicator before.
     """
-    if not (dry_run or yes):
-        require_terminal(as_json=as_json)
+    asked.require_approval()
     with (
-        _load(config) as resolved,
+        _load(asked.config) as resolved,
         open_return(resolved, flow) as (context, logs),
-        _status(as_json=as_json) as tell,
+        progress("reading both logs", quietly=asked.as_json) as tell,
     ):
         found = adoption.plan_handing_back(
-            context, logs, topic or (), lambda done: tell(f"{amount(done, 'partition')} walked")
+            context,
+            logs,
+            asked.topic or (),
+            lambda done: tell(f"{amount(done, 'partition')} walked"),
         )
-        if not dry_run:
-            if not yes:
+        if not asked.dry_run:
+            if not asked.yes:
                 _show_back(open_console(), found)
                 typer.confirm("Write these offsets?", abort=True)
-            adoption.hand_back(context, found, offsets_topic)
-    emit(found, as_json, lambda console: _show_back(console, found))
+            adoption.hand_back(context, found, asked.offsets_topic)
+    asked.emit(found, lambda console: _show_back(console, found))
 
 
 def _show_back(console: Console, found: HandedBack) -> None:
-    table = Listing(
-        "partition", "MirrorMaker 2 continues at", right=("MirrorMaker 2 continues at",)
-    )
-    for one in cut(found.positions, console):
-        table.add_row(f"{one.topic}-{one.partition}", f"{one.source_next:,}")
-    console.print(table)
+    rows = ((f"{one.topic}-{one.partition}", one.source_next) for one in found.positions)
+    end = "MirrorMaker 2 continues at"
+    print_table(console, ("partition", end), rows, right=(end,))
 
 
 @contextmanager
@@ -229,30 +211,11 @@ def _load(file: Path | None) -> Iterator[Config]:
         yield load_config(made)
 
 
-@contextmanager
-def _status(*, as_json: bool) -> Iterator[Callable[[str], None]]:
-    with Console(stderr=True, quiet=as_json).status("reading both logs") as status:
-        yield status.update
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Options of both commands."""
-
-    topics: tuple[str, ...]
-    offsets_topic: str
-    accepted: bool
-    dry_run: bool
-    yes: bool
-    as_json: bool
-
-
-def _import(config: Config, flows: list[Flow] | None, asked: _Asked) -> None:
+def _import(config: Config, flows: list[Flow] | None, asked: Import) -> None:
     wanted = tuple(flows or config.flows)
     if not wanted:
         raise UsageError(f"no flow is enabled in {config.path}: give --flow")
-    if not (asked.dry_run or asked.yes):
-        require_terminal(as_json=asked.as_json)
+    asked.require_approval()
     outcomes, refused = list[ImportOutcome](), list[AdoptedCopy]()
     for flow in wanted:
         with open_adoption(config, flow, operator()) as context:
@@ -260,9 +223,8 @@ def _import(config: Config, flows: list[Flow] | None, asked: _Asked) -> None:
                 raise UsageError(f"{flow} selects no topics; set {flow}.topics = .* for all")
             found, outcome = _import_flow(context, asked)
         outcomes.append(outcome)
-        refused += found.refusals(accepted=asked.accepted)
-    if asked.as_json:
-        emit(outcomes, as_json=True, render=lambda _: None)
+        refused += found.refusals(accepted=asked.accept_differences)
+    asked.emit(outcomes, lambda _: None)
     if refused and not asked.dry_run:
         places = some([f"{o.assigned.topic}-{o.assigned.partition}" for o in refused])
         raise ConflictError(
@@ -272,19 +234,19 @@ def _import(config: Config, flows: list[Flow] | None, asked: _Asked) -> None:
         )
 
 
-def _import_flow(context: AdoptionContext, asked: _Asked) -> tuple[AdoptionPlan, ImportOutcome]:
+def _import_flow(context: AdoptionContext, asked: Import) -> tuple[AdoptionPlan, ImportOutcome]:
     """Plan, show, and carry out unless it is a dry run."""
-    with _status(as_json=asked.as_json) as tell:
-        found = adoption.plan(context, asked.topics, asked.offsets_topic, tell)
+    with progress("reading both logs", quietly=asked.as_json) as tell:
+        found = adoption.plan(context, asked.topic or (), asked.offsets_topic, tell)
     rows, console = tuple(map(ImportRow.of, found.copies)), open_console()
     if not asked.as_json:
         _show_plan(console, found, rows)
     done = None
     if not asked.dry_run:
-        if found.to_adopt(accepted=asked.accepted) and not asked.yes:
+        if found.to_adopt(accepted=asked.accept_differences) and not asked.yes:
             typer.confirm("Adopt?", abort=True)
-        with _status(as_json=asked.as_json) as tell:
-            done = adoption.adopt(context, found, accepted=asked.accepted, tell=tell)
+        with progress("reading both logs", quietly=asked.as_json) as tell:
+            done = adoption.adopt(context, found, accepted=asked.accept_differences, tell=tell)
         if not asked.as_json:
             _show_done(console, found.flow, done)
     return found, ImportOutcome(found.flow, rows, found.running, done)
@@ -293,26 +255,26 @@ def _import_flow(context: AdoptionContext, asked: _Asked) -> tuple[AdoptionPlan,
 def _show_plan(console: Console, found: AdoptionPlan, rows: tuple[ImportRow, ...]) -> None:
     console.print(f"[bold]{found.flow}[/bold]", highlight=False)
     if found.running:
-        console.print(escape(f"MirrorMaker 2 still runs: {found.running}"), soft_wrap=True)
+        say(console, f"MirrorMaker 2 still runs: {found.running}")
     numbers = "copied", "again", "continues at", "left", "MM2's last"
-    table = Listing("remote topic", "state", *numbers, "details", right=numbers)
-    for row in cut(rows, console):
-        cells = row.copied, row.repeated, row.source_next, row.left, row.stored
-        shown = ("-" if each is None else f"{each:,}" for each in cells)
-        table.add_row(f"{row.remote}-{row.partition}", row.state, *shown, escape(row.reason))
-    console.print(table)
+    shown = (
+        (
+            *(f"{row.remote}-{row.partition}", row.state, row.copied, row.repeated),
+            *(row.source_next, row.left, row.stored, row.reason),
+        )
+        for row in rows
+    )
+    print_table(console, ("remote topic", "state", *numbers, "details"), shown, right=numbers)
 
 
 def _show_done(console: Console, flow: Flow, done: Adopted) -> None:
     if not done.topics:
         console.print("nothing to adopt")
         return
-    console.print(
-        escape(
-            f"adopted: {', '.join(done.topics)} ({amount(done.records, 'record')} mapped); "
-            f"next: srm replicate --flow '{flow}'"
-        ),
-        soft_wrap=True,
+    say(
+        console,
+        f"adopted: {', '.join(done.topics)} ({amount(done.records, 'record')} mapped); "
+        f"next: srm replicate --flow '{flow}'",
     )
 
 

@@ -10,23 +10,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from srm import telemetry
-from srm.cli.console import (
-    ConfigOption,
-    FlowOption,
-    FlowsOption,
-    JsonOption,
-    Looked,
-    WatchOption,
-    emit,
-    open_console,
-    show,
-    topic_option,
-)
+from srm.cli.console import Looked, WatchOption, open_console, show, topic_option
+from srm.cli.flows.for_flows import Flows, OneFlow, print_table, say
 from srm.clock import now_ms
-from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.groups.proof import FlowProof
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
@@ -44,7 +33,6 @@ from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.verification import Comparer, Progress, VerificationRequest, carry_out, plan
 from srm.kafka.tables.topic_tail import read_raw_metrics
-from srm.pages.tables import Listing
 from srm.wiring import open_cluster, open_flow
 
 _Pick = Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]]
@@ -59,9 +47,8 @@ RemoteOption = Annotated[
 
 
 def aggregate(
+    flows: Flows,
     *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
     look_back: Annotated[
         int, typer.Option(metavar="SECONDS", help="Compute the windows of this long a time again.")
     ] = 900,
@@ -70,21 +57,19 @@ def aggregate(
     ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Compute the windows of the last minutes from the raw metrics; again is harmless.
 
     Spark is only started for a flow with more raw metrics than one process counts in its time.
     """
-    resolved = load_config(config)
+    resolved, wanted = flows.settings, flows.chosen
     spec = WindowSpec(look_back_ms=look_back * 1000)
-    wanted = tuple(flow or resolved.flows)
     done = {} if spark else _in_this_process(resolved, wanted, spec)
     left = [one for one in wanted if one not in done]
     if left:
         done |= _in_spark(resolved, left, spec, master, remote)
     summaries = tuple(done[one] for one in wanted)
-    emit(summaries, as_json, lambda console: _render_summaries(console, summaries))
+    flows.emit(summaries, lambda console: _render_summaries(console, summaries))
 
 
 def _in_this_process(
@@ -127,37 +112,33 @@ def _in_spark(
 
 
 def show_windows(
+    flows: Flows,
     *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
     topic: Annotated[str | None, topic_option("Only this source topic.")] = None,
     total: Annotated[
         bool, typer.Option("--total", help="All stored windows together, up to two hours.")
     ] = False,
     watch: WatchOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the newest window of each topic and flow, or with --total all of them together."""
-    resolved = load_config(config)
-    wanted = tuple(flow or resolved.flows)
     pick: _Pick = totals if total else latest
 
     def look() -> Looked:
-        windows, proofs = _read_stored(resolved, wanted, topic, pick)
+        windows, proofs = _read_stored(flows, topic, pick)
         stored = [json.loads(window.value()) for window in windows]
-        return Looked(stored, lambda console: _render_stored(console, windows, proofs, wanted))
+        return Looked(stored, lambda to: _render_stored(to, windows, proofs, flows.chosen))
 
-    show(look, watch, as_json=as_json)
+    show(look, watch, as_json=flows.as_json)
 
 
 def _read_stored(
-    resolved: Config, flows: tuple[Flow, ...], topic: str | None, pick: _Pick
+    flows: Flows, topic: str | None, pick: _Pick
 ) -> tuple[list[WindowMetric], list[FlowProof]]:
     """Read the windows of some flows, and what was last proven of their checkpoints."""
     windows: list[WindowMetric] = []
     proofs: list[FlowProof] = []
-    for one in flows:
-        with open_cluster(resolved, one.target) as cluster:
+    for one in flows.chosen:
+        with open_cluster(flows.settings, one.target) as cluster:
             windows.extend(pick(stored_windows(cluster, one, topic)))
             if (proof := read_proof(cluster, one)) is not None:
                 proofs.append(proof)
@@ -172,9 +153,8 @@ def _render_stored(
 ) -> None:
     _render_windows(console, windows, flows)
     for proof in proofs:
-        colour = "red" if proof.disproved else "default"
         text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
-        console.print(f"[{colour}]{escape(text)}[/{colour}]", soft_wrap=True)
+        say(console, text, "red" if proof.disproved else "")
 
 
 def _render_summaries(console: Console, summaries: Iterable[AggregationSummary]) -> None:
@@ -190,7 +170,7 @@ def _render_summaries(console: Console, summaries: Iterable[AggregationSummary])
             f"{amount(summary.windows, 'window')} {by}, {news}, {summary.expired} expired"
         )
         if summary.silence is not None:
-            console.print(f"[yellow]{escape(_silence(summary.silence))}[/yellow]", soft_wrap=True)
+            say(console, _silence(summary.silence), "yellow")
 
 
 def _silence(silence: Silence) -> str:
@@ -218,21 +198,22 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         "lag sum min avg max",
         "checkpoint ms min avg max",
     )
-    table = Listing("flow", "topic", *numbers, right=numbers)
     time_ms = now_ms()
-    for window in windows:
-        table.add_row(
-            str(window.flow),
-            escape(window.topic) or "(all)",
+    rows = (
+        (
+            window.flow,
+            window.topic or "(all)",
             f"{(window.end_ms - window.start_ms) / 1000:g}",
             _age(time_ms - window.end_ms),
-            f"{window.records:,}",
+            window.records,
             _spread(window.byte_rate.times(0.001), 1, of_partitions=True),
             _spread(window.replication_latency_ms),
             _spread(window.replication_records_lag, of_partitions=True),
             _spread(window.checkpoint_latency_ms),
         )
-    console.print(table)
+        for window in windows
+    )
+    print_table(console, ("flow", "topic", *numbers), rows, right=numbers)
 
 
 def _age(milliseconds: int) -> str:
@@ -259,9 +240,8 @@ _STYLES: dict[Outcome, str] = {
 
 
 def verify(
+    only: OneFlow,
     *,
-    flow: FlowOption,
-    config: ConfigOption = None,
     topic: Annotated[
         list[str] | None,
         topic_option("Source topic, may be given several times; without it all."),
@@ -280,7 +260,6 @@ def verify(
         ),
     ] = False,
     master: MasterOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Compare count, order and content of source and target in Spark tasks.
 
@@ -289,7 +268,7 @@ def verify(
     Exit code 0 where all that could be compared is equal, 8 where copies differ (the first
     difference is named), 6 where a partition could not be read.
     """
-    resolved = load_config(config)
+    resolved, flow = only.settings, only.flow
     request = VerificationRequest(tuple(topic or ()), max_records, full=full, by_records=by_records)
     with ExitStack() as stack:
         opened = stack.enter_context(telemetry.span("verify", flow=str(flow)))
@@ -311,7 +290,7 @@ def verify(
 
         summary = carry_out(context, planned, comparer, lambda seen: status.update(_line(seen)))
         opened.result(summary)
-    emit(summary, as_json, lambda console: _render(console, summary))
+    only.emit(summary, lambda console: _render(console, summary))
     failure = verdict(summary)
     if failure is not None:
         raise failure
@@ -329,17 +308,15 @@ def _render(console: Console, summary: VerificationSummary) -> None:
         )
         return
     numbers = ("source", "target", "foreign")
-    table = Listing("partition", "outcome", *numbers, "", right=numbers)
-    for result in summary.partitions:
-        table.add_row(
+    rows = (
+        (
             f"{result.topic}-{result.partition}",
-            f"[{_STYLES[result.outcome]}]{result.outcome}[/]",
-            f"{result.source_records:,}",
-            f"{result.target_records:,}",
-            f"{result.foreign:,}",
-            escape(_remark(result)),
+            Text(result.outcome, _STYLES[result.outcome]),
+            *(result.source_records, result.target_records, result.foreign, _remark(result)),
         )
-    console.print(table)
+        for result in summary.partitions
+    )
+    print_table(console, ("partition", "outcome", *numbers, ""), rows, right=numbers)
 
 
 def _remark(result: PartitionVerification) -> str:

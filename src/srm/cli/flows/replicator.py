@@ -9,30 +9,33 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, emit, write_document
+from srm.cli.console import write_document
+from srm.cli.flows.for_flows import Flows, print_table
 from srm.clock import now_ms
-from srm.config.loader import load_config
-from srm.config.model import OF_APPLICATION, SettingsRecord, differences, key_of, plain_settings
+from srm.config.model import (
+    OF_APPLICATION,
+    SettingsRecord,
+    differences,
+    key_of,
+    plain_settings,
+)
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import DUTIES, SETTINGS_KEY, Action, parse_duties
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import encode
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import DriverAnswer, driver_status, operator
-from srm.errors import UnavailableError, UsageError
-from srm.pages.tables import Listing
+from srm.errors import UnavailableError
 from srm.replication.driver.state_book import FlowProgress
 from srm.wiring import open_state_topics
 
@@ -187,13 +190,11 @@ def _reasons(progress: FlowProgress) -> Iterator[Text]:
 
 
 def replicate(
+    flows: Flows,
     *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
     master: MasterOption = None,
     until_caught_up: _UntilCaughtUp = False,
     without: _Without = "",
-    as_json: JsonOption = False,
 ) -> None:
     """Copy topics of one or more flows until stopped: a Spark application in the foreground.
 
@@ -206,11 +207,10 @@ def replicate(
     # Importing Spark takes longer than most other commands run.
     from srm.spark.replicator import Replicator, run_program
 
-    resolved = load_config(config)
     replicator = Replicator(
-        resolved, flow or resolved.flows, master=master, without=parse_duties(without)
+        flows.settings, flows.chosen, master=master, without=parse_duties(without)
     )
-    with replication_view(replicator.progress, as_json=as_json):
+    with replication_view(replicator.progress, as_json=flows.as_json):
         run_program(replicator, until_caught_up=until_caught_up)
 
 
@@ -289,13 +289,7 @@ WaitOption = Annotated[
 ]
 
 
-def stop(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    wait: WaitOption = 60.0,
-    as_json: JsonOption = False,
-) -> None:
+def stop(flows: Flows, *, wait: WaitOption = 60.0) -> None:
     """End the applications that drive the flows, and keep srm_replication from starting another.
 
     An application ends with all flows it copies. It stays stopped until 'srm replicator restart'
@@ -303,24 +297,18 @@ def stop(
 
     Exit code 6 when one has not ended in time; it ends as soon as it reads the request.
     """
-    answers = _ask("stop", config, flow, wait, as_json=as_json)
+    answers = _ask("stop", flows, wait)
     _require(answers, f"the replicator has not ended within {wait:g} s; the request stays in force")
 
 
-def restart(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    wait: WaitOption = STARTUP_S,
-    as_json: JsonOption = False,
-) -> None:
+def restart(flows: Flows, *, wait: WaitOption = STARTUP_S) -> None:
     """End the applications that drive the flows, so that srm_replication starts another one.
 
     The new one reads the configuration again. One that was started with 'srm replicate' ends, too.
 
     Exit code 6 when no other one has started in time.
     """
-    answers = _ask("restart", config, flow, wait, as_json=as_json)
+    answers = _ask("restart", flows, wait)
     _require(
         answers,
         f"no replicator has started within {wait:g} s after the request: see the DAG "
@@ -328,30 +316,21 @@ def restart(
     )
 
 
-def _ask(
-    action: Action, config: Path | None, flows: list[Flow] | None, wait: float, *, as_json: bool
-) -> tuple[DriverAnswer, ...]:
-    resolved = load_config(config)
-    wanted = tuple(flows or resolved.flows)
-    if not wanted:
-        raise UsageError(f"no flow is enabled in {resolved.path}: name one with --flow")
-    for flow in wanted:
-        resolved.flow(flow)
+def _ask(action: Action, flows: Flows, wait: float) -> tuple[DriverAnswer, ...]:
+    wanted = flows.to_open
     with (
-        open_state_topics(resolved, wanted) as topics,
+        open_state_topics(flows.settings, wanted) as topics,
         Console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
         answers = supervision.ask(topics, action, operator(), now_ms(), wait)
-    others = sorted({str(flow) for flow in resolved.flows} - {str(flow) for flow in wanted})
-    emit(answers, as_json, lambda console: _render(console, answers, others))
+    others = sorted(map(str, {*flows.settings.flows} - {*wanted}))
+    flows.emit(answers, lambda console: _render(console, answers, others))
     return answers
 
 
 def _render(console: Console, answers: tuple[DriverAnswer, ...], others: list[str]) -> None:
-    table = Listing("flow", "replicator", "host", "outcome")
-    for answer in answers:
-        table.add_row(str(answer.flow), answer.application, answer.host, answer.outcome)
-    console.print(table)
+    rows = ((one.flow, one.application, one.host, one.outcome) for one in answers)
+    print_table(console, ("flow", "replicator", "host", "outcome"), rows)
     if others and any(answer.outcome == "ended" for answer in answers):
         console.print(
             f"An application ends with all flows it copies: srm status shows whether "
@@ -383,13 +362,7 @@ class SettingChange:
     effect: Effect
 
 
-def reload(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    wait: WaitOption = 10.0,
-    as_json: JsonOption = False,
-) -> None:
+def reload(flows: Flows, *, wait: WaitOption = 10.0) -> None:
     """Show what the replicator has taken up from the file, and what waits for its restart.
 
     A replicator reads its file every three seconds, with lists and secrets. A flow whose slots or
@@ -398,22 +371,20 @@ def reload(
 
     Exit code 6 where a replicator runs and has not taken up a setting in time.
     """
-    resolved = load_config(config)
-    wanted = tuple(flow or resolved.flows)
-    written = {one: plain_settings(resolved.flow(one)) for one in wanted}
+    written = {one: plain_settings(flows.settings.flow(one)) for one in flows.chosen}
     deadline = time.monotonic() + wait
-    with open_state_topics(resolved, wanted) as topics:
+    with open_state_topics(flows.settings, flows.chosen) as topics:
         while True:
             changes = [
                 change
-                for one in wanted
-                for change in _changes(one, topics[one].read_commands(), written[one])
+                for one, values in written.items()
+                for change in _changes(one, topics[one].read_commands(), values)
             ]
             late = [one for one in changes if one.effect == "not taken up"]
             if not late or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)
-    emit(changes, as_json, lambda console: _render_changes(console, changes))
+    flows.emit(changes, lambda console: _render_changes(console, changes))
     if late:
         raise UnavailableError(
             f"{late[0].flow}: {late[0].key} is not taken up: see the log and the file of the "
@@ -441,9 +412,12 @@ def _render_changes(console: Console, changes: list[SettingChange]) -> None:
     if not changes:
         console.print("the settings in force are those of the file since the replicator's start")
         return
-    table = Listing("flow", "key", "before", "after", "effect")
-    for one in changes:
-        values = ("-" if value is None else escape(str(value)) for value in (one.before, one.after))
-        effect = "srm replicator restart" if one.effect == "restart" else one.effect
-        table.add_row(one.flow, one.key or "-", *values, effect)
-    console.print(table)
+    rows = (
+        (
+            *(one.flow, one.key or "-"),
+            *("-" if value is None else str(value) for value in (one.before, one.after)),
+            "srm replicator restart" if one.effect == "restart" else one.effect,
+        )
+        for one in changes
+    )
+    print_table(console, ("flow", "key", "before", "after", "effect"), rows)

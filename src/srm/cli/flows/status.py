@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from srm.cli.console import ConfigOption, FlowsOption, JsonOption, Looked, WatchOption, show
-from srm.cli.flows.for_flows import counts, cut, for_each_flow
+from srm.cli.console import Looked, WatchOption, show
+from srm.cli.flows.for_flows import Flows, counts, print_table, say
 from srm.domain.text.amount import ago, amount
 from srm.pages.tables import Listing, moment
 
 if TYPE_CHECKING:
     from srm.domain.text.amount import Reason
     from srm.engine.ports import FlowContext
-    from srm.engine.status.status import FlowStatus, Health, Standing, State
+    from srm.engine.status.status import FlowStatus, Health, Standing, State, TopicStatus
     from srm.engine.why import Kind, Why, WhyStep
 
 _COLOURS = {
@@ -46,13 +44,7 @@ _UNKNOWN = 5
 """Lines about what the forecast could not know that are shown."""
 
 
-def status(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    watch: WatchOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def status(flows: Flows, *, watch: WatchOption = None) -> None:
     """Show health, replicator, topics and groups of the flows, and what to do about what is wrong.
 
     And what it would cost if the source died now. A source that does not answer within seconds is
@@ -68,10 +60,8 @@ def status(
         return flow_status(context)
 
     def look() -> Looked:
-        results = for_each_flow(
-            *(config, flow, "looking at both clusters", read),
-            quietly=watch is not None,
-            partial=True,
+        results = flows.each(
+            "looking at both clusters", read, quietly=watch is not None, partial=True
         )
         if not results.values:
             results.raise_failures()
@@ -79,13 +69,13 @@ def status(
 
         return Looked(
             [{**document(found), "flow": str(found.flow)} for found in results.values]
-            if as_json
+            if flows.as_json
             else results.values,
             lambda console: _render(console, results.values),
             results.raise_failures,
         )
 
-    show(look, watch, as_json=as_json)
+    show(look, watch, as_json=flows.as_json)
 
 
 def _render(console: Console, flows: list[FlowStatus]) -> None:
@@ -105,9 +95,9 @@ def _render_flow(console: Console, flow: FlowStatus, health: Health) -> None:
     if flow.standing is not None:
         _render_standing(console, flow.standing)
     if flow.topics:
-        console.print(_topics(flow, console))
+        _print_topics(console, flow)
     if flow.groups:
-        console.print(_groups(flow, console))
+        _print_groups(console, flow)
     said = [reason.action for reason in health.reasons if reason.action and flow.enabled]
     for hint in flow.hints:
         # Where a reason has said what to do already, a hint says nothing new.
@@ -139,14 +129,14 @@ def _reason(reason: Reason) -> Iterator[str | tuple[str, str]]:
 
 def _render_standing(console: Console, standing: Standing) -> None:
     proof = standing.proof
-    colour = "red" if proof is not None and proof.disproved else "default"
-    console.print(f"[{colour}]{escape(standing.line)}[/{colour}]", soft_wrap=True)
+    disproved = () if proof is None else proof.disproved
+    say(console, standing.line, "red" if disproved else "")
     unknown = [line for topic in standing.forecast.topics for line in topic.unknown]
     for line in unknown[:_UNKNOWN]:
-        console.print(f"[yellow]{escape(line)}[/yellow]", soft_wrap=True)
-    for wrong in proof.disproved if proof is not None else ():
+        say(console, line, "yellow")
+    for wrong in disproved:
         text = f"wrong translation, not emitted: group {wrong.group}: {wrong.evidence}"
-        console.print(f"[red]{escape(text)}[/red]", soft_wrap=True)
+        say(console, text, "red")
 
 
 def _replicator(flow: FlowStatus) -> str:
@@ -174,65 +164,50 @@ def _as_of(flow: FlowStatus) -> str:
     return f" when {flow.flow.source} last answered{when}"
 
 
-def _topics(flow: FlowStatus, console: Console) -> Table:
+def _print_topics(console: Console, flow: FlowStatus) -> None:
     from srm.engine.status.status import topic_health
+
+    def cells(topic: TopicStatus) -> tuple[object, ...]:
+        health = topic_health(topic, flow)
+        return (
+            *(topic.topic, topic.remote_topic, str(topic.partitions)),
+            *(topic.copied, topic.remaining, Text(topic.state, _COLOURS[topic.state])),
+            Text(health.state, _STATE_COLOURS[health.state]),
+            "; ".join(reason.text for reason in health.reasons),
+        )
 
     clusters = f"topic on {flow.flow.source}", f"on {flow.flow.target}"
     numbers = "partitions", "copied", "remaining"
-    table = Listing(*clusters, *numbers, "state", "health", "remark", right=numbers)
-    for topic in cut(flow.topics, console):
-        colour, health = _COLOURS[topic.state], topic_health(topic, flow)
-        table.add_row(
-            topic.topic,
-            topic.remote_topic,
-            str(topic.partitions),
-            f"{topic.copied:,}",
-            f"{topic.remaining:,}",
-            f"[{colour}]{topic.state}[/{colour}]",
-            f"[{_STATE_COLOURS[health.state]}]{health.state}[/]",
-            escape("; ".join(reason.text for reason in health.reasons)),
-        )
-    return table
+    heads = *clusters, *numbers, "state", "health", "remark"
+    print_table(console, heads, map(cells, flow.topics), right=numbers)
 
 
-def _groups(flow: FlowStatus, console: Console) -> Table:
-    clusters = f"on {flow.flow.source}", f"on {flow.flow.target}"
+def _print_groups(console: Console, flow: FlowStatus) -> None:
+    heads = "group", f"on {flow.flow.source}", f"on {flow.flow.target}", "partitions"
     numbers = "remaining", "skipped"
-    table = Listing("group", *clusters, "partitions", *numbers, right=numbers)
-    for group in cut(flow.groups, console):
-        table.add_row(
-            escape(group.group),
-            group.source_state,
-            group.target_state,
-            counts(group.partitions),
-            f"{group.remaining:,}",
-            f"{group.skipped:,}",
+    rows = (
+        (
+            *(group.group, group.source_state, group.target_state, counts(group.partitions)),
+            *(group.remaining, group.skipped),
         )
-    return table
+        for group in flow.groups
+    )
+    print_table(console, (*heads, *numbers), rows, right=numbers)
 
 
 _MARKS: Final = {True: ("✓", "yes", "green"), False: ("✗", "NO", "red"), None: ("?", "?", "yellow")}
 """By answer: its mark, the substitute where that cannot be printed, its colour."""
 
 
-class KindChoice(StrEnum):
-    """Kind of a named object."""
-
-    TOPIC = "topic"
-    GROUP = "group"
-
-
 def why(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A topic, its copy, or a group.")],
+    flows: Flows,
     *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
     kind: Annotated[
-        KindChoice | None,
+        Literal["topic", "group"] | None,
         typer.Option("--kind", help="Take the name for this alone; without it for both."),
     ] = None,
     watch: WatchOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Say why a topic is (not) copied, or a group (not) translated and able to move.
 
@@ -243,12 +218,10 @@ def why(
     # The answers of srm why take as long to import as half a status.
     from srm.engine.why import ask, in_order, not_found
 
-    kinds: tuple[Kind, ...] = ("topic", "group") if kind is None else (kind.value,)
+    kinds: tuple[Kind, ...] = ("topic", "group") if kind is None else (kind,)
 
     def look() -> Looked:
-        results = for_each_flow(
-            config,
-            flow,
+        results = flows.each(
             f"looking for {name}",
             lambda context: ask(context, name, kinds),
             quietly=watch is not None,
@@ -264,7 +237,7 @@ def why(
             known, lambda console: _render_answers(console, known), results.raise_failures
         )
 
-    show(look, watch, as_json=as_json)
+    show(look, watch, as_json=flows.as_json)
 
 
 def _render_answers(console: Console, answers: list[Why]) -> None:

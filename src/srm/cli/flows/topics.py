@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from srm.cli import completing
-from srm.cli.console import (
-    ConfigOption,
-    DryRunOption,
-    FlowOption,
-    FlowsOption,
-    JsonOption,
-    YesOption,
-    emit,
-    open_console,
-    require_terminal,
-)
-from srm.cli.flows.for_flows import FlowResults, cut, for_each_flow
+from srm.cli.console import DryRunOption, YesOption, open_console, require_terminal
+from srm.cli.flows.for_flows import FlowResults, Flows, OneFlow, print_table, say
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount
@@ -32,7 +20,6 @@ from srm.engine.control.topic_plan import TopicSyncPlan
 from srm.engine.flows.supervision import operator
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import ListedGroup, ListedTopic, list_groups, list_topics
-from srm.pages.tables import Listing
 
 
 @dataclass(frozen=True)
@@ -44,57 +31,44 @@ class FlowTopicSync:
     plan: TopicSyncPlan
 
 
-def sync(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
-) -> None:
+def sync(flows: Flows, *, dry_run: DryRunOption = False) -> None:
     """Create missing remote topics, add partitions, copy settings, add ACLs; nothing is deleted."""
 
     def call(context: FlowContext) -> FlowTopicSync:
         done = topic_sync.sync(context, dry_run=dry_run)
         return FlowTopicSync(context.config.flow, dry_run, done)
 
-    results = for_each_flow(config, flow, "comparing topics", call, span="topics.sync")
-    results.emit(as_json, lambda console: _render(console, results.values))
+    results = flows.each("comparing topics", call, span="topics.sync")
+    results.emit(flows.as_json, lambda console: _render(console, results.values))
 
 
-def plan(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def plan(flows: Flows) -> None:
     """Show what differs between source and target: topics, settings, ACLs, quotas, users.
 
     `srm topics apply` makes the changes. Warnings are differences that it does not remove.
     """
-    results = _plan(config, flow)
-    results.emit(as_json, lambda console: _render(console, results.values))
+    results = _plan(flows)
+    results.emit(flows.as_json, lambda console: _render(console, results.values))
 
 
 def apply(
+    flows: Flows,
     *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
     remove_acls: Annotated[
         bool,
         typer.Option("--remove-acls", help="Also remove the surplus ACLs that the plan lists."),
     ] = False,
     yes: YesOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the plan, and carry out exactly that once it is approved.
 
     Only ACLs are ever removed, with --remove-acls.
     """
     if not yes:
-        require_terminal(as_json=as_json)
-    planned = _plan(config, flow)
+        require_terminal(as_json=flows.as_json)
+    planned = _plan(flows)
     planned.raise_failures()
-    if not as_json:
+    if not flows.as_json:
         _render(open_console(), planned.values)
     plans = {
         one.flow: one.plan
@@ -102,7 +76,7 @@ def apply(
         if not one.plan.is_empty or (remove_acls and one.plan.surplus_acls)
     }
     if not plans:
-        emit([], as_json, lambda console: console.print("nothing to do"))
+        flows.emit([], lambda console: console.print("nothing to do"))
         return
     if not yes:
         typer.confirm("Apply?", abort=True)
@@ -112,22 +86,21 @@ def apply(
         topic_sync.apply(context, wanted, wanted.surplus_acls if remove_acls else ())
         return FlowTopicSync(context.config.flow, dry_run=False, plan=wanted)
 
-    results = for_each_flow(config, list(plans), "changing topics", call, span="topics.apply")
+    results = replace(flows, flow=list(plans)).each("changing topics", call, span="topics.apply")
     done = ", ".join(str(one.flow) for one in results.values)
-    results.emit(as_json, lambda console: console.print(f"applied: {escape(done)}"))
+    results.emit(flows.as_json, lambda console: say(console, f"applied: {done}"))
 
 
-def _plan(config: Path | None, flow: list[Flow] | None) -> FlowResults[FlowTopicSync]:
+def _plan(flows: Flows) -> FlowResults[FlowTopicSync]:
     def call(context: FlowContext) -> FlowTopicSync:
         return FlowTopicSync(context.config.flow, dry_run=True, plan=topic_sync.plan(context))
 
-    return for_each_flow(config, flow, "comparing clusters", call, span="topics.plan")
+    return flows.each("comparing clusters", call, span="topics.plan")
 
 
 def append(
+    only: OneFlow,
     *,
-    config: ConfigOption = None,
-    flow: FlowOption,
     topic: Annotated[
         list[str],
         typer.Option(
@@ -137,7 +110,6 @@ def append(
         ),
     ],
     dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Copy topics after the records that others wrote to their remote topics.
 
@@ -148,10 +120,12 @@ def append(
     def call(context: FlowContext) -> tuple[AssignedPartition, ...]:
         return topic_sync.append(context, topic, operator(), dry_run=dry_run)
 
-    results = for_each_flow(config, [flow], "deciding", call, span="topics.append")
+    results = Flows(config=only.config, flow=[only.flow]).each(
+        "deciding", call, span="topics.append"
+    )
     results.raise_failures()
     [decided] = results.values
-    emit(decided, as_json, lambda console: _render_decided(console, decided, dry_run=dry_run))
+    only.emit(decided, lambda console: _render_decided(console, decided, dry_run=dry_run))
 
 
 def _render_decided(
@@ -161,10 +135,7 @@ def _render_decided(
         console.print("nothing to decide: each copy has begun, or its remote topic is empty")
     for one in decided:
         state = "would be copied" if dry_run else "is copied"
-        console.print(
-            escape(f"{one.topic}-{one.partition} {state} after what {one.target_topic} holds"),
-            soft_wrap=True,
-        )
+        say(console, f"{one.topic}-{one.partition} {state} after what {one.target_topic} holds")
 
 
 def _render(console: Console, done: list[FlowTopicSync]) -> None:
@@ -172,19 +143,15 @@ def _render(console: Console, done: list[FlowTopicSync]) -> None:
         plan = one.plan
         state = "nothing to do" if plan.is_empty else "would be done" if one.dry_run else "done"
         if plan.skipped:
-            console.print(escape(plan.skipped), soft_wrap=True)
+            say(console, plan.skipped)
             continue
         console.print(
             f"[bold]{one.flow}[/bold]: {amount(plan.selected, 'topic')} selected, {state}"
         )
-        rows = _rows(plan)
-        if rows:
-            table = Listing("on " + one.flow.target, "change", "details")
-            for row in rows:
-                table.add_row(*(escape(cell) for cell in row))
-            console.print(table)
+        if rows := tuple(_rows(plan)):
+            print_table(console, (f"on {one.flow.target}", "change", "details"), rows)
         for note in plan.notes:
-            console.print(escape(note), soft_wrap=True)
+            say(console, note)
 
 
 def _rows(plan: TopicSyncPlan) -> Iterator[tuple[str, str, str]]:
@@ -226,14 +193,12 @@ class FlowGroups:
 
 
 def show_topics(
+    flows: Flows,
     *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
     remote: Annotated[
         bool, typer.Option("--remote", help="List only topics with a copy on the target.")
     ] = False,
     selected: SelectedOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """List the topics of a flow: partitions, copy, state, and why a topic is not selected.
 
@@ -246,17 +211,21 @@ def show_topics(
         wanted = (one for one in kept if not remote or one.remote_partitions is not None)
         return ListedTopics(context.config.flow, tuple(wanted))
 
-    results = for_each_flow(config, flow, "listing topics", call, partial=True)
-    results.emit(as_json, lambda console: _render_topics(console, results.values))
+    def render(console: Console) -> None:
+        for one in results.values:
+            flow = one.flow
+            places = f"topic on {flow.source}", "partitions", f"on {flow.target}", "partitions"
+            cells = [
+                (row.topic, row.partitions, row.remote_topic, row.remote_partitions, row.state)
+                for row in one.topics
+            ]
+            _render_listed(console, flow, (*places, "state"), one.topics, cells)
+
+    results = flows.each("listing topics", call, partial=True)
+    results.emit(flows.as_json, render)
 
 
-def show_groups(
-    *,
-    config: ConfigOption = None,
-    flow: FlowsOption = None,
-    selected: SelectedOption = False,
-    as_json: JsonOption = False,
-) -> None:
+def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
     """List the groups of a flow: members, offsets on the target, age of the last checkpoint.
 
     If the source does not answer, the groups with checkpoints are listed.
@@ -266,30 +235,15 @@ def show_groups(
         found = (one for one in list_groups(context) if one.selected >= selected)
         return FlowGroups(context.config.flow, tuple(found))
 
-    results = for_each_flow(config, flow, "listing groups", call, partial=True)
-    results.emit(as_json, lambda console: _render_groups(console, results.values))
+    def render(console: Console) -> None:
+        for one in results.values:
+            flow = one.flow
+            heads = "group", f"on {flow.source}", "members", f"offsets on {flow.target}"
+            cells = [_group_cells(row) for row in one.groups]
+            _render_listed(console, flow, (*heads, "checkpoint"), one.groups, cells)
 
-
-def _render_topics(console: Console, flows: Sequence[ListedTopics]) -> None:
-    for one in flows:
-        flow, rows = one.flow, cut(one.topics, console)
-        _render_listed(
-            console,
-            flow,
-            (f"topic on {flow.source}", "partitions", f"on {flow.target}", "partitions", "state"),
-            ((row, _topic_cells(row)) for row in rows),
-        )
-
-
-def _render_groups(console: Console, flows: Sequence[FlowGroups]) -> None:
-    for one in flows:
-        flow, rows = one.flow, cut(one.groups, console)
-        heads = ("group", f"on {flow.source}", "members", f"offsets on {flow.target}", "checkpoint")
-        _render_listed(console, flow, heads, ((row, _group_cells(row)) for row in rows))
-
-
-def _topic_cells(row: ListedTopic) -> tuple[object, ...]:
-    return row.topic, row.partitions, row.remote_topic, row.remote_partitions, row.state
+    results = flows.each("listing groups", call, partial=True)
+    results.emit(flows.as_json, render)
 
 
 def _group_cells(row: ListedGroup) -> tuple[object, ...]:
@@ -302,11 +256,13 @@ def _render_listed(
     console: Console,
     flow: Flow,
     heads: Sequence[str],
-    rows: Iterator[tuple[ListedTopic | ListedGroup, tuple[object, ...]]],
+    rows: Sequence[ListedTopic | ListedGroup],
+    cells: Sequence[tuple[object, ...]],
 ) -> None:
     console.print(f"[bold]{flow}[/bold]")
-    table = Listing(*heads, "selected")
-    for row, cells in rows:
-        verdict = "yes" if row.selected else f"no: {row.reason}"
-        table.add_row(*(escape("-" if c in {None, ""} else str(c)) for c in (*cells, verdict)))
-    console.print(table)
+    verdicts = ("yes" if row.selected else f"no: {row.reason}" for row in rows)
+    shown = (
+        (*(None if cell == "" else cell for cell in one), verdict)
+        for one, verdict in zip(cells, verdicts, strict=True)
+    )
+    print_table(console, (*heads, "selected"), shown)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from enum import StrEnum
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from srm import telemetry
 from srm.cli import completing
-from srm.cli.console import ConfigOption, JsonOption, emit, open_console, tidying_up, write_document
-from srm.cli.moves.failover import SourceOption, TargetOption, open_for, open_pair, option
+from srm.cli.console import open_console, tidying_up, write_document
+from srm.cli.flows.for_flows import say
+from srm.cli.moves.failover import TwoClusters, option
 from srm.config.loader import find_config, load_config
 from srm.config.model import read_public_key
 from srm.domain.moves.evidence import EarlierRevision
@@ -43,14 +43,8 @@ from srm.pages.reports import (
     signature_text,
 )
 
-
-class ReportFormat(StrEnum):
-    """Format of a shown report; ``json`` is the stored and signed bytes."""
-
-    TEXT = "text"
-    JSON = "json"
-    HTML = "html"
-    MARKDOWN = "markdown"
+ReportFormat = Literal["text", "json", "html", "markdown"]
+"""Format of a shown report; ``json`` is the stored and signed bytes."""
 
 
 def show(
@@ -58,13 +52,14 @@ def show(
         str | None, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)
     ] = None,
     *,
+    pair: TwoClusters,
     list_: Annotated[
         bool, typer.Option("--list", help="List the reports of all moves between two clusters.")
     ] = False,
     format_: Annotated[
         ReportFormat,
         typer.Option("--format", help="How to print it; json are the bytes that are signed."),
-    ] = ReportFormat.TEXT,
+    ] = "text",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -74,10 +69,6 @@ def show(
             help="Write JSON, page and signature there, of one move or with --list of all.",
         ),
     ] = None,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the report of a move; while its source is watched, look there again first.
 
@@ -86,14 +77,14 @@ def show(
     if (move_id is None) != list_:
         raise UsageError("name one move, or give --list: srm failover report MOVE_ID")
     if move_id is None:
-        with open_pair(config, source, target, only_look=True) as context:
-            _list(moves.kept_reports(context), output, as_json)
+        with pair.open(only_look=True) as context:
+            _list(pair, moves.kept_reports(context), output)
         return
-    with open_for(move_id, config, source, target) as context:
+    with pair.open_for(move_id) as context:
         kept = _look_again(context, move_id)
     if output is not None:
         _say_files(export_report(kept, report_page(kept), output))
-    _print(kept, ReportFormat.JSON if as_json else format_)
+    _print(kept, "json" if pair.as_json else format_)
 
 
 def verify(
@@ -101,6 +92,7 @@ def verify(
         list[str],
         typer.Argument(metavar="FILE|MOVE_ID", help="Exported JSON, or a move whose is kept."),
     ],
+    pair: TwoClusters,
     *,
     public_key: Annotated[
         Path | None,
@@ -110,20 +102,16 @@ def verify(
             help="Key (PEM) to check with; without it the one this configuration signs with.",
         ),
     ] = None,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Verify signatures of reports; several of one move must form a chain.
 
     Exit code 0: all are valid. 3: not signed, or not found. 8: changed, signed with another key,
     or of another chain. 2: no key to verify with.
     """
-    key = _trusted_key(public_key, config)
+    key = _trusted_key(public_key, pair.config)
     found: list[KeptReport] = []
     for name in reports:
-        signed = _read(name, config, source, target)
+        signed = _read(name, pair)
         try:
             signed.check(key)
             kept = KeptReport.decode(signed.value())
@@ -134,7 +122,7 @@ def verify(
     rows = [
         {**list_row(kept), "written_ms": kept.report.written_ms, "verified": True} for kept in found
     ]
-    emit(rows, as_json, lambda console: _say_right(console, found))
+    pair.emit(rows, lambda console: _say_right(console, found))
 
 
 def _look_again(context: MoveContext, move_id: str) -> KeptReport:
@@ -145,7 +133,7 @@ def _look_again(context: MoveContext, move_id: str) -> KeptReport:
     return moves.kept_report(context, move_id)
 
 
-def _list(reports: tuple[KeptReport, ...], output: Path | None, as_json: bool) -> None:  # noqa: FBT001 -- as the option gives it
+def _list(pair: TwoClusters, reports: tuple[KeptReport, ...], output: Path | None) -> None:
     if output is not None:
         for kept in reports:
             _say_files(export_report(kept, report_page(kept), output))
@@ -156,7 +144,7 @@ def _list(reports: tuple[KeptReport, ...], output: Path | None, as_json: bool) -
         else:
             console.print("No move has a report yet: srm failover status lists the moves")
 
-    emit([list_row(kept) for kept in reports], as_json, render)
+    pair.emit([list_row(kept) for kept in reports], render)
 
 
 def _say_files(files: Iterable[Path]) -> None:
@@ -165,25 +153,23 @@ def _say_files(files: Iterable[Path]) -> None:
 
 
 def _print(kept: KeptReport, wanted: ReportFormat) -> None:
-    texts: dict[ReportFormat, Callable[[], str]] = {
-        ReportFormat.HTML: lambda: report_page(kept),
-        ReportFormat.MARKDOWN: lambda: report_markdown(kept.report, signature_text(kept)),
-    }
-    if wanted is ReportFormat.TEXT:
-        emit(kept.report, False, lambda console: _render(console, kept))  # noqa: FBT003 -- text
-    elif wanted is ReportFormat.JSON:
+    if wanted == "text":
+        _render(open_console(), kept)
+    elif wanted == "json":
         # Not a byte more: what is redirected to a file can be checked as it is.
         write_document(kept.signed.document.decode() + ("\n" if sys.stdout.isatty() else ""))
+    elif wanted == "html":
+        sys.stdout.write(report_page(kept))
     else:
-        sys.stdout.write(texts[wanted]())
+        sys.stdout.write(report_markdown(kept.report, signature_text(kept)))
 
 
 def _render(console: Console, kept: KeptReport) -> None:
     console.print(report_view(kept.report))
     for approval in kept.report.approvals:
         line = f"approved: {approval.by}, {approval.how}, {utc(approval.time_ms)}"
-        console.print(line, markup=False, highlight=False)
-    console.print(signature_text(kept), markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
+    say(console, signature_text(kept))
 
 
 def _trusted_key(public_key: Path | None, config: Path | None) -> PublicKey:
@@ -199,12 +185,12 @@ def _trusted_key(public_key: Path | None, config: Path | None) -> PublicKey:
     return found.public
 
 
-def _read(name: str, config: Path | None, source: str | None, target: str | None) -> Signed:
+def _read(name: str, pair: TwoClusters) -> Signed:
     file = Path(name)
     if not file.is_file():
         if file.suffix == ".json" or len(file.parts) > 1:
             raise NotFoundError(f"report {name}: file not found")
-        with open_pair(config, source, target, only_look=True) as context:
+        with pair.open(only_look=True) as context:
             kept = moves.kept_report(context, name)
         if kept.report.move_id != name:
             raise IntegrityError(f"report {name}: what is kept is that of {kept.report.move_id}")
@@ -236,27 +222,22 @@ def _say_right(console: Console, found: Iterable[KeptReport]) -> None:
         by = "" if signature is None else f" with key {short(signature.key_id)}"
         earlier: tuple[EarlierRevision, ...] = report.previous
         after = f", after {', '.join(str(one.revision) for one in earlier)}" if earlier else ""
-        console.print(
+        say(
+            console,
             f"{report.move_id}: revision {report.revision}{after} of {utc(report.written_ms)} is "
             f"exactly what was signed{by}; {report.operation} {report.source}->{report.target}, "
             f"{result_text(report)}",
-            soft_wrap=True,
-            markup=False,
-            highlight=False,
         )
 
 
 def drill(
+    pair: TwoClusters,
     *,
     topics: Annotated[list[str] | None, option("topics")] = None,
     groups: Annotated[list[str] | None, option("groups")] = None,
     history: Annotated[
         bool, typer.Option("--history", help="Show earlier drills: RPO, RTO and proof over time.")
     ] = False,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Rehearse a failover on shadow names of the groups; no client notices.
 
@@ -268,15 +249,15 @@ def drill(
     Exit code 0 only where everything was proven.
     """
     if history:
-        with open_pair(config, source, target, only_look=True) as context:
+        with pair.open(only_look=True) as context:
             flow = context.forward.config.flow
             found = read_drills(context.target, str(flow))
-        emit(found, as_json, lambda console: console.print(history_view(found)))
+        pair.emit(found, lambda console: console.print(history_view(found)))
         return
     progress = open_console(stderr=True)
     with (
         tidying_up(),
-        open_pair(config, source, target) as context,
+        pair.open() as context,
         progress.status("rehearsing a failover") as status,
         telemetry.span("drill", flow=str(context.forward.config.flow)) as opened,
     ):
@@ -284,7 +265,7 @@ def drill(
             context, topics or (), groups or (), lambda step: status.update(f"drill: {step}")
         )
         opened.result(result)
-    emit(result, as_json, lambda console: console.print(drill_view(result)))
+    pair.emit(result, lambda console: console.print(drill_view(result)))
     if not result.ok:
         first = next(iter(result.all_problems), "see the table")
         raise ConflictError(

@@ -8,9 +8,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec
 
@@ -22,17 +22,17 @@ from rich.text import Text
 from srm import telemetry
 from srm.cli import completing
 from srm.cli.console import (
-    ConfigOption,
-    JsonOption,
+    Common,
     Looked,
     WatchOption,
-    emit,
     open_console,
     show,
     tidying_up,
+    topic_option,
 )
+from srm.cli.flows.for_flows import print_table
 from srm.clock import now_ms
-from srm.config.loader import load_config
+from srm.config.model import Config
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import RUN_STEPS, MoveProgress, MoveStep
@@ -52,7 +52,6 @@ from srm.pages.moves import (
     verify_line,
     verify_view,
 )
-from srm.pages.tables import Listing
 from srm.wiring import open_cluster, open_move, open_records
 
 _P = ParamSpec("_P")
@@ -112,30 +111,59 @@ def _parameter(setting: MoveSetting) -> Parameter:
     return Parameter(setting.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-SourceOption = Annotated[str | None, option("source")]
-TargetOption = Annotated[str | None, option("target")]
+@dataclass(frozen=True, kw_only=True)
+class TwoClusters(Common):
+    """Options of a command about moves between two clusters."""
+
+    source: Annotated[str | None, option("source")] = None
+    target: Annotated[str | None, option("target")] = None
+
+    @contextmanager
+    def open(self, *, unplanned: bool = False, only_look: bool = False) -> Iterator[MoveContext]:
+        """Open the two named clusters, or the only two there are.
+
+        ``unplanned``: the source is abandoned, and never connected to.
+        ``only_look``: open only the records of moves; an unreachable cluster costs seconds.
+        """
+        ordered = ends(self.settings.clusters, "failover", self.source, self.target)
+        with (
+            open_records(self.settings, *ordered)
+            if only_look
+            else open_move(self.settings, *ordered, unplanned=unplanned)
+        ) as context:
+            yield context
+
+    @contextmanager
+    def open_for(self, move_id: str) -> Iterator[MoveContext]:
+        """Open the clusters of a move in its direction; an abandoned one is not contacted."""
+        with self.open(only_look=True) as context:
+            request = MoveStore(context).plan(move_id).request
+        pair = replace(self, source=request.source, target=request.target)
+        with pair.open(unplanned=request.is_unplanned) as context:
+            yield context
+
+
 MoveArgument = Annotated[str, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)]
 _ROWS: Final = 100
 """Rows of a table that are shown before a move begins; 'srm failover plan' shows all."""
 
 
 @with_settings
-def plan(
-    settings: Mapping[str, Any], *, config: ConfigOption = None, as_json: JsonOption = False
-) -> None:
+def plan(settings: Mapping[str, Any], *, common: Common) -> None:
     """Show what a move would do; nothing is written anywhere.
 
     Exit code 0 where the move can begin, 4 where something blocks it.
     """
-    with _open_move(config, settings) as (context, request):
+    with _open_move(common.settings, settings) as (context, request):
         planned = moves.plan(context, request, dry_run=True)
-    _show_plan(planned, as_json=as_json)
+    _show_plan(common, planned)
 
 
 @with_settings
 def run(
     settings: Mapping[str, Any],
     *,
+    common: Common,
     dry_run: Annotated[bool, option("dry_run")] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Approve the forecast of an unplanned move.")
@@ -144,8 +172,6 @@ def run(
         str | None,
         typer.Option(help="Id of the move, by default a new one; that of an earlier continues it."),
     ] = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Carry out a move. Ctrl-C releases the hold, until clients were redirected.
 
@@ -158,14 +184,14 @@ def run(
     something blocks it, also with --dry-run. Records written to the source later are found by srm
     failover report.
     """
-    with _open_move(config, settings) as (context, request):
+    with _open_move(common.settings, settings) as (context, request):
         move_id = move_id or moves.new_move_id(context, request)
         with _span("move", request, move_id) as opened:
             with _span("move.plan", request, move_id) as of_plan:
                 planned = moves.plan(context, request, move_id, dry_run=dry_run)
                 of_plan.note(groups=len(planned.groups), blocking=len(planned.blocking))
             if dry_run:
-                _show_plan(planned, as_json=as_json)
+                _show_plan(common, planned)
                 return
             progress = open_console(stderr=True)
             progress.print(plan_view(planned, _ROWS))
@@ -185,27 +211,20 @@ def run(
                     around=lambda step: _span(f"move.{step}", request, planned.move_id),
                 )
             opened.result(result)
-    emit(result, as_json, lambda console: console.print(report_view(result)))
+    common.emit(result, lambda console: console.print(report_view(result)))
     if not result.ok:
         raise ConflictError(f"move {result.move_id} is not clean: {'; '.join(result.problems)}")
 
 
-def release(
-    move_id: MoveArgument,
-    *,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def release(move_id: MoveArgument, pair: TwoClusters) -> None:
     """End the hold of a move that was interrupted: clients continue where they were."""
-    with open_for(move_id, config, source, target) as context:
+    with pair.open_for(move_id) as context:
         progress = moves.release(context, move_id)
-    emit(progress, as_json, lambda console: console.print(f"{move_id}: {progress.step}"))
+    pair.emit(progress, lambda console: console.print(f"{move_id}: {progress.step}"))
 
 
-def _show_plan(planned: MovePlan, *, as_json: bool) -> None:
-    emit(planned, as_json, lambda console: console.print(plan_view(planned)))
+def _show_plan(common: Common, planned: MovePlan) -> None:
+    common.emit(planned, lambda console: console.print(plan_view(planned)))
     if planned.blocking:
         raise ConflictError(f"move {planned.move_id} is blocked: {'; '.join(planned.blocking)}")
 
@@ -246,14 +265,13 @@ def _interrupts_between_steps() -> Iterator[threading.Event]:
 
 @contextmanager
 def _open_move(
-    config: Path | None, settings: Mapping[str, Any]
+    config: Config, settings: Mapping[str, Any]
 ) -> Iterator[tuple[MoveContext, MoveRequest]]:
     """Open the clusters of a move that is wanted; nothing is opened where it cannot be meant."""
-    resolved = load_config(config)
     named = settings.get("source"), settings.get("target")
-    source, target = ends(resolved.clusters, settings["operation"], *named)
+    source, target = ends(config.clusters, settings["operation"], *named)
     request = MoveRequest.parse({**settings, "source": source, "target": target})
-    with open_move(resolved, source, target, unplanned=request.is_unplanned) as context:
+    with open_move(config, source, target, unplanned=request.is_unplanned) as context:
         yield context, request
 
 
@@ -283,59 +301,14 @@ def _ask(planned: MovePlan) -> None:
         raise UsageError(f"{typed.strip()!r} is not {source!r}: nothing was done")
 
 
-@contextmanager
-def open_pair(
-    config: Path | None,
-    source: str | None,
-    target: str | None,
-    *,
-    unplanned: bool = False,
-    only_look: bool = False,
-) -> Iterator[MoveContext]:
-    """Open the two named clusters, or the only two there are.
-
-    ``source`` is the cluster that clients leave, ``target`` where they go, as far as named.
-    ``unplanned``: the source is abandoned: it is never connected to.
-    ``only_look``: open only the records of moves; an unreachable cluster costs seconds.
-    """
-    resolved = load_config(config)
-    left, right = ends(resolved.clusters, "failover", source, target)
-    with (
-        open_records(resolved, left, right)
-        if only_look
-        else open_move(resolved, left, right, unplanned=unplanned)
-    ) as context:
-        yield context
-
-
-@contextmanager
-def open_for(
-    move_id: str, config: Path | None, source: str | None, target: str | None
-) -> Iterator[MoveContext]:
-    """Open the clusters of a move in its direction; an abandoned one is not contacted."""
-    with open_pair(config, source, target, only_look=True) as context:
-        request = MoveStore(context).plan(move_id).request
-    pair = config, request.source, request.target
-    with open_pair(*pair, unplanned=request.is_unplanned) as context:
-        yield context
-
-
-def redirect(
-    move_id: MoveArgument,
-    *,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
     """Call the redirectors that have not confirmed what is in force for the clients of a move."""
-    with open_for(move_id, config, source, target) as context:
+    with pair.open_for(move_id) as context:
         planned = MoveStore(context).plan(move_id)
         missing = moves.call_redirectors(context, planned)
         calls = MoveStore(context).progress(move_id).calls
-    emit(
+    pair.emit(
         dict(calls),
-        as_json,
         lambda console: console.print(
             *(f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())),
             sep="\n",
@@ -353,34 +326,27 @@ def unfence(
             metavar="CLUSTER", help="Alias of the cluster.", autocompletion=completing.clusters
         ),
     ],
+    common: Common,
     *,
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            help="Topic, several times; all that srm has fenced there by default.",
-            autocompletion=completing.topics,
-        ),
+        topic_option("Topic, several times; all that srm has fenced there by default."),
     ] = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Let everybody write again to topics that moves with fence = acl have closed on a cluster.
 
     Rules that srm did not set stay as they are.
     """
     topics = frozenset(topic or ())
-    with open_cluster(load_config(config), cluster) as opened:
+    with open_cluster(common.settings, cluster) as opened:
         lifted = lift_fence(
             opened,
             now_ms(),
             lambda fence: not topics or fence.topic in topics,
             since_ms=0 if topics else None,
         )
-    emit(
+    common.emit(
         lifted,
-        as_json,
         lambda console: console.print(
             f"{cluster}: writes are allowed again to {', '.join(lifted)}"
             if lifted
@@ -482,31 +448,26 @@ def status(
         str | None, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)
     ] = None,
     *,
-    config: ConfigOption = None,
-    source: SourceOption = None,
-    target: TargetOption = None,
+    pair: TwoClusters,
     watch: WatchOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List all moves, or look how far one is and what it waits for."""
 
     def look() -> Looked:
-        if move_id is None:
-            return _all_moves(config, source, target)
-        return _one_move(move_id, config, source, target)
+        return _all_moves(pair) if move_id is None else _one_move(move_id, pair)
 
-    show(look, watch, as_json=as_json)
+    show(look, watch, as_json=pair.as_json)
 
 
-def _all_moves(config: Path | None, source: str | None, target: str | None) -> Looked:
-    with open_pair(config, source, target, only_look=True) as context:
+def _all_moves(pair: TwoClusters) -> Looked:
+    with pair.open(only_look=True) as context:
         found = MoveStore(context).moves()
     steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
     return Looked(steps, lambda console: _render_moves(console, found))
 
 
-def _one_move(move_id: str, config: Path | None, source: str | None, target: str | None) -> Looked:
-    with open_for(move_id, config, source, target) as context:
+def _one_move(move_id: str, pair: TwoClusters) -> Looked:
+    with pair.open_for(move_id) as context:
         store = MoveStore(context)
         planned, progress = store.load(move_id)
         seen = moves.status(context, move_id)
@@ -534,12 +495,14 @@ def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress
     if not found:
         console.print("No move was planned yet: srm failover plan")
         return
-    table = Listing("move", "source", "target", "groups", "step")
-    for planned, progress in found:
-        request = planned.request
-        groups = some(planned.group_names)
-        table.add_row(planned.move_id, request.source, request.target, groups, progress.step)
-    console.print(table)
+    rows = (
+        (
+            *(planned.move_id, planned.request.source, planned.request.target),
+            *(some(planned.group_names), at.step),
+        )
+        for planned, at in found
+    )
+    print_table(console, ("move", "source", "target", "groups", "step"), rows)
 
 
 def _render_status(console: Console, view: MoveView, seen: SyncStatus) -> None:

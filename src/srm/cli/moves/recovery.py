@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from srm.cli import completing
 from srm.cli.console import (
-    ConfigOption,
+    Common,
     DryRunOption,
-    FlowOption,
-    JsonOption,
     YesOption,
-    emit,
     open_console,
     require_terminal,
+    topic_option,
     write_document,
 )
-from srm.cli.flows.for_flows import cut
+from srm.cli.flows.for_flows import OneFlow, print_table, progress, say
 from srm.cli.flows.replicator import MasterOption, replication_view
-from srm.config.loader import load_config
 from srm.domain.moves.disaster import Choice
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import RestorePlan, TopicState
@@ -54,7 +52,7 @@ from srm.engine.recovery import (
 )
 from srm.errors import GateClosedError
 from srm.pages.files import Format, ResidueFiles
-from srm.pages.tables import Listing, moment
+from srm.pages.tables import moment
 from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out
 from srm.wiring import open_return
@@ -89,30 +87,26 @@ DefaultOption = Annotated[
 ]
 
 
-def status(*, config: ConfigOption = None, flow: FlowOption, as_json: JsonOption = False) -> None:
+def status(only: OneFlow) -> None:
     """Show the shape of the return, and what the source holds that the target does not.
 
     Nothing is written. Both logs are walked from the last known positions, and the residue is read
     once to count its records.
     """
-    with open_return(load_config(config), flow) as (context, logs), showing() as show:
+    with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         found = look_at_source(context, logs, show)
-    emit(found, as_json, lambda console: render_found(console, found))
+    only.emit(found, lambda console: render_found(console, found))
 
 
 def settle(
+    only: OneFlow,
     *,
-    config: ConfigOption = None,
-    flow: FlowOption,
     merge: MergeOption = None,
     keep: KeepOption = None,
     discard: DiscardOption = None,
     default: DefaultOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be decided; write nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Decide what becomes of the residue, topic by topic, and resume the flow.
 
@@ -123,20 +117,18 @@ def settle(
     """
     named = read_choices(merge or (), keep or (), discard or ())
     by = operator()
-    with open_return(load_config(config), flow) as (context, logs), showing() as show:
+    with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         if pause_in_force(context) is None:
-            emit(
-                {"flow": str(flow), "applied": False, "reason": "not paused"},
-                as_json,
-                lambda console: console.print(f"{flow} is not paused: nothing is to be settled"),
-            )
+            line = f"{only.flow} is not paused: nothing is to be settled"
+            nothing = {"flow": str(only.flow), "applied": False, "reason": "not paused"}
+            only.emit(nothing, lambda console: console.print(line))
             return
         if dry_run:
             done = plan_return(context, logs, named, default, by, show)
         else:
-            approve = _approval(ask=not yes, as_json=as_json, show=show)
+            approve = _approval(ask=not yes, as_json=only.as_json, show=show)
             done = settle_return(context, logs, named, default, by, show, approve)
-    emit(done, as_json, lambda console: render_settled(console, done))
+    only.emit(done, lambda console: render_settled(console, done))
     if dry_run and done.settlement.blocked:
         raise GateClosedError(f"not settled: {'; '.join(done.settlement.blocked)}")
 
@@ -153,21 +145,6 @@ def _approval(
         return typer.confirm("Write these decisions and resume the flow?", err=True)
 
     return approve
-
-
-@contextmanager
-def showing() -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is being done; an empty text ends that, so that people can read."""
-    with Console(stderr=True).status("") as line:
-
-        def show(text: str) -> None:
-            if text:
-                line.update(escape(text))
-                line.start()
-            else:
-                line.stop()
-
-        yield show
 
 
 def render_found(console: Console, found: SourceReturn) -> None:
@@ -198,14 +175,14 @@ def render_settled(console: Console, done: SettledReturn) -> None:
     """Show what was, or would be, decided, and what that means."""
     if not done.applied:
         render_found(console, done.found)
-    table = Listing("topic", "choice", "means")
     chosen = [row for row in done.settlement.topics if row.choice or row.open]
     told = [row for row in done.settlement.topics if not row.choice and row.shape == "shorter"]
-    for row in cut([*chosen, *(row for row in told if row not in chosen)], console):
-        choice = row.choice or ("[red]open[/red]" if row.open else "-")
-        table.add_row(row.topic, choice, escape(row.means))
-    if table.row_count:
-        console.print(table)
+    rows = [
+        (row.topic, row.choice or (Text("open", "red") if row.open else "-"), row.means)
+        for row in (*chosen, *(row for row in told if row not in chosen))
+    ]
+    if rows:
+        print_table(console, ("topic", "choice", "means"), rows)
     if not done.applied:
         console.print("Nothing was written: the flow is paused as before.")
         return
@@ -228,18 +205,17 @@ def _topic_lines(topic: TopicReturn, flow: str) -> Iterable[str]:
 
 def _partition_table(console: Console, partitions: Iterable[PartitionReturn]) -> None:
     columns = "partition", "from", "to", "residue", "first", "last", ""
-    table = Listing(*columns, right=columns[1:4])
-    rows = [entry for entry in partitions if entry.records or _remarks(entry)]
-    for entry in cut(rows, console):
+
+    def cells(entry: PartitionReturn) -> tuple[object, ...]:
         first, end = entry.residue or (entry.copied_to, entry.copied_to)
-        table.add_row(
-            entry.name,
-            *(str(first), str(end), f"{entry.records:,}"),
-            *(moment(entry.first_ms), moment(entry.last_ms)),
-            escape("; ".join(_remarks(entry))),
+        return (
+            *(entry.name, str(first), str(end), entry.records),
+            *(moment(entry.first_ms), moment(entry.last_ms), "; ".join(_remarks(entry))),
         )
+
+    rows = [cells(entry) for entry in partitions if entry.records or _remarks(entry)]
     if rows:
-        console.print(table)
+        print_table(console, columns, rows, right=columns[1:4])
 
 
 def _remarks(entry: PartitionReturn) -> list[str]:
@@ -253,13 +229,7 @@ def _remarks(entry: PartitionReturn) -> list[str]:
 
 
 TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        "-t",
-        help="Source topic, several times; all of them by default.",
-        autocompletion=completing.topics,
-    ),
+    list[str] | None, topic_option("Source topic, several times; all of them by default.")
 ]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", "-p", min=0, help="One partition only.")
@@ -267,28 +237,22 @@ PartitionOption = Annotated[
 
 
 def list_ranges(
+    only: OneFlow,
     *,
-    config: ConfigOption = None,
-    flow: FlowOption,
     topic: TopicsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List the ranges: those to be decided while the flow is paused, and what was left."""
-    with open_return(load_config(config), flow) as (context, logs), showing() as show:
+    with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         ranges = residue_ranges(context, logs, topic or (), None, show)
-    emit(ranges, as_json, lambda console: _render(console, ranges))
+    only.emit(ranges, lambda console: _render(console, ranges))
 
 
 def show(
+    only: OneFlow,
     *,
-    config: ConfigOption = None,
-    flow: FlowOption,
-    topic: Annotated[
-        str, typer.Option("--topic", "-t", help="Source topic.", autocompletion=completing.topics)
-    ],
+    topic: Annotated[str, topic_option("Source topic.")],
     partition: PartitionOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Records to print.")] = 100,
-    as_json: JsonOption = False,
 ) -> None:
     """Print records, oldest offset first: what is UTF-8 as text, other bytes in base64.
 
@@ -300,25 +264,24 @@ def show(
     def take(_: ResidueRange, records: Sequence[ResidueRecord]) -> bool:
         nonlocal shown
         for record in records[: limit - shown]:
-            _print(console, record, as_json=as_json)
+            _print(console, record, as_json=only.as_json)
         shown += len(records[: limit - shown])
         return shown < limit
 
-    with open_return(load_config(config), flow) as (context, logs):
-        with showing() as tell:
+    with open_return(only.settings, only.flow) as (context, logs):
+        with progress() as tell:
             ranges = residue_ranges(context, logs, [topic], partition, tell)
         read_residue(logs, ranges, take)
     left = sum(one.records for one in ranges) - shown
-    if left > 0 and not as_json:
+    if left > 0 and not only.as_json:
         console.print(f"[dim]{amount(left, 'more record')}: --limit, or srm residue export[/dim]")
-    if not ranges and not as_json:
+    if not ranges and not only.as_json:
         console.print(f"No record of {topic} is on the source alone.")
 
 
 def export(
+    only: OneFlow,
     *,
-    config: ConfigOption = None,
-    flow: FlowOption,
     topic: TopicsOption = None,
     partition: PartitionOption = None,
     file_format: Annotated[
@@ -327,7 +290,6 @@ def export(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory, made if missing.")
     ],
-    as_json: JsonOption = False,
 ) -> None:
     """Write records to files, one for each partition; an existing file is complete.
 
@@ -335,7 +297,7 @@ def export(
     not UTF-8 as base64 under key_base64 and value_base64; Parquet holds bytes.
     """
     done = 0
-    with open_return(load_config(config), flow) as (context, logs), showing() as tell:
+    with open_return(only.settings, only.flow) as (context, logs), progress() as tell:
         ranges = residue_ranges(context, logs, topic or (), partition, tell)
         total = sum(one.records for one in ranges)
         with ResidueFiles(output, file_format) as files:
@@ -349,14 +311,8 @@ def export(
 
             read_residue(logs, ranges, take)
     written = {"records": done, "files": [str(path) for path in files.paths]}
-    emit(
-        written,
-        as_json,
-        lambda console: console.print(
-            f"{amount(done, 'record')} in {amount(len(files.paths), 'file')} in "
-            f"{escape(str(output))}"
-        ),
-    )
+    line = f"{amount(done, 'record')} in {amount(len(files.paths), 'file')} in {output}"
+    only.emit(written, lambda console: say(console, line))
 
 
 def _print(console: Console, record: ResidueRecord, *, as_json: bool) -> None:
@@ -384,14 +340,15 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
         console.print("No record is on the source alone.")
         return
     columns = "partition", "from", "to", "records", "first", "last", "state", ""
-    table = Listing(*columns, right=columns[1:4])
-    for one in cut(ranges, console):
-        table.add_row(
+    rows = (
+        (
             f"{one.topic}-{one.partition}",
-            *(str(one.offset_from), str(one.offset_to - 1), f"{one.records:,}"),
-            *(moment(one.first_ms), moment(one.last_ms), one.state, escape(one.note)),
+            *(str(one.offset_from), str(one.offset_to - 1), one.records),
+            *(moment(one.first_ms), moment(one.last_ms), one.state, one.note),
         )
-    console.print(table)
+        for one in ranges
+    )
+    print_table(console, columns, rows, right=columns[1:4])
 
 
 FromOption = Annotated[
@@ -400,16 +357,6 @@ FromOption = Annotated[
 ToOption = Annotated[
     str, typer.Option("--to", metavar="ALIAS", help="Cluster that was rebuilt and is empty, P.")
 ]
-TopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        "-t",
-        help="Original topic, several times; all that have a copy by default.",
-        autocompletion=completing.topics,
-    ),
-]
-
 _STATES: dict[TopicState, str] = {
     "missing": "is created and copied",
     "empty": "is there, and copied",
@@ -428,15 +375,17 @@ class RestoreOutcome:
 
 
 def restore(
+    common: Common,
     *,
     holds_copies: FromOption,
     rebuilt: ToOption,
-    config: ConfigOption = None,
-    topic: TopicOption = None,
+    topic: Annotated[
+        list[str] | None,
+        topic_option("Original topic, several times; all that have a copy by default."),
+    ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     master: MasterOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Copy remote topics back to their original cluster, which was rebuilt and is empty.
 
@@ -449,31 +398,29 @@ def restore(
 
     def run(replicator: Replicator) -> None:
         shown = replication_view(replicator.progress, as_json=False)
-        with nullcontext() if as_json else shown:
+        with nullcontext() if common.as_json else shown:
             run_program(replicator, until_caught_up=True)
 
     forward = Flow.parse(f"{rebuilt}->{holds_copies}")
     wanted = tuple(dict.fromkeys(topic or ()))
     if not (dry_run or yes):
-        require_terminal(as_json=as_json)
-    with open_restore(load_config(config), forward, operator(), run, master) as context:
+        require_terminal(as_json=common.as_json)
+    with open_restore(common.settings, forward, operator(), run, master) as context:
         planned = plan(context, wanted)
         if dry_run:
-            emit(RestoreOutcome(planned, None), as_json, lambda out: _show_plan(out, planned))
+            common.emit(RestoreOutcome(planned, None), lambda out: _show_plan(out, planned))
             return
         console = open_console()
-        if not as_json:
+        if not common.as_json:
             _show_plan(console, planned)
         check(planned)
         if not (yes or planned.is_over):
             typer.confirm("Restore?", abort=True)
-        done = carry_out(context, wanted, (lambda _: None) if as_json else partial(_say, console))
+        done = carry_out(
+            context, wanted, (lambda _: None) if common.as_json else partial(say, console)
+        )
     outcome = RestoreOutcome(planned, done)
-    emit(outcome, as_json, lambda out: _show_done(out, planned, done))
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(escape(line), soft_wrap=True)
+    common.emit(outcome, lambda out: _show_done(out, planned, done))
 
 
 def _show_plan(console: Console, planned: RestorePlan) -> None:
@@ -485,30 +432,32 @@ def _show_plan(console: Console, planned: RestorePlan) -> None:
         soft_wrap=True,
     )
     state = "not paused" if pause is None else f"paused by {pause.by}: {pause.reason}"
-    _say(console, f"{flow} is {state}")
+    say(console, f"{flow} is {state}")
     columns = "topic", "from", "partitions", "offsets to copy", "what"
-    table = Listing(*columns, right=columns[2:4])
-    for each in planned.topics:
-        what = _STATES[each.state] + (f": {each.reason}" if each.reason else "")
-        cells = each.topic, each.copy, str(each.partitions), f"{each.offsets:,}", what
-        table.add_row(*(escape(cell) for cell in cells))
-    console.print(table)
+    rows = (
+        (
+            *(each.topic, each.copy, str(each.partitions), each.offsets),
+            _STATES[each.state] + (f": {each.reason}" if each.reason else ""),
+        )
+        for each in planned.topics
+    )
+    print_table(console, columns, rows, right=columns[2:4])
     if planned.unrestored:
         left = ", ".join(planned.unrestored)
-        _say(console, f"{flow} stays paused: {left} would still be to be restored")
+        say(console, f"{flow} stays paused: {left} would still be to be restored")
 
 
 def _show_done(console: Console, planned: RestorePlan, done: Restored) -> None:
     flow = planned.forward
-    _say(
+    say(
         console,
         f"restored: {', '.join(done.topics) or 'nothing'} ({amount(done.records, 'record')} "
         f"handed over now, {amount(done.checkpoints, 'checkpoint')} rewritten)",
     )
     if done.goes_on:
         back = f"--operation failback --source {flow.target} --target {flow.source}"
-        _say(console, f"{flow} resumes. Next: srm status, then srm failover plan {back}")
+        say(console, f"{flow} resumes. Next: srm status, then srm failover plan {back}")
     else:
         left = ", ".join(done.unrestored)
         wanted = "is restored, too, or decided with srm return"
-        _say(console, f"{flow} stays paused until {left} {wanted}")
+        say(console, f"{flow} stays paused until {left} {wanted}")

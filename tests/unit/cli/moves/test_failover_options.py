@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.cli.moves import failover
+from srm.config import loader
 from srm.domain.moves.request import SETTINGS, MoveRequest
 from srm.errors import ConflictError, UsageError
 
@@ -43,7 +44,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[MoveRequest]:
         made.append(request)
         raise UsageError("as far as this test goes")
 
-    monkeypatch.setattr(failover, "load_config", lambda _: SimpleNamespace(clusters=("P", "B")))
+    monkeypatch.setattr(loader, "load_config", lambda _: SimpleNamespace(clusters=("P", "B")))
     monkeypatch.setattr(failover, "open_move", opened)
     monkeypatch.setattr(failover.moves, "plan", keep)
     return made

@@ -22,7 +22,7 @@ from tests.unit.engine.moves.reporting.test_evidence import finished
 from typer.testing import CliRunner, Result
 
 from srm.cli.main import app
-from srm.cli.moves import evidence
+from srm.cli.moves.failover import TwoClusters
 from srm.domain.moves.revisions import KeptReport, next_revision
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, NotFoundError, UsageError
@@ -188,8 +188,7 @@ def home(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     def opened(*_: Any, **_named: Any) -> Iterator[Any]:
         yield context
 
-    monkeypatch.setattr(evidence, "open_pair", opened)
-    monkeypatch.setattr(evidence, "open_for", opened)
+    monkeypatch.setattr(TwoClusters, "open", opened)
     return tmp_path
 
 
