@@ -70,7 +70,7 @@ class MoveWaitTrigger(BaseTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class and arguments, with which another triggerer continues."""
         names = ("config_path", "move_id", "source", "target", "deadline", "poll_s")
-        return _serialized(self, *names, "operation", "mode")
+        return _class_and_arguments(self, *names, "operation", "mode")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the gate until the move is ready, cannot become so, or time is up."""
@@ -141,7 +141,7 @@ class MoveWaitTrigger(BaseTrigger):
             )
 
 
-def _serialized(trigger: BaseTrigger, *names: str) -> tuple[str, dict[str, Any]]:
+def _class_and_arguments(trigger: BaseTrigger, *names: str) -> tuple[str, dict[str, Any]]:
     kind = type(trigger)
     arguments = {name: getattr(trigger, name) for name in names}
     return f"{kind.__module__}.{kind.__qualname__}", arguments
@@ -223,7 +223,7 @@ class ReplicatorTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class and arguments, with which another triggerer continues."""
-        return _serialized(self, "config_path", "flows", "application", "look_every_s")
+        return _class_and_arguments(self, "config_path", "flows", "application", "look_every_s")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the heartbeats until the application has ended or is lost."""
