@@ -44,8 +44,12 @@ def _section(name: str) -> Iterator[str]:
     yield from (
         f"* `{method}{_arguments(call)}`: {next(iter(_lines(inspect.getdoc(call) or '')))}"
         for method, call in vars(found).items()
-        if inspect.isfunction(call) and not method.startswith("_") and call.__doc__
+        if inspect.isfunction(call) and not method.startswith("_") and _is_own(call.__doc__)
     )
+
+
+def _is_own(doc: str | None) -> bool:
+    return doc is not None and not doc.startswith("As confluent-kafka's")
 
 
 def _lines(text: str) -> Iterator[str]:
