@@ -36,9 +36,8 @@ Encoded: TypeAlias = bytes
 class RawMetric:
     """Measurement of one partition by one slot in the ``interval_ms`` before ``time_ms``.
 
-    ``bytes`` are record batch bytes as in the log. Latency is the time from the newest timestamp
-    of a record's batch to the target's acknowledgement. ``latency_count`` records were measured;
-    latencies of no records are 0. ``lag_records`` are source offsets still to copy.
+    Latency is from the newest timestamp of a record's batch to the target's acknowledgement, over
+    ``latency_count`` records. ``lag_records`` are source offsets still to copy.
     """
 
     time_ms: int
@@ -106,12 +105,10 @@ LATENCY: Final = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetric:
-    """Latency of the checkpoints of one upstream topic in an emission that ended at ``time_ms``.
+    """Latency of the checkpoints of one committed topic in an emission that ended at ``time_ms``.
 
-    ``latency_count`` is the number of checkpoints. The latency of one begins just before reading
-    its group's commits on the source. It ends when the target acknowledges the checkpoint.
-    ``topic`` is the committed topic on the source, a remote one for a reverse checkpoint.
-    ``remote_topic`` is where the group continues on the target.
+    It begins just before reading a group's commits and ends when the target acknowledges the
+    checkpoint. ``remote_topic`` is where the group continues on the target.
     """
 
     time_ms: int
@@ -256,11 +253,9 @@ class Statistics:
 class WindowMetric:
     """Metrics of ``[start_ms, end_ms)`` for one topic of a flow, or for the whole flow.
 
-    ``level`` is ``cluster`` (SRM's word for a whole replication) with empty topic names, or topic.
-    ``byte_rate`` is over partitions, in bytes a second; its sum is that of the topic or flow.
-    ``replication_records_lag`` is over partitions, in records at the end; its sum likewise.
-    ``replication_latency_ms`` is over records, ``checkpoint_latency_ms`` over checkpoints.
-    ``records`` and ``bytes`` are totals. A partition without traffic and lag is not a sample.
+    ``level`` ``cluster`` (SRM's word for a whole replication) has empty topic names. ``byte_rate``
+    (bytes a second) and ``replication_records_lag`` (at the end) are over partitions with traffic
+    or lag; their sums are those of the topic or flow.
     """
 
     source: str
@@ -309,10 +304,9 @@ class WindowMetric:
         return found
 
     def merge(self, later: WindowMetric) -> WindowMetric:
-        """Merge this window with a later one of the same topic or flow that does not overlap it.
+        """Merge this window with a later one of the same subject that does not overlap it.
 
-        The result spans both. Its rate is that of the whole time, its lag that of the end. Minimum
-        and maximum are the lowest and highest of any partition in either window.
+        Rates are of the whole time, lags of the end; extremes of any partition in either window.
         """
         size, milliseconds = self.bytes + later.bytes, later.end_ms - self.start_ms
         newest = later.replication_records_lag
@@ -392,12 +386,11 @@ def totals(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Rule for the windows to keep; all fields are epoch milliseconds.
+    """Rule for the windows to keep, in epoch milliseconds.
 
-    Windows that ended at ``all_ms`` or later are all kept. Of earlier ones only those that begin at
-    a multiple of their length are kept, so that they adjoin without overlap. That is enough for a
-    chart. Windows that ended before ``expire_ms`` are dropped. So are those that end after
-    ``until_ms``, which a fast clock causes.
+    All that ended at ``all_ms`` or later; before that those that begin at a multiple of their
+    length, so that they adjoin, which is enough for a chart; none that ended before ``expire_ms``,
+    or end after ``until_ms`` (by a fast clock).
     """
 
     expire_ms: int
@@ -503,10 +496,7 @@ _Topic = tuple[str, str]
 
 
 class Windows:
-    """Sums of one flow by tick, until they are forgotten.
-
-    ``window_ms``: length of a window, a multiple of the slide ``tick_ms``.
-    """
+    """Sums of one flow by tick; ``window_ms`` is a multiple of the slide ``tick_ms``."""
 
     def __init__(self, flow: Flow, window_ms: int, tick_ms: int) -> None:
         self._flow = flow

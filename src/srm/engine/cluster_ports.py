@@ -12,6 +12,28 @@ from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartit
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.errors import SrmError
 
+CONTROL_TRANSACTION_S: Final = 5.0
+"""Seconds that a control transaction may stay open; a paused process can commit until then."""
+CONTROL_ABORT_S: Final = 10.0
+"""Seconds until a broker aborts it after that: the default of
+``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
+
+_T = TypeVar("_T")
+ByGroup = tuple[dict[str, _T], dict[str, SrmError]]
+"""Results by group, and the errors of the groups without a result."""
+Place = tuple[TopicPartition, int]
+"""A partition and an offset."""
+Row = tuple[bytes, bytes | None]
+"""Key and value of a record; None is a tombstone."""
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Types and names of what a quota limits, such as ``user`` and ``client-id``; None: the default."""
+SettingOrigin = Literal["topic", "dynamic", "static", "default"]
+"""Origin of a value: the topic, a dynamic setting of brokers, their file, Kafka's default."""
+GroupState = Literal["dead", "empty", "active", "unknown"]
+GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
+"""Group protocol: classic, ``consumer`` (KIP-848), ``streams`` (KIP-1071), ``share`` (KIP-932);
+``other`` is a classic group of other clients than consumers, for example Connect workers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
@@ -25,136 +47,9 @@ class Stamped:
     by_broker: bool = False
 
 
-Row = tuple[bytes, bytes | None]
-"""Key and value of a record; None is a tombstone."""
-
-
-class CompactedTopic(Protocol):
-    """One compacted topic as a table."""
-
-    def read(self) -> dict[bytes, bytes]:
-        """Return the latest value of each key up to the current end; empty without the topic."""
-        ...
-
-    def read_stamped(self) -> dict[bytes, Stamped]:
-        """Return the result of :meth:`read` with timestamps."""
-        ...
-
-    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
-        """Return all values of each key that the log still holds, oldest first.
-
-        Values before a tombstone are not returned. No read returns records of open or aborted
-        transactions.
-        """
-        ...
-
-    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
-        """Visit all records up to the current end: offset, key, and value (None: tombstone).
-
-        Records are visited in log order and not kept. An interrupted scan restarts, so a record may
-        be visited twice. A missing topic has no records.
-        """
-        ...
-
-    def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Return the records at these offsets; scattered offsets cost little.
-
-        Offsets without a record (compacted, not written yet, a marker) are omitted, as are all
-        while the topic does not exist.
-
-        Raises:
-            IntegrityError: the log is damaged there.
-        """
-        ...
-
-    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
-        """Write in the given order and wait for all acknowledgements; None is a tombstone.
-
-        Returns:
-            Broker time of the last record, in epoch milliseconds; None where the topic does not
-            have ``message.timestamp.type=LogAppendTime``.
-        """
-        ...
-
-
-class ControlWriter(Protocol):
-    """The only writer of control records between two clusters, on one of them.
-
-    Opening it fences every older writer with the same transactional id and ends their transactions.
-    Older writers cannot change what is read after that.
-    """
-
-    def write(
-        self,
-        tables: Mapping[str, Mapping[bytes, bytes | None]],
-        before_commit: Callable[[], None] = lambda: None,
-    ) -> Mapping[str, int]:
-        """Write records by topic, partition 0, in one transaction; None is a tombstone.
-
-        Success proves that no other writer was opened after this one. All later reads see the
-        records. Brokers abort a transaction that is not committed within
-        :data:`CONTROL_TRANSACTION_S`.
-
-        Args:
-            tables: the records, in their order.
-            before_commit: called when brokers have all records and before the commit; an exception
-                ends the call, and nothing was written.
-
-        Returns:
-            Broker time of the last record of each topic, in epoch milliseconds; only of topics with
-            ``message.timestamp.type=LogAppendTime``.
-
-        Raises:
-            FencedError: a newer writer was opened; nothing was written. Drop this one.
-            UnavailableError: the outcome is unknown; the next writer to open finds it out.
-        """
-        ...
-
-    def close(self) -> None:
-        """Drop the writer."""
-        ...
-
-
-CONTROL_TRANSACTION_S: Final = 5.0
-"""Seconds that a control transaction may stay open; a paused process can commit until then."""
-
-CONTROL_ABORT_S: Final = 10.0
-"""Seconds until a broker aborts it after that: the default of
-``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
-
-
-class TablePort(Protocol):
-    """Compacted topics and control records of a cluster."""
-
-    def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
-        """Return one partition of a compacted topic as a table; the topic is not created."""
-        ...
-
-    def control_writer(self, transactional_id: str) -> ControlWriter:
-        """Open the writer of control records and fence every older writer of this id.
-
-        Later reads see everything that was committed before this call.
-        """
-        ...
-
-
-_T = TypeVar("_T")
-ByGroup = tuple[dict[str, _T], dict[str, SrmError]]
-"""Results by group, and the errors of the groups without a result."""
-
-GroupState = Literal["dead", "empty", "active", "unknown"]
-GroupKind = Literal["classic", "consumer", "streams", "share", "other"]
-"""Group protocol: classic, ``consumer`` (KIP-848), ``streams`` (KIP-1071), ``share`` (KIP-932);
-``other`` is a classic group of other clients than consumers, for example Connect workers."""
-
-
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as its cluster describes it.
-
-    ``leaderless`` are partitions without a leader, ``replicas`` is the least number of replicas of
-    a partition. Neither counts when descriptions are compared.
-    """
+    """One topic; the least number of ``replicas`` of a partition, and those without a leader."""
 
     name: str
     topic_id: str
@@ -173,20 +68,12 @@ class TopicSpec:
     configs: Mapping[str, str]
 
 
-SettingOrigin = Literal["topic", "dynamic", "static", "default"]
-"""Origin of a value: the topic, a dynamic setting of brokers, their file, Kafka's default."""
-
-
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
     """The value of a topic's setting that is in effect, and where it is set."""
 
     value: str
     origin: SettingOrigin = "topic"
-
-
-QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Types and names of what a quota limits, such as ``user`` and ``client-id``; None: the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +95,80 @@ class GroupDescription:
     action: str = ""
 
 
-Place = tuple[TopicPartition, int]
-"""A partition and an offset."""
+class CompactedTopic(Protocol):
+    """One partition of a compacted topic as a table; a missing topic has no records.
+
+    No read returns records of open or aborted transactions.
+    """
+
+    def read(self) -> dict[bytes, bytes]:
+        """Return the latest value of each key up to the current end."""
+
+    def read_stamped(self) -> dict[bytes, Stamped]:
+        """Return the result of :meth:`read` with timestamps."""
+
+    def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
+        """Return all values of each key after its last tombstone, oldest first."""
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Visit offset, key and value (None: tombstone) of all records in log order.
+
+        An interrupted scan restarts, so a record may be visited twice.
+        """
+
+    def at(self, offsets: Collection[int]) -> dict[int, Row]:
+        """Return the records at these offsets, which may be scattered; IntegrityError on damage.
+
+        Offsets without a record (compacted, not written yet, a marker) are omitted.
+        """
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
+        """Write in the given order and wait for all acknowledgements; None is a tombstone.
+
+        Return the broker's time of the last record in epoch milliseconds, None where the topic does
+        not have ``message.timestamp.type=LogAppendTime``.
+        """
+
+
+class ControlWriter(Protocol):
+    """The only writer of control records between two clusters, on one of them.
+
+    Opening it fences every older writer with the same transactional id and ends their transactions.
+    Older writers cannot change what is read after that.
+    """
+
+    def write(
+        self,
+        tables: Mapping[str, Mapping[bytes, bytes | None]],
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, int]:
+        """Write records by topic, partition 0, in order in one transaction; None is a tombstone.
+
+        Success proves that no other writer was opened after this one. All later reads see the
+        records. Brokers abort a transaction that is not committed within
+        :data:`CONTROL_TRANSACTION_S`. ``before_commit`` is called when brokers have all records; an
+        exception ends the call, and nothing was written.
+
+        Return the broker's time of the last record of each topic, in epoch milliseconds; only of
+        topics with ``message.timestamp.type=LogAppendTime``.
+
+        Raises:
+            FencedError: a newer writer was opened; nothing was written. Drop this one.
+            UnavailableError: the outcome is unknown; the next writer to open finds it out.
+        """
+
+    def close(self) -> None:
+        """Drop the writer."""
+
+
+class TablePort(Protocol):
+    """Compacted topics and control records of a cluster."""
+
+    def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
+        """Return one partition of a compacted topic as a table; the topic is not created."""
+
+    def control_writer(self, transactional_id: str) -> ControlWriter:
+        """Open the writer of control records; later reads see all that was committed before."""
 
 
 class TopicPort(Protocol):
@@ -217,95 +176,66 @@ class TopicPort(Protocol):
 
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics, internal ones included."""
-        ...
 
     def partition_counts(self) -> dict[str, int]:
         """Return the partition counts of all topics, at a tenth of the cost of topics()."""
-        ...
 
     def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the non-default, non-sensitive, topic-level configs of the topics."""
-        ...
 
     def topic_settings(self, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
         """Return all values in effect that can be set and shown; missing topics are omitted."""
-        ...
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
         """Create topics; existing topics are not changed."""
-        ...
 
     def creation_problem(self, spec: TopicSpec) -> SrmError | None:
         """Return why the topic cannot be created now, None if it can; nothing is created."""
-        ...
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Increase topics to the given partition counts."""
-        ...
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Set topic configs incrementally; None deletes an override."""
-        ...
 
 
 class LogPort(Protocol):
-    """Logs of a cluster's partitions."""
+    """Logs of a cluster's partitions; results omit unknown partitions."""
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start offset of each partition; unknown partitions are omitted."""
-        ...
+        """Return the log start offset of each partition."""
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the last stable offset of each partition; unknown partitions are omitted.
-
-        An open transaction holds it back, even while other producers write.
-        """
-        ...
+        """Return the last stable offset of each partition; an open transaction holds it back."""
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermark of each partition; unknown partitions are omitted.
-
-        Records of open transactions, and those after them, are counted.
-        """
-        ...
+        """Return the high watermark of each partition, which counts open transactions."""
 
     def newest_times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the largest timestamp of each partition's records, in epoch milliseconds.
-
-        Partitions without records, and unknown ones, are omitted.
-        """
-        ...
+        """Return the largest timestamp (epoch ms) of each partition with records."""
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offset of the first record with that timestamp (epoch ms) or a later one.
-
-        Partitions without such a record, and unknown ones, are omitted.
-        """
-        ...
+        """Return the offset of the first record at or after a time (epoch ms), if there is one."""
 
     def first_records(
         self, places: Collection[Place], *, committed: bool = True
     ) -> dict[Place, ComparedRecord | None]:
-        """Return the first record at or after each offset; None without one.
+        """Return the first record at or after each offset, None without one; may be scattered.
 
         An offset before the log start counts as the log start. Missing partitions and offsets
         beyond the end of the log are omitted. So are offsets followed by too many markers and
         aborted records to find a record in a bounded number of requests.
 
-        Args:
-            places: where to read; scattered places cost little.
-            committed: read as isolation.level=read_committed, up to the last stable offset; else
-                records of open and aborted transactions are returned too.
+        ``committed``: read as isolation.level=read_committed, up to the last stable offset; else
+        records of open and aborted transactions are returned too.
         """
-        ...
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the end offset of a leader epoch in each log (KIP-320).
 
         -1 where the log does not hold the epoch: its records were deleted or lost, or nothing was
-        written in it. Unknown partitions are omitted.
+        written in it.
         """
-        ...
 
 
 class TransactionPort(Protocol):
@@ -315,13 +245,11 @@ class TransactionPort(Protocol):
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
         """Return the open transactions, by first offset, of the partitions that have any."""
-        ...
 
     def active_producers(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
         """Return the producers that leaders track, by id, of the partitions that have any."""
-        ...
 
     def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
         """Return the sets of topics that one transaction has written together.
@@ -330,98 +258,56 @@ class TransactionPort(Protocol):
         not be read, or not completely within the time. Transactions that compaction has removed
         from it are missing.
         """
-        ...
 
 
 class AccessPort(Protocol):
-    """Rights of srm on a cluster, its ACLs, quotas and users."""
+    """Rights of srm on a cluster, its ACLs, quotas and users.
+
+    Calls about ACLs raise ConfigError where the brokers have no authorizer.
+    """
 
     def topic_rights(
         self, topics: Collection[str], client: ClientKind = "admin"
     ) -> dict[str, frozenset[str]]:
-        """Return srm's rights on topics, as operations of kafka-acls.sh such as ``Read``.
+        """Return a client's rights on topics, as operations of kafka-acls.sh such as ``Read``.
 
         All operations where the brokers have no authorizer. Missing topics are omitted; a topic
         without the right to describe it has no operations, whether or not it exists.
-
-        Args:
-            topics: their names.
-            client: the client to check; clients may log in as different users.
         """
-        ...
 
     def acls(self) -> frozenset[Acl]:
-        """Return the ACLs on topics, groups and transactional ids.
-
-        Raises:
-            ConfigError: the brokers have no authorizer.
-            AuthorizationError: srm may not describe the cluster.
-        """
-        ...
+        """Return the ACLs on topics, groups and transactional ids."""
 
     def create_acls(self, acls: Collection[Acl]) -> None:
-        """Add ACLs; return when they are in force. Existing ones do not matter.
-
-        Raises:
-            ConfigError: the brokers have no authorizer.
-        """
-        ...
+        """Add ACLs; return when they are in force. Existing ones do not matter."""
 
     def delete_acls(self, acls: Collection[Acl]) -> None:
-        """Remove ACLs; return when they are gone. Missing ones do not matter.
-
-        Raises:
-            ConfigError: the brokers have no authorizer.
-        """
-        ...
+        """Remove ACLs; return when they are gone. Missing ones do not matter."""
 
     def quotas(self) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the client quotas: limits by their keys, by entity.
-
-        Raises:
-            AuthorizationError: srm may not describe the settings of the cluster.
-        """
-        ...
+        """Return the client quotas: limits by their keys, by entity."""
 
     def scram_users(self) -> frozenset[str]:
-        """Return the users with SCRAM credentials.
-
-        Raises:
-            AuthorizationError: srm may not describe the cluster.
-        """
-        ...
+        """Return the users with SCRAM credentials."""
 
     def no_fence_reason(self) -> str:
         """Return why srm cannot change ACLs here (no authorizer, no right); empty if it can."""
-        ...
 
     def write_denials(self, topics: Collection[str]) -> frozenset[str]:
-        """Return the topics to which all users are denied to write.
-
-        Raises:
-            ConfigError: the brokers have no authorizer.
-        """
-        ...
+        """Return the topics to which all users are denied to write."""
 
     def deny_writes(self, topics: Collection[str]) -> None:
-        """Deny all users but super users to write to topics; return when that is in force.
-
-        Raises:
-            ConfigError: the brokers have no authorizer.
-        """
-        ...
+        """Deny all users but super users to write to topics; return when that is in force."""
 
     def allow_writes(self, topics: Collection[str]) -> None:
-        """Remove only the ACLs of :meth:`deny_writes`; return when they are gone.
-
-        Raises:
-            ConfigError: the brokers have no authorizer.
-        """
-        ...
+        """Remove only the ACLs of :meth:`deny_writes`; return when they are gone."""
 
 
 class GroupPort(Protocol):
-    """Consumer groups of a cluster and their committed offsets."""
+    """Consumer groups of a cluster and their committed offsets.
+
+    Writes raise GroupActiveError for a group with members.
+    """
 
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups of all kinds, or the named ones (an absent group is ``dead``).
@@ -429,7 +315,6 @@ class GroupPort(Protocol):
         A group that cannot be described is ``unknown`` with the reason, and does not affect the
         others. An absent group with committed offsets is ``unknown`` too.
         """
-        ...
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group, start offsets of a share group.
@@ -437,15 +322,9 @@ class GroupPort(Protocol):
         An absent group has none. Commits of open transactions do not count;
         :meth:`pending_commits` returns their partitions.
         """
-        ...
 
     def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
-        """Return the committed offsets of many groups, many in one request.
-
-        Raises:
-            UnavailableError: the cluster answered for none of the groups.
-        """
-        ...
+        """Return the offsets of many groups in few requests; UnavailableError if none is read."""
 
     def pending_commits(
         self, groups: Collection[str], also: Collection[TopicPartition] = ()
@@ -455,79 +334,42 @@ class GroupPort(Protocol):
         Brokers answer for partitions of which the group has committed offsets. ``also`` names
         others, whose first commit may be pending.
         """
-        ...
 
     def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:
         """Remove static members from a group at once; absent members are ignored.
 
         A client that still runs with such an instance id is fenced, or joins again.
         """
-        ...
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write offsets of a group without members.
-
-        Raises:
-            GroupActiveError: the group has members.
-        """
-        ...
+        """Write offsets of a group without members."""
 
     def has_share_groups(self) -> bool:
         """Return whether the cluster can have share groups whose start offsets are set."""
-        ...
 
     def share_groups(self) -> frozenset[str]:
         """Return the names of all share groups (KIP-932)."""
-        ...
 
     def share_lags(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
-        """Return the lags of share groups: offsets from the start on that are not acknowledged.
-
-        Partitions without a lag are omitted (KIP-1226).
-        """
-        ...
+        """Return the lags of share groups, without 0: unacknowledged offsets (KIP-1226)."""
 
     def share_resets(self, groups: Collection[str]) -> dict[str, str]:
-        """Return ``share.auto.offset.reset`` in effect for groups.
-
-        Raises:
-            AuthorizationError: srm may not describe the settings of one.
-        """
-        ...
+        """Return ``share.auto.offset.reset`` in effect for groups."""
 
     def set_share_starts(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set start offsets of a share group without members; an absent group is created.
-
-        Raises:
-            GroupActiveError: the group has members.
-        """
-        ...
+        """Set start offsets of a share group without members; an absent group is created."""
 
     def delete_groups(self, groups: Collection[str]) -> None:
-        """Delete groups without members, with their offsets; absent groups are ignored.
-
-        Raises:
-            GroupActiveError: one has members; the others are deleted.
-        """
-        ...
+        """Delete groups without members, with their offsets; absent groups are ignored."""
 
     def read_as_member(
         self, group: str, partitions: Collection[TopicPartition], limit_s: float
     ) -> dict[TopicPartition, ComparedRecord | None]:
-        """Join a group as a consumer and read from its committed offsets.
+        """Join a group as its only member and read the first record after each committed offset.
 
-        Nothing is committed, and the member has left on return.
-
-        Args:
-            group: the group; the only member is assigned all partitions of the topics.
-            partitions: those to read.
-            limit_s: time limit in seconds.
-
-        Returns:
-            The first record of each partition, None where its log ends before one. Partitions not
-            reached in time, or without a committed offset, are omitted.
+        Nothing is committed, and the member has left on return. None where a log ends before a
+        record. Partitions not reached in time, or without a committed offset, are omitted.
         """
-        ...
 
 
 class Cluster(TopicPort, LogPort, TransactionPort, AccessPort, GroupPort, TablePort, Protocol):
@@ -536,8 +378,6 @@ class Cluster(TopicPort, LogPort, TransactionPort, AccessPort, GroupPort, TableP
     @property
     def alias(self) -> str:
         """Alias in the configuration."""
-        ...
 
     def cluster_id(self) -> str:
         """Kafka's own id of the cluster."""
-        ...

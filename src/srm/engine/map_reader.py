@@ -71,8 +71,8 @@ def newest_topic_ids(
 ) -> dict[str, str]:
     """Return the topic id of each source topic in its last copy, for an unavailable source.
 
-    The newest assignment has the id. A paused flow has no assignments; then the id with the highest
-    offset in a current target topic is the newest, because that log only grows.
+    The newest assignment has it. Else (a paused flow) the id with the highest offset in a current
+    target topic is the newest, because that log only grows.
     """
     ids: dict[str, str] = {}
     highest: dict[str, int] = {}
@@ -318,10 +318,7 @@ class KafkaMapReader:
     def _look(
         self, look: _Look, copies: Mapping[TopicPartition, PartitionPosition], *, search: bool
     ) -> set[TopicPartition]:
-        """Load maps by the newest reports; return the partitions with stale places.
-
-        With ``search`` records that are not in place are searched; missing ones are lost.
-        """
+        """Load maps by the newest reports; return those with stale places, or search them."""
         waiting: dict[TopicPartition, tuple[Steps, list[Need]]] = {}
         for partition, entry in look.choose(copies):
             kept = self._kept.get(partition)

@@ -26,9 +26,9 @@ from srm.engine.cluster_ports import Cluster
 class FlowMaps:
     """The offset maps of one flow, by partition of the source topic.
 
-    ``errors`` holds the reason for each partition whose map is not usable; ``maps`` omits it.
-    ``gaps`` describe lost ranges of maps: only offsets in them cannot be translated. ``notes`` are
-    the slots' notes about records that they could not copy.
+    ``errors`` has the reason of each unusable map, which ``maps`` omits. Offsets in the lost ranges
+    that ``gaps`` describe cannot be translated. ``notes`` are about records that slots could not
+    copy.
     """
 
     maps: Mapping[TopicPartition, OffsetMap]
@@ -47,15 +47,11 @@ class MapReader(Protocol):
     """Reads the offset maps that a flow's replicator keeps on its target."""
 
     def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
-        """Load the maps of the given source topics (current topic ids only).
+        """Load the maps of source topics, for their current ids, with statuses and notes.
 
-        Args:
-            topics: whose positions, statuses and notes are wanted.
-            wanted: the offsets to translate, by source partition; others may raise NotLoadedError.
-                Maps of partitions that it does not name hold only the position. Without it the maps
-                are loaded completely.
+        ``wanted``: offsets to translate by source partition; others may raise NotLoadedError, and
+        other partitions have only their position. Without it maps are complete.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,81 +68,57 @@ class Caller(Protocol):
     @property
     def limit_s(self) -> float:
         """Time limit of a call in seconds, all its attempts included."""
-        ...
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
         """Deliver an order, with retries; the same order may be delivered again.
 
-        Returns soon after ``cancelled`` is set. Raises nothing; the result holds the error.
+        Return soon after ``cancelled`` is set. It raises nothing; the result holds the error.
         """
-        ...
 
 
 class FlowSwitch(Protocol):
-    """Pauses and resumes the copying of one flow, through its target alone."""
+    """Pauses and resumes the copying of one flow, through its target alone.
+
+    Calls may be repeated. UnavailableError: the target does not answer, or another writer takes
+    over.
+    """
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
-        """Stop assigning partitions to slots until :meth:`resume`; safe to repeat.
+        """Stop assigning partitions to slots until :meth:`resume`; join an existing pause.
 
-        An existing pause is joined. A pause without a request id is given one.
-
-        Args:
-            wanted: the pause.
-            request: id of the pause to join; without it any pause, or a new one.
+        ``request``: id of the pause to join; without it any pause, or a new one.
 
         Raises:
             ConflictError: that pause is over, or another one has replaced it.
             NotFoundError: the flow has never copied anything, so its target has no state topic.
-            UnavailableError: the target does not answer, or another writer takes over; repeat it.
         """
-        ...
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Fence all producers that may still write to copies; call it after :meth:`pause`.
+        """Fence all producers that may still write to copies, which then stay as they are.
 
-        After that the copies receive no records during the pause.
-
-        Returns:
-            Copies that could not be sealed, with the reason.
+        Call it after :meth:`pause`. Return copies that could not be sealed, with the reason.
         """
-        ...
 
     def resume(
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
     ) -> bool:
-        """End the pause, so that partitions are assigned again; safe to repeat.
+        """End the pause with this request, else any; return whether the flow was paused.
 
-        Args:
-            decided: records for the partition of commands, written in the same transaction. They
-                are not written if the flow is not paused.
-            request: id of the pause to end; without it any pause.
-
-        Returns:
-            Whether the flow was paused.
-
-        Raises:
-            ConflictError: the flow is paused by another request.
-            UnavailableError: the target does not answer, or another writer takes over; repeat it.
+        ``decided``: records for the partition of commands, written in the same transaction, if
+        paused. ConflictError: the flow is paused by another request.
         """
-        ...
 
     def leave(self, move_id: str) -> None:
-        """Release a move from the pause, and end it if no other move needs it; safe to repeat.
-
-        Raises:
-            UnavailableError: the target does not answer, or another writer takes over; repeat it.
-        """
-        ...
+        """Release a move from the pause, and end it if no other move needs it."""
 
 
 @dataclass(frozen=True)
 class FlowContext:
-    """One flow as the engine sees it: settings, both clusters, both maps, the clock.
+    """One flow as the engine sees it: settings, both clusters, both maps, the clock (epoch ms).
 
     ``maps`` reads this flow's records on the target, ``reverse_maps`` the opposite flow's on the
-    source. ``now_ms`` is epoch milliseconds. ``switch`` pauses and resumes this flow. ``callers``
-    are the redirectors of moves in this direction, other than routing, that can be called.
-    ``opposite`` are the settings of the opposite flow.
+    source. ``callers`` are the redirectors of moves in this direction, other than routing, that can
+    be called. ``opposite`` are the settings of the opposite flow.
     """
 
     config: FlowConfig

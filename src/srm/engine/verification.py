@@ -52,8 +52,7 @@ _FAR: Final = 2**63 - 1
 class VerificationRequest:
     """Scope of a verification; empty ``topics``: all that the flow selects.
 
-    ``max_records``: number of newest copied records per partition; None for all.
-    ``full``: compare proven ranges again, too.
+    ``max_records``: newest copied records per partition. ``full``: proven ranges, too.
     ``by_records``: read all records with ordinary consumers, which takes longer.
     """
 
@@ -203,8 +202,7 @@ _Stretches = Mapping[tuple[TopicPartition, TopicPartition], Collection[Proven]]
 def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]:
     """Return the source partitions whose source or target log has lost proven records.
 
-    Call it after the reads: it finds logs truncated since the proof. Joined stretches keep only the
-    last leader epoch, so it cannot be found later.
+    Call it after the reads: joined stretches keep only the last leader epoch.
     """
     sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
     targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}

@@ -15,15 +15,11 @@ LOST_S           30.0  supervision        the application hangs: another one is 
 STARTUP_S       180.0  supervision        as LOST_S, before a new application drives
 =============  ======  =================  ==================================================
 
-ECHO_S is two missed heartbeats and a slow broker. SLOT_DEAD_S is longer, so that a brief failure to
-write the log kills no slot. SILENT_S follows it: partitions of a slot reported as silent already
-belong to another slot. LOST_S follows DEAF_S, so that a driver can recover by itself. LOOK_S only
-has to see one heartbeat change. An extra start is harmless, since drivers and writers fence each
-other. STARTUP_S is a cold Spark application on a busy machine.
-
-The driver and supervision measure arrival times on their own monotonic clock. SILENT_S is also
-compared with the timestamps of records, so clock skew shows as silence. A plan that it would block
-first waits ECHO_S for records to change.
+A brief failure to write the log kills no slot (SLOT_DEAD_S); partitions of a silent slot already
+belong to another one (SILENT_S); a driver can recover by itself (LOST_S). An extra start is
+harmless, since drivers and writers fence each other. Arrival times are on the reader's monotonic
+clock. SILENT_S is also compared with the timestamps of records, so clock skew shows as silence. A
+plan that it would block first waits ECHO_S for records to change.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ class AssignedPartition:
 class Incarnation:
     """One process of a slot; the largest incarnation of a slot started last.
 
-    ``number`` is the start time in epoch milliseconds, or one more than the largest number found.
-    ``token`` is random. It decides between processes that started in the same millisecond.
+    ``number`` is the start time in epoch milliseconds, or one more than the largest number found;
+    the random ``token`` decides between processes that started in the same millisecond.
     """
 
     number: int
@@ -122,8 +122,8 @@ NOBODY = Incarnation(0, "")
 class Assignment:
     """Partitions that one slot copies from ``generation`` on.
 
-    ``incarnation`` is the addressed process, the last one started that the driver knows. An older
-    process that still runs, for example on an executor that Spark lost, ignores the assignment.
+    Only the addressed process obeys, the last one that the driver knows: Spark may have lost an
+    executor that still runs.
     """
 
     slot: str
@@ -173,13 +173,10 @@ class DriverHeartbeat(JsonRecord):
     """Heartbeat of the replicator application; ``pid`` and ``host`` are informational.
 
     ``started_after`` is the id of the request in force at startup. The application obeys any other.
-    ``ended`` is true in the last heartbeat of a clean end, after its slots have stopped.
-    ``started_ms`` is the start time, 0 if unknown.
-    ``stopped_by`` is the user whose request stopped it, ``stopped_flow`` the flow whose topic holds
-    it.
-    ``flows`` are all flows of the application, also those whose clusters do not answer yet.
-    ``duties`` are those of :data:`DUTIES` that this driver does for its flow, and `COMMITS`.
-    ``troubles`` say which of them fail, and why.
+    ``ended`` is true in the last heartbeat of a clean end, after its slots have stopped: by the
+    request of user ``stopped_by`` in the topic of ``stopped_flow``. ``flows`` are all flows of the
+    application, also those whose clusters do not answer yet. ``duties`` are those of :data:`DUTIES`
+    that it does for its flow, and `COMMITS`; ``troubles`` say which of them fail, and why.
     """
 
     KIND = "driver heartbeat"
@@ -202,9 +199,9 @@ class DriverHeartbeat(JsonRecord):
 class DriverRequest(JsonRecord):
     """Request to end the application of a flow; applications started before it obey.
 
-    The order in the log decides, not the clocks. An application remembers the ``request`` (a unique
-    id) in force at its start and obeys any other. After a "stop", supervision starts no application
-    until a "restart" request or a manual start. ``by`` is informational.
+    The order in the log decides, not the clocks: an application remembers the id ``request`` in
+    force at its start and obeys any other. After a "stop", supervision starts no application until
+    a "restart" request or a manual start.
     """
 
     KIND = "driver request"
@@ -240,15 +237,13 @@ class PartitionPosition:
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """State of a slot, decoded from its records.
+    """State of a slot: ``positions`` of the ``incarnation`` that started last.
 
-    ``incarnation`` is the process that started last, ``positions`` are its positions.
-    ``former`` are older positions, which count only without a newer report. They are from other
-    processes of the slot, or from partitions that the slot no longer copies.
-    ``source_heard_ms`` is the last answer of the source to any process of the slot for all its
-    partitions, by the clock of ``time_ms``; 0 if unknown.
-    ``source_growth`` is the largest growth of the source until then, in offsets a second.
-    ``held_back`` are the last reported ends of source logs with an open transaction.
+    ``former`` positions are of other processes, or of partitions that the slot no longer copies,
+    and count only without a newer report. ``source_heard_ms`` is the last answer of the source for
+    all its partitions, by the clock of ``time_ms`` (0: unknown). ``source_growth`` is the largest
+    growth of the source until then, in offsets a second. ``held_back`` are ends of source logs with
+    an open transaction.
     """
 
     slot: str
@@ -266,9 +261,8 @@ class SlotReport:
 class PartitionStatus(JsonRecord):
     """State of one partition; a stopped one has a reason and, after a loss, the lost range.
 
-    ``reason`` includes the action. ``action`` is empty if unknown or in records of old versions.
-    ``time_ms`` is the start of the state. For a waiting or stopped partition it is the
-    last time of progress, through all retries since, by any slot.
+    ``reason`` includes the action. ``time_ms`` is the start of the state. For a waiting or stopped
+    partition it is the last time of progress, through all retries since, by any slot.
     """
 
     KIND = "status"
@@ -306,19 +300,18 @@ no range: the copy begins after the foreign records in the remote topic."""
 
 @dataclass(frozen=True, slots=True)
 class PartitionNotes(JsonRecord):
-    """Notes of one slot about one partition; ranges are source offsets, [from, to).
+    """Notes of one slot, or a decision of an operator, about the copy of one topic id.
 
-    ``lost`` counts all offsets that can never be copied, ``ranges`` the ranges they are in.
-    ``lost_from`` and ``lost_to`` are the newest range (adjoining ranges are one), ``loss`` its
-    reason.
-    ``strange`` is the newest anomaly of the logs that is not a loss.
-    ``begins`` is the target offset where records of a former topic with this name end, if any.
-    ``decision`` has one range; ``slot`` then makes the key unique.
-    ``target_next`` is the target offset where the copied part of a ``cut`` ends.
-    ``target_topic_id`` is the remote topic of a decision ``after``.
-    ``epoch`` is the leader epoch of the last batch before the range's end, -1 if unknown. A
-    truncated log reuses offsets, so a decision counts as far as the log still holds that epoch.
-    ``over`` are shortened decisions: ``slot`` of the decision, and its new end.
+    Each writer has its own keys, so none overwrites another's notes. Ranges are source offsets,
+    [from, to). ``lost`` counts all offsets that can never be copied, in ``ranges`` ranges;
+    ``lost_from`` to ``lost_to`` is the newest (adjoining ones are one), ``loss`` its reason.
+    ``strange`` is the newest anomaly that is not a loss. Records before target offset ``begins``
+    belong to a former topic with this name.
+
+    A ``decision`` has one range, and a unique ``slot``. The copied part of a ``cut`` ends at
+    ``target_next``. ``epoch`` is the leader epoch of the last batch before the range's end, -1 if
+    unknown: a truncated log reuses offsets, so a decision counts as far as the log still holds that
+    epoch. ``over`` has new ends of shortened decisions, by ``slot``.
     """
 
     KIND = "notes of a partition"
@@ -486,10 +479,11 @@ PAUSE_KEY: Final = b"pause"
 
 @dataclass(frozen=True, slots=True)
 class Pause(JsonRecord):
-    """Reason why a flow is not copied; ``by`` and ``reason`` are informational.
+    """Pause of a flow: all copying stops, so that a returning source is not copied unasked.
 
-    ``request`` is a unique id. ``move_id`` is the move that requested it, empty for an operator.
-    ``time_ms`` is the writer's epoch time. ``joined`` are other moves that rely on it.
+    Several moves may abandon one source: ``move_id`` (empty for an operator) and ``joined`` share
+    its pause until the last one leaves it, or a decision about the source's records deletes it.
+    ``request`` is a unique id.
     """
 
     KIND = "pause"

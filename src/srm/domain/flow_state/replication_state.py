@@ -46,11 +46,10 @@ def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[Partit
 def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
     """Choose among the positions that several slots report for one copy.
 
-    Under one producer id the highest epoch is the owner. Epochs of different producer ids cannot be
-    compared. An id expires after a week without a claim, and an idle partition is not claimed.
-    Of those, the position whose marker has the latest leader epoch of the target counts. Older ones
-    can be further and wrong, as the target log may have been truncated since. With equal or unknown
-    leader epochs the furthest position counts, as both logs only grow. Of equals, the first counts.
+    Under one producer id the highest epoch is the owner. Ids expire after a week without a claim,
+    so there may be several. Of those, the position whose marker has the latest leader epoch of the
+    target counts: older ones can be further and wrong, as the target log may have been truncated
+    since. With equal or unknown leader epochs the furthest counts, of equals the first.
     """
     owners: dict[int, PartitionPosition] = {}
     for candidate in candidates:
@@ -76,13 +75,11 @@ COPIED_PREFIX = b"copied:"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CopiedTopic(JsonRecord):
-    """A topic that a flow copies or has copied, and that may have records in the state topics.
+    """A topic that a flow copies (``active``) or has copied, with records in the state topics.
 
-    It is written before and deleted after all those records, so a driver knows which topics to look
-    for. It has names, too, as brokers hide topics that srm may not see. ``source_cluster`` and
-    ``target_cluster`` are Kafka's cluster ids: a topic is not gone because an address leads to
-    another cluster. ``active``: the flow copies it. So readers find the copy of a topic, and the
-    original of a copy, without a rule for names.
+    It is written before and deleted after those records, so a driver knows which topics to look
+    for. Brokers hide topics that srm may not see, so it has names, too. It has Kafka's ids of both
+    clusters: a topic is not gone because an address leads to another cluster.
     """
 
     KIND = "copied topic"
@@ -115,9 +112,8 @@ def is_superseded(
 ) -> bool:
     """Return True if a position that no process writes any more can be deleted.
 
-    ``live``: positions that live processes report, by copy.
-    ``successors``: the same as ``live``, by partition number and target topic id. A re-created
-    topic continues after the records of its former self on the target.
+    ``live`` are positions that live processes report, ``successors`` the same by partition number
+    and target topic id: a re-created topic continues after the records of its former self.
     """
     topic_id, number, target_id = entry.copy_id
     if target_id in gone.target:

@@ -70,10 +70,9 @@ _LEFT = "left-"
 
 
 def next_incarnation(seen: Iterable[Incarnation], now_ms: int) -> Incarnation:
-    """Return the incarnation of a starting process, larger than all found in the log.
+    """Return the incarnation of a starting process, larger than those in the log and the clock.
 
-    ``now_ms``: epoch milliseconds, the smallest number to use. A lost log names no incarnation, and
-    records of the previous process may still arrive.
+    A lost log names none, and records of the previous process may still arrive.
     """
     number = max(max((known.number for known in seen), default=0) + 1, now_ms)
     return Incarnation(number, secrets.token_hex(4))
@@ -81,13 +80,7 @@ def next_incarnation(seen: Iterable[Incarnation], now_ms: int) -> Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class SlotHeartbeat:
-    """Heartbeat of the process of a slot; ``partitions`` is how many it copies.
-
-    ``source_heard_ms`` is the last answer of the source for all of them, by the clock of
-    ``time_ms``; 0 if never or unknown. ``source_growth`` is its largest growth until then, in
-    offsets a second, for all these partitions. ``held_back`` are ends of logs that are not copied
-    beyond an open transaction, by remote topic id and number.
-    """
+    """Heartbeat of a slot's process, which copies ``partitions``; see :class:`.SlotReport`."""
 
     slot: str
     incarnation: Incarnation

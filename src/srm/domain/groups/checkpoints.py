@@ -117,14 +117,11 @@ IdsOf = Callable[[TopicPartition, TopicPartition], TopicIds]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOutcome:
-    """Outcome of one committed offset.
+    """Outcome of one committed offset, with partitions as named on the flow's clusters.
 
-    ``upstream``: the partition as named on the flow's source; ``upstream_offset`` is the commit.
-    ``downstream``: the same partition on the flow's target, None if not selected.
     ``downstream_offset``: where the group continues, or in an unfinished state would continue.
-    ``reached``: upstream offset that corresponds to ``downstream_offset``.
-    ``topic_ids``: of both partitions, read before the commit and the map.
-    ``is_share``: the commit is the start offset of a share group.
+    ``reached``: upstream offset that corresponds to it. ``topic_ids`` were read before commit and
+    map. ``is_share``: the commit is the start offset of a share group.
     """
 
     group: str

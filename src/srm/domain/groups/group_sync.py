@@ -63,16 +63,13 @@ _TYPES: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One write of a group offset by srm.
+    """One write of a group offset by srm; ``settled`` once it was read back.
 
-    ``topic_id`` is that of the topic on the cluster of the ledger.
-    ``previous`` is the offset before the write (None: the group had none).
-    ``previous_own`` is true if srm had written that one too.
-    ``origin`` is the alias of the cluster whose commit was carried over.
-    ``progress``: for each source the offset that its flow alone would set. Where several flows copy
-    into one name, the group has read what is before the lowest of these.
-    ``operation`` is the run or move that wrote it; ``settled`` is true once it was read back.
-    ``time_ms`` is the timestamp of its record, which brokers set; 0 before it is written.
+    ``topic_id`` is that of the topic on the cluster of the ledger. ``previous`` is the offset
+    before (None: none), ``previous_own`` if srm had written that one, too. ``origin`` is the
+    cluster whose commit was carried over, ``operation`` the run or move. ``progress``: for each
+    source the offset that its flow alone would set; the lowest one counts where several flows copy
+    into one name. ``time_ms`` is the timestamp of its record, 0 before it is written.
     """
 
     group: str
@@ -138,13 +135,10 @@ def all_entries(records: Mapping[bytes, bytes]) -> Iterator[LedgerEntry]:
 
 
 class GroupLedger:
-    """All valid entries of one cluster, by group and partition as named on that cluster.
+    """All valid entries of one cluster, decoded on access: there are those of all moves and syncs.
 
-    Entries are decoded on access: the ledger has those of all moves and syncs ever, and a caller
-    needs those of a few groups. A damaged record is skipped.
-
-    ``rows``: the records of the whole topic, each value with its timestamp in epoch milliseconds.
-    ``topic_ids``: id of each topic of the cluster by its name, read before the records.
+    ``rows``: values of the topic's records with their timestamps (epoch ms). ``topic_ids`` by the
+    names of the cluster's topics, read before. A damaged record is skipped.
     """
 
     def __init__(
@@ -206,10 +200,9 @@ SyncAction = Literal[
 class SyncDecision:
     """Action for one (group, partition) of the flow's target, with the reason.
 
-    ``current`` is the committed offset found there (None: none), ``offset`` the translated one.
-    With the action ``write`` the offset is the group's position once ``applied`` is true.
-    ``progress`` is the flow's translation where other sources count, too; ``offset`` is the lowest.
-    ``not-written`` was abandoned before the write; ``failed`` may have been written or not.
+    ``current`` is the commit found there, ``offset`` the translated one, in place once ``applied``.
+    Where other sources count, too, it is the lowest, and ``progress`` this flow's. ``not-written``
+    was abandoned before the write; ``failed`` may have been written or not.
     """
 
     group: str
@@ -237,10 +230,8 @@ def decide(
 ) -> SyncDecision:
     """Decide about one translated commit of an idle group.
 
-    ``outcome``: the translation; ``downstream`` must be known. ``current``: the commit there.
-    ``entry``, ``upstream_entry``: srm's latest writes there, and for the commit itself on the
-    source.
-    ``joined``: other clusters whose records the partition on the target holds, too.
+    ``entry`` and ``upstream_entry`` are srm's latest writes on the target, and of the commit
+    itself. ``joined``: other clusters whose records the partition on the target holds, too.
     """
     checkpoint = outcome.checkpoint
     offset = None if checkpoint is None else checkpoint.downstream_offset

@@ -104,10 +104,9 @@ NO_IDS: Final = TopicIds("", "")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Offsets at which a group continues after a move: both are "next to read".
+    """Offsets at which a group continues after a move, both "next to read".
 
-    The topic is named as on the flow's *target*: ``P.Payments`` for a forward checkpoint of P->B,
-    ``Payments`` for a reverse one.
+    The topic is as on the *target*: ``P.Payments`` forward on P->B, ``Payments`` in reverse.
     """
 
     group: str

@@ -150,10 +150,7 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Records read for a claim, with more than the next ones if those do not suffice.
-
-    ``originals`` and ``copies`` hold the first record from an offset on, None if there is none.
-    """
+    """First records at and after the offsets read for a claim (None: none), and circumstances."""
 
     next_original: ComparedRecord | None
     next_copy: ComparedRecord | None
@@ -410,16 +407,12 @@ class Disproof:
 class FlowProof:
     """Proof results of one emission.
 
-    ``time_ms``: start of reading the commits, epoch milliseconds; as read back, by the broker's
-    clock.
-    ``took_ms``: duration until the result.
-    ``sampled``: number of checked groups (all, or as the budget allows), ``proven`` those proven.
-    ``unproven``: reason of each other group, by group; the first :data:`MOST_NAMED`.
-    ``disproved``: translations found wrong; their partitions' checkpoints are not emitted.
-    ``withheld``: number of checkpoints not emitted for that reason.
-    ``unread``: groups whose checkpoints stay the same: a failed read, or the source lacks them.
-    ``cursor``: the last checked group, after which the next emission continues.
-    ``skipped``: reason for checking nothing, else empty.
+    ``time_ms`` is the start of reading the commits; as read back, by the broker's clock.
+    ``sampled`` groups were checked (all, or as the budget allows). ``unproven`` has the reason of
+    each other group, ``disproved`` the translations found wrong, whose partitions' checkpoints are
+    ``withheld``. Checkpoints of ``unread`` groups stay the same: a failed read, or the source lacks
+    them. The next emission continues after ``cursor``. ``skipped`` is the reason for checking
+    nothing.
     """
 
     flow: str
@@ -490,10 +483,7 @@ class FlowProof:
 
 
 def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget: int) -> list[str]:
-    """Choose groups to check whole, in order after the cursor and then from the first.
-
-    The first is taken whatever its size, others within the ``budget`` of places.
-    """
+    """Choose groups after the cursor, then from the first; the first one whatever its size."""
     behind = [name for name in groups if name > cursor]
     chosen: list[str] = []
     left = budget

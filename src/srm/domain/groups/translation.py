@@ -75,12 +75,11 @@ UNKNOWN_LOG = LogRange(0, sys.maxsize, sys.maxsize)
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Source offsets noted as never to be copied.
+    """Source offsets noted as never to be copied, as ranges [from, to).
 
-    ``ranges`` are the known ones, [from, to).
-    ``elsewhere`` counts offsets without known ranges, which are in other holes of the map.
-    ``discarded`` ranges are skipped by all groups.
-    ``kept`` are the ``ranges`` kept for groups that read the source.
+    ``elsewhere`` counts offsets without known ranges, in other holes of the map. ``discarded``
+    ranges are skipped by all groups, ``kept`` are the ``ranges`` kept for groups that read the
+    source.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -131,12 +130,11 @@ def _holes(offset_map: OffsetMap, start: int, end: int) -> int:
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """Known facts of a partition and its copy; read the map first, then the logs.
+    """Known facts of a partition and its copy; read the map first, then the logs (None: missing).
 
-    A log is None if the partition does not exist. ``damage`` is the reason why the map is unusable,
-    ``gap`` its lost part. ``transactions`` are those open upstream, as far as requested.
-    ``back`` are the facts of the opposite flow, where both copy into one name: then each log holds
-    the other's records among its own.
+    ``damage`` is why the map is unusable, ``gap`` its lost part. ``transactions`` are open
+    upstream, as far as requested. ``back`` are the facts of the opposite flow, where both copy into
+    one name: then each log holds the other's records among its own.
     """
 
     direction: Direction
@@ -176,8 +174,7 @@ class PartitionFacts:
     def copy_lost_its_end(self) -> bool:
         """True if, in reverse, the copy's log ends before the end of its map.
 
-        Records that replace the lost ones, at least a marker, are not in the map yet. Their offsets
-        would be taken for those of lost records.
+        Records that replace the lost ones, at least a marker, are not in the map yet.
         """
         log, position = self.upstream_log, self.offset_map.position
         if self.direction == "forward" or log is None or position is None:
@@ -187,8 +184,8 @@ class PartitionFacts:
     def records_upstream(self, start: int, end: int) -> int:
         """Count records in [start, end) of the upstream log.
 
-        Of an original, offsets beyond the map count as records. Of a copy only copied records
-        count, so markers of claims never do. If a part of the map is lost, all offsets count.
+        Of an original, offsets beyond the map count, too; of a copy only copied records. If a part
+        of the map is lost, all offsets count.
         """
         return self._count(start, end, original=self.direction == "forward")
 
@@ -221,12 +218,9 @@ class Translation:
     """Outcome for one offset; both offsets are "next to read".
 
     ``offset``: where the group continues downstream; in a state without an exact offset, the end of
-    the map.
-    ``reached``: upstream offset that corresponds to ``offset``.
-    ``remaining``: offsets up to the commit that are not in the map yet.
-    ``dropped``, ``refused``, ``uncopied``: as above, deleted downstream, noted, before the first
-    copy.
-    ``reason``: text for operators, empty when translated without remarks; includes ``action``.
+    the map. ``reached`` corresponds to it upstream. ``remaining``: offsets up to the commit that
+    are not in the map yet. ``dropped``, ``refused``, ``uncopied``: as above. ``reason`` includes
+    ``action``.
     """
 
     state: State
@@ -250,11 +244,7 @@ def wanted_of(
     upstream: Iterable[int | None],
     downstream: Iterable[int | None] = (),
 ) -> Wanted:
-    """Return the offsets to load of the original's map for a translation.
-
-    ``upstream``: offsets to translate, and the first one of the upstream log.
-    ``downstream``: the first offset of the downstream log, and others to count from or to.
-    """
+    """Return the offsets to load of the original's map: those to translate, and bounds."""
     if direction == "forward":
         return Wanted.of(upstream, downstream)
     return Wanted.of(downstream, upstream)
@@ -297,10 +287,9 @@ def _on_one_name(
 ) -> Translation:
     """Translate where both flows copy into one name.
 
-    The group has not read: the source's own records from the commit on, and those records of the
-    target whose copies are at or after the commit. It continues at the first of either in the
-    target's log. Records after that which it has read already are read again, as the logs have
-    different orders.
+    The group has not read: the source's own records from the commit on, and those of the target
+    whose copies are at or after the commit. It continues at the first of either in the target's
+    log, and reads some again, as the logs have different orders.
     """
     known, log, there = back.offset_map, facts.upstream_log, facts.downstream_log
     if log is None or there is None or found.state not in {"translated", *UNREACHED}:
@@ -383,8 +372,8 @@ def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
 def _after_discarded(facts: PartitionFacts, offset: int) -> int:
     """Skip discarded ranges, if the group has read all copied records before them.
 
-    That is known once the copy is that far. A range with records in the map is obsolete: the log
-    was truncated and gave these offsets to records that were copied.
+    A range with records in the map is obsolete: a truncated log gave these offsets to other
+    records.
     """
     known = facts.offset_map
     for start, end in facts.losses.discarded:

@@ -26,17 +26,10 @@ class RecordedCopies:
 class FlowTopics:
     """Names of a flow P->B, for ``Payments`` of P and its copy ``P.Payments`` on B.
 
-    Topics of B come to P by the opposite flow: ``B.Payments`` on P is the replica of B's
-    ``Payments``.
-
-    A policy may keep names; then what replicators have recorded shows whether a topic is a copy.
-
-    Attributes:
-        flow: the flow.
-        listed: filter of the lists.
-        back: naming of the opposite flow, by default the same.
-        recorded: copies that do not show in names.
-        opposite: filter of the opposite flow's lists, if both flows are enabled and keep names.
+    ``B.Payments`` on P is the replica of B's ``Payments``, by the opposite flow. A policy may keep
+    names; then what replicators have ``recorded`` shows whether a topic is a copy. ``listed``
+    filters by the lists, ``opposite`` by those of the opposite flow, if both are enabled and keep
+    names. ``back`` is the opposite flow's policy, by default the same.
     """
 
     flow: Flow
@@ -111,11 +104,7 @@ class FlowTopics:
         return False
 
     def refusal(self, topic: str) -> Refusal | None:
-        """Return why a topic of the source is not copied, None if it is.
-
-        As MirrorSourceConnector.shouldReplicateTopic: selected topics and heartbeats topics are
-        copied. Internal topics, and topics that have already passed through the target, never are.
-        """
+        """Return why a topic is not copied, None if it is (MM2's shouldReplicateTopic)."""
         if self.is_internal(topic) or self.is_internal(self.remote(topic)):
             return "internal"
         if self.is_cycle(topic):
@@ -141,8 +130,7 @@ class FlowTopics:
     def is_shared(self, topic: str) -> bool:
         """Return True unless this flow alone copies into this name, as is known.
 
-        The opposite flow copies it, has copied it, or may have: without its map a group would skip
-        records.
+        Without the map of an opposite flow that copies it, or has, a group would skip records.
         """
         recorded = self.recorded.on_source
         is_known_alone = recorded is not None and topic not in recorded

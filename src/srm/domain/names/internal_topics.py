@@ -43,9 +43,8 @@ _CONNECT: Final = frozenset({"connect-configs", "connect-offsets", "connect-stat
 def is_internal(topic: str, separator: str = ".") -> bool:
     """Return True for a topic with state of Kafka, MM2, Connect or srm, which is never replicated.
 
-    The rule is that of MM2 4.x (ReplicationPolicy.isInternalTopic), so a user's ``orders.internal``
-    is an ordinary topic. In addition, names of Connect workers count, and the dots in which MM2's
-    own workers name their topics with any separator.
+    The rule of MM2 4.x (a user's ``orders.internal`` is ordinary), Connect workers' names, and the
+    dots in which MM2's own workers name their topics with any separator.
     """
     return (
         topic.startswith(("__", "."))

@@ -46,15 +46,12 @@ def split_patterns(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NameFilter:
-    """An include and an exclude list of regular expressions.
+    """Include and exclude lists of regular expressions, which match all of a name.
 
-    A name is selected if an include pattern matches all of it and no exclude pattern does. Without
-    an include pattern no name is selected. A filter of your own derives from it, overrides
-    :meth:`matches` and is named ``module:Class`` in ``topic.filter.class``, ``group.filter.class``
-    or ``config.property.filter.class``; the lists of srm-control are among its patterns.
-
-    Raises:
-        ConfigError: at construction, if a pattern does not compile.
+    Without an include pattern no name is selected. ConfigError at construction if a pattern does
+    not compile. A filter of your own derives from it, overrides :meth:`matches` and is named
+    ``module:Class`` in ``topic.filter.class``, ``group.filter.class`` or
+    ``config.property.filter.class``; the lists of srm-control are among its patterns.
     """
 
     include: tuple[str, ...] = ()
@@ -99,11 +96,8 @@ class ReplicationPolicy(ABC):
 
     A policy of your own derives from it and is named ``module:Class`` in
     ``replication.policy.class``. The class is called with the alias of the flow's source and the
-    separator. Its instances are compared and pickled.
-    :func:`srm.domain.names.policy.check_policy` checks the rest.
-
-    Attributes:
-        separator: part of the names of MirrorMaker 2's own topics, ``P.checkpoints.internal``.
+    separator of MirrorMaker 2's own topics. Its instances are compared and pickled;
+    :func:`check_policy` checks the rest.
     """
 
     separator: str = "."
@@ -166,10 +160,9 @@ class DefaultReplicationPolicy(ReplicationPolicy):
 
 @dataclass(frozen=True, slots=True)
 class IdentityReplicationPolicy(DefaultReplicationPolicy):
-    """Policy without prefixes: ``Payments`` on B is P's ``Payments``.
+    """Policy without prefixes, except of heartbeats: ``Payments`` on B is P's ``Payments``.
 
-    Heartbeats keep their prefix. A name does not show whether a topic is a copy, so the source of
-    each is the configured one, as in MirrorMaker 2.
+    A name does not show whether a topic is a copy: the source of each is the configured one.
     """
 
     source_alias: str = ""
@@ -201,10 +194,7 @@ def _is_like_heartbeats(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RestoringPolicy(ReplicationPolicy):
-    """Policy that undoes another one, for copies that return to their origin.
-
-    To it no topic is a remote one, so it sees no cycle in a copy that returns.
-    """
+    """Policy that undoes another one, for copies that return: to it no topic is a remote one."""
 
     undone: ReplicationPolicy
 
@@ -232,14 +222,10 @@ class RestoringPolicy(ReplicationPolicy):
 def check_policy(
     policy: ReplicationPolicy, topics: Collection[str], source_alias: str = "P"
 ) -> None:
-    """Check what srm needs of a policy that was made for a source.
+    """Raise ConfigError if a policy that was made for a source breaks a rule.
 
     The name of a copy leads back to its original, and two topics have different copies. Heartbeats
-    keep a prefix, or they would be copied in a circle. Replicators on other machines get an equal
-    policy.
-
-    Raises:
-        ConfigError: the policy breaks a rule; the message names it.
+    keep a prefix, or they would be copied in a circle. Pickled policies are equal.
     """
     if pickle.loads(pickle.dumps(policy)) != policy:  # noqa: S301 -- of this process
         raise _broken(policy, "a pickled copy is not equal: make it a frozen dataclass")
@@ -262,11 +248,7 @@ def check_policy(
 
 
 def check_filter(of: type[NameFilter], selected: Collection[str], refused: Collection[str]) -> None:
-    """Check a class of filters with the lists ``.*`` and the exclusion of groups of drills.
-
-    Raises:
-        ConfigError: it selects a refused name or the group of a drill, or not a selected one.
-    """
+    """Raise ConfigError if a class of filters selects a refused name, or misses one."""
     made = of((".*",), (SHADOWS,))
     if pickle.loads(pickle.dumps(made)) != made:  # noqa: S301 -- of this process
         raise _broken(made, "a pickled copy is not equal")

@@ -12,11 +12,7 @@ _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic, as named on the cluster under discussion.
-
-    A tuple, because it is the key of a lookup for each batch: a frozen dataclass takes four times
-    as long.
-    """
+    """One partition of one topic; a tuple, as it is the key of a lookup for each batch."""
 
     topic: str
     partition: int
@@ -65,8 +61,8 @@ class Flow:
 class OpenTransaction:
     """A transaction that holds up the last stable offset of a partition.
 
-    ``transactional_id`` is None if srm may not see it or the transaction has no coordinator any
-    more (a hanging one, KIP-664). ``age_ms`` is by this machine's clock; None likewise.
+    ``transactional_id`` and ``age_ms`` (by this clock) are None if srm may not see them, or the
+    transaction has no coordinator any more (a hanging one, KIP-664).
     """
 
     partition: TopicPartition
@@ -95,11 +91,11 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """An idempotent or transactional producer that a partition's leader tracks (KIP-664).
+    """A producer with idempotence that a partition's leader tracks (KIP-664).
 
-    The leader drops it ``producer.id.expiration.ms`` (a day) after its last record, and does not
-    track producers without idempotence. ``last_timestamp_ms`` is the timestamp of its last batch,
-    by the producer's clock, or the broker's where the topic has LogAppendTime.
+    The leader drops it ``producer.id.expiration.ms`` (a day) after its last record.
+    ``last_timestamp_ms`` is of its last batch, by the producer's clock, or the broker's with
+    LogAppendTime.
     """
 
     partition: TopicPartition

@@ -81,10 +81,7 @@ class Columns:
         return self.contents[self._order]
 
     def nearest(self, contents: Offsets, here: int) -> Sequence[int]:
-        """Return indexes of the first of some contents, nearest to an index.
-
-        Of very many the ones that the following contents follow, too.
-        """
+        """Return indexes of the first content near an index, if many by the following ones."""
         ends = (np.searchsorted(self._in_order, contents[0], side) for side in ("left", "right"))
         found = _around(self._order[slice(*ends)], here, _COMPARED)
         for step in range(1, len(contents)):
@@ -114,12 +111,9 @@ def _around(places: npt.NDArray[np.intp], here: int, count: int) -> npt.NDArray[
 
 @dataclass(frozen=True)
 class SourcePlaces:
-    """Places of a target's records in what is known of the source.
+    """Places of a target's records in the source: how many each has (none, one, more: 2).
 
-    Attributes:
-        counts: how many each has: none, one, or more (2).
-        chunks: the number of the chunk of a single place.
-        places: a single place in its chunk.
+    ``chunks`` and ``places``: of a single place, the number of its chunk and the place in that.
     """
 
     counts: npt.NDArray[np.int8]
@@ -222,15 +216,11 @@ class OffsetSet:
 class AlignedCopy:
     """Result: the map, the position after the last copied record, and what is not in the map.
 
-    Attributes:
-        runs: the map; empty if a record is late.
-        source_next: offset after the furthest copied source record.
-        skipped: source offsets before ``source_next`` whose records have no copy, without a reason.
-        foreign: target offsets of records that the source did not have.
-        older: target offsets of records before the source's log start.
-        late: source offsets that were first copied after later ones: no map keeps the order.
-        cut_short: source offsets that a repeat at the end of a compacted topic did not reach; keys
-            of it may have an older record last.
+    ``skipped``: source offsets before ``source_next`` without a copy and a reason. ``foreign``:
+    target offsets of records that the source did not have; ``older``: of those before its log
+    start. ``late``: source offsets that were first copied after later ones: no map keeps the order,
+    it is empty. ``cut_short``: source offsets that a repeat at the end of a compacted topic did not
+    reach; keys of it may have an older record last.
     """
 
     runs: Runs
@@ -250,11 +240,8 @@ class AlignedCopy:
 class Alignment:
     """Aligns one partition; the caller feeds the source whenever :meth:`match` wants more.
 
-    Attributes:
-        begin: source offset of a known position; 0 if nothing is known.
-        trimmed: the source's log begins after its first records.
-        target_trimmed: the target's log begins after the first copies.
-        source_compacts, target_compacts: the log removes records with a later one of their key.
+    ``begin``: source offset of a known position. A log is trimmed if it begins after its first
+    records, and compacts if it removes records with a later one of their key.
     """
 
     begin: int = 0
@@ -324,10 +311,7 @@ class Alignment:
         return not self.ended and self._ahead() < self._look
 
     def match(self, target: Columns, *, is_last: bool) -> int:
-        """Match records of the target; return how many.
-
-        The others come again, with more records.
-        """
+        """Match records of the target; return how many. The others come again, with more."""
         done, found = 0, None
         while done < len(target) and not self.wants_source:
             if count := self._match_straight(target, done):
@@ -556,11 +540,8 @@ def last_copies(facts: Runs, begin: int = 0) -> Runs:
     copies the last counts, so that few records come again. A repeat that was cut short has none:
     its reader would meet the end, or a later record too early.
 
-    Args:
-        facts: runs in the order of the target, which may copy a source record several times, but
-            no record first after a later one, see :func:`late_copies`.
-        begin: source offset up to which a map is known, where the result begins. The known copies
-            are before all facts on the target.
+    ``facts`` have no :func:`late_copies`. ``begin``: source offset up to which a map is known,
+    before all facts on the target.
     """
     if facts.grow() and not (len(facts) and int(facts.sources[0]) < begin):
         return facts.join()

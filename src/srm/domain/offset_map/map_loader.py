@@ -71,10 +71,7 @@ Answers = Mapping[Need, tuple[bytes, bytes] | None]
 
 @dataclass(frozen=True, slots=True)
 class LoadedMap:
-    """A map around the wanted offsets; ``gap`` names its lost parts, if any.
-
-    Without its last block a map has no position: the runs before it are unknown.
-    """
+    """A map around the wanted offsets, with its lost parts; without the last one no position."""
 
     offset_map: OffsetMap
     gap: str = ""
@@ -275,8 +272,8 @@ def _read(
 class Row(NamedTuple):
     """One row of the future map: ``need`` is read for it, ``run`` is all that it holds.
 
-    ``limits`` are the first offsets of both sides that later rows have taken from it.
-    ``floors`` are the last offsets that earlier rows have reached.
+    ``limits``: first offsets of both sides that later rows took from it; ``floors``: the last ones
+    that earlier rows have reached.
     """
 
     entry: IndexEntry
@@ -482,10 +479,7 @@ def _mask_of(numbers: frozenset[int], size: int) -> _Mask:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Wanted offsets of one partition, to translate or count from; the position always is.
-
-    ``source_ranges`` are source offsets [from, to) of which every run is wanted.
-    """
+    """Wanted offsets of one partition, and source ranges [from, to) with all runs."""
 
     sources: frozenset[int] = frozenset()
     targets: frozenset[int] = frozenset()

@@ -58,9 +58,8 @@ CopyId = tuple[str, int, str]
 class MapEnd:
     """End of a partition's offset map, which a reader must find or report as missing.
 
-    ``target_start`` and ``owner`` are from the last block's key. ``place`` and ``index_place`` are
-    offsets in the partition of the map topic, -1 if unknown. They locate the last written version
-    of the last block and the newest index record.
+    ``target_start`` and ``owner`` are from the last block's key. Places, -1 if unknown, locate the
+    last written version of that block and of the newest index record.
     """
 
     target_start: int
@@ -121,12 +120,10 @@ class MapBlock:
     """Runs of one source partition, with the producer ids that wrote them.
 
     ``open_end``: the last run continues up to the slot's reported position, so that a run that only
-    grows is not rewritten.
-    ``owner`` is producer id and epoch of the claim. Without a claim it is -1 and the target offset
-    of the run's end.
-    ``previous`` is the map's last block when this one was begun.
-    ``source_lineage`` is the source's lineage before the end of the last run, as long as that run
-    is in this block. It reveals a truncation even without a report.
+    grows is not rewritten. ``owner``: producer id and epoch of the claim; without one -1 and the
+    target offset of the run's end. ``previous``: the map's last block when this one was begun.
+    ``source_lineage``: before the end of the last run; it reveals a truncation even without a
+    report.
 
     Runs of a block grow on both sides. A run that begins before the end of the previous block, on
     either side, cuts all blocks there.

@@ -86,12 +86,7 @@ class MapTree:
         return self.chunk.entries.slice(self.chunk.deleted) if self.chunk else NO_ENTRIES
 
     def entries(self, chunks: Mapping[int, IndexRecord] | None = None) -> Entries:
-        """Return the entries of the whole map in order, the last block included.
-
-        Args:
-            chunks: the loaded full chunks, by the number of their entry in :attr:`chunks`; the
-                result has the entries of the others themselves.
-        """
+        """Return all entries in order, the last block's, too; of loaded chunks their own."""
         loaded = chunks or {}
         found, done, full = NO_ENTRIES, 0, self.chunks
         for number in sorted(loaded):
@@ -139,8 +134,7 @@ def with_root(copy_id: CopyId, tree: MapTree, rows: Rows) -> MapTree:
 def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
     """Return True if a chunk ends where the map's last block begins, or lists that block, too.
 
-    A report names only the chunk's place. If the map topic was truncated since, an unrelated chunk
-    may be there.
+    A report names only its place: if the map topic was truncated since, another may be there.
     """
     if last is None or last.previous is None or not len(chunk.entries):
         return True
@@ -217,10 +211,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltMap:
-    """A tree of what is left.
+    """A tree of what is left, and the ``garbage``: blocks outside it.
 
-    ``rewrite``: no index in the log leads to its blocks. ``missing``: the first unreadable block,
-    where the tree ends. ``garbage``: blocks outside the tree.
+    ``rewrite``: no index in the log leads to its blocks. ``missing``: the first unreadable block.
     """
 
     tree: MapTree = field(default_factory=MapTree)
@@ -302,8 +295,7 @@ def newest_head(
 ) -> tuple[MapBlock, int] | None:
     """Return the block without a successor; of one producer id that of its latest claim.
 
-    Claims under different producer ids have no order. Of those, return the block that reaches
-    furthest on the target.
+    Different producer ids have no order: of those, the block that reaches furthest on the target.
     """
     known = list(blocks)
     followed = {block.previous for block, _ in known}

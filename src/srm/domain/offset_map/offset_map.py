@@ -226,12 +226,9 @@ class Position:
     """Progress of one partition: the next source offset to read, the next target offset.
 
     ``source_next`` also passes records that are never copied (markers, aborted, compacted), so it
-    can be after the end of the last run. ``source_end`` is the source's last stable offset at that
-    moment. If it equals ``source_next``, nothing is left to copy.
-
-    A slot reports a position only after all runs before it are in the map (see
-    :mod:`srm.replication.report`). So a position proves that no run before it is missing,
-    even if it follows a marker and touches no run.
+    can be after the last run. ``source_end`` is the source's last stable offset then. A slot
+    reports a position only after all runs before it are in the map
+    (:mod:`srm.replication.report`), so it proves that no run before it is missing.
     """
 
     source_next: int
@@ -262,11 +259,10 @@ Translation = Translated | NotCopiedYet | NoMap
 
 
 class OffsetMap:
-    """Known runs of one partition, and the reported position (None: no report yet).
+    """Known runs of one partition, and the reported position (None: no report yet). Immutable.
 
-    A map loaded as a whole holds all runs. A *window* holds the runs around some offsets, and index
-    entries for the others. It answers what it can prove and counts across missing runs. It raises
-    NotLoadedError instead of guessing. Both are immutable.
+    A *window* holds the runs around some offsets, and index entries for the others. It counts
+    across missing runs and raises NotLoadedError instead of guessing.
     """
 
     __slots__ = ("_known_source_end", "_known_target_end", "_runs", "_spans", "position")
@@ -306,14 +302,11 @@ class OffsetMap:
         *,
         open_end: bool = True,
     ) -> OffsetMap:
-        """Build a map with some blocks loaded.
+        """Build a map from its entries (of blocks, or chunks in the root), some of them loaded.
 
-        Args:
-            entries: all blocks of the map in order, the last one included; for chunks that are not
-                loaded, their entry in the root.
-            loaded: the runs of blocks, by the number of their entry. With ``open_end`` it must
-                hold the last block, and all blocks that later entries cut.
-            open_end: True if the last run continues up to the position, if that is on its line.
+        ``loaded``: runs by the number of their entry, with the last block for ``open_end``, and all
+        blocks that later entries cut. ``open_end``: the last run continues up to the position, if
+        on its line.
         """
         known = {number: _in_order(runs) for number, runs in loaded.items()}
         last = len(entries) - 1
@@ -390,9 +383,7 @@ class OffsetMap:
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
         """Return the target offset at which a reader of the source at ``committed`` continues.
 
-        Args:
-            target_log_start: first offset that the target still holds. It matters only without
-                runs: it shows if the target holds records that are in no run.
+        ``target_log_start`` matters only without runs: it shows if the target holds records.
         """
         reached = self.known_source_end
         if reached is None:
@@ -421,10 +412,7 @@ class OffsetMap:
         return Translated(first if found is None else found)
 
     def next_record(self, source_offset: int) -> int | None:
-        """Return the offset of the first copied source record at or after an offset, if any.
-
-        Of a stretch that is not loaded it may be before that record, never after it.
-        """
+        """Return the first copied source record at or after an offset, or its stretch."""
         return self._spans.next_source(source_offset)
 
     def next_unread(self, committed: int) -> int:

@@ -23,8 +23,7 @@ _EMPTY: Final[Offsets] = np.empty(0, np.int64)
 class Run:
     """``count`` source records from ``source_start``, copied to ``target_start`` and after.
 
-    Without records it is a *cut*: the source was truncated to ``source_start`` when the copy was at
-    ``target_start``.
+    Without records it is a *cut*: the source was truncated when the copy was there.
     """
 
     source_start: int
@@ -99,10 +98,9 @@ class Runs(Sequence[Run]):
 
     @property
     def fingerprint(self) -> int:
-        """Fingerprint of 53 bits of the pairs of offsets in the runs.
+        """Fingerprint of 53 bits of the pairs of offsets, whatever their division into runs.
 
-        It does not depend on the division into runs. Fingerprints of two parts add up, modulo 2^53.
-        Other pairs have the same one only by accident; it does not resist attackers.
+        Fingerprints of two parts add up, modulo 2^53. It does not resist attackers.
         """
         shifts = _mix(self.targets - self.sources)
         ends = _mix(shifts ^ self.source_ends) - _mix(shifts ^ self.sources)
@@ -201,11 +199,8 @@ def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Sort facts about one partition, and join or cut facts about the same records.
 
     Two owners may report the same stretch: one that was stopped, and its successor that found the
-    records in the log. So runs may overlap as long as they agree.
-
-    A truncated source gives its offsets to other records. So a cut or run that is later on the
-    target and begins at a lower source offset cuts the earlier ones. Their records from there on
-    have no source counterpart any more: they are a hole.
+    records in the log. A truncated source gives its offsets to other records: a cut or run that is
+    later on the target and begins at a lower source offset cuts the earlier ones there.
 
     Raises:
         IntegrityError: two runs put different records at one target offset.
@@ -286,10 +281,11 @@ class EpochRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Leader epochs of a log with their start offsets, both ascending.
+    """Leader epochs of a log with their start offsets, both ascending, as brokers keep them.
 
-    An epoch begins after the last offset that was read of the earlier ones, and ends at the start
-    of the next one. The first epoch may have begun before its start, where the lineage begins.
+    All logs that hold an epoch up to an offset are equal before that offset, so two logs are equal
+    up to the end of the last epoch in both (KIP-101, KIP-279). The first epoch may have begun
+    earlier.
     """
 
     starts: tuple[tuple[int, int], ...] = ()
@@ -311,8 +307,8 @@ class Lineage:
     def with_epoch(self, epoch: int, start: int) -> Lineage:
         """Return the lineage with the epoch of a batch that was read from an offset on.
 
-        As in a broker's cache, an epoch replaces each one that is not lower or does not begin
-        before it. A batch of unknown epoch (-1: an old format) makes the lineage unknown.
+        It replaces each one that is not lower or does not begin before. An unknown epoch (-1, an
+        old format) makes the lineage unknown.
         """
         if epoch == self.epoch:
             return self

@@ -33,9 +33,8 @@ def classify(
 ) -> tuple[DifferenceKind, ...]:
     """Classify the difference of the first records of two sequences by the following records.
 
-    ``order``: the same records in another order. Otherwise, if all following records agree, one
-    record was changed. ``missing`` or ``extra``: the sequences agree after some records of the
-    source or target are skipped. Otherwise the fields that differ.
+    ``order``: the same records in another order. ``missing`` or ``extra``: the sequences agree
+    after some records are skipped. Otherwise the fields that differ: one record was changed.
     """
     sources = [frame(r, timestamps=timestamps) for r in source]
     targets = [frame(r, timestamps=timestamps) for r in target]

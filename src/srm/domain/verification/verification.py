@@ -45,8 +45,7 @@ class Difference:
 class SideResult:
     """One side of a range: the number of its records, and their hash in order.
 
-    ``epoch`` is the leader epoch of the last read record, -1 if unknown. ``reached`` is an offset
-    up to which the log held that epoch then.
+    The log held leader ``epoch`` (-1: unknown) of the last read record up to ``reached``.
     """
 
     records: int
@@ -72,14 +71,11 @@ class PartitionVerification(JsonRecord):
     """Verification result for one partition, about the records in both offset ranges.
 
     ``earlier_records`` were proven equal before, the last at ``earlier_ms``, and not read again.
-    ``source_hash`` and ``target_hash`` are of all others. They are equal exactly if these are, in
-    order. They depend on the ranges, so they cannot be compared with an earlier result.
-    ``foreign`` counts target records that the copy did not write.
-    ``one_sided`` counts records of a compacted topic that only one side still has. They are not
-    hashed and not a difference.
-    ``outcome`` is ``unverified`` without a copy, ``failed`` if logs or map are unusable.
-    ``proven`` are all stretches known to be equal, of the topics with these ids.
-    ``by_records`` counts source records that ordinary consumers had to read one by one.
+    The hashes are of all others; they depend on the ranges. ``foreign`` counts target records that
+    the copy did not write, ``one_sided`` records of a compacted topic that only one side still has:
+    not hashed, no difference. ``outcome`` is ``unverified`` without a copy, ``failed`` if logs or
+    map are unusable. ``by_records`` counts source records that ordinary consumers had to read one
+    by one.
     """
 
     topic: str
@@ -233,11 +229,10 @@ NO_PAIR: Final = (-1, -1)
 class Proven:
     """One stretch of source and target offsets, ends not included, with the same records.
 
-    ``first`` and ``last`` are the outer pairs of source and target offset.
-    ``source_mark`` and ``target_mark``: leader epoch, and the offset up to which the log held it.
-    ``since_ms`` and ``time_ms`` are the times of the oldest and newest comparison.
-    ``decided`` are source offsets [from, to) left on the source by decision, not compared.
-    ``pairs`` is the fingerprint of the map's pairs.
+    ``first`` and ``last`` are the outer pairs of offsets, ``pairs`` is the fingerprint of all.
+    Marks are a leader epoch, and the offset up to which the log held it. ``decided`` are source
+    offsets [from, to) left on the source by decision, not compared. Times are of the oldest and
+    newest comparison.
     """
 
     source_start: int

@@ -34,10 +34,8 @@ class LogBounds:
 class RangePlan:
     """Source and target offsets ``[start, end)`` that must hold the same records, and their runs.
 
-    ``source_log_end`` and ``target_log_end`` can be before the ends of the range, after a loss.
-    ``compacted`` topics may have lost a record on one side only.
-    ``timestamps`` is False if the target sets timestamps itself (LogAppendTime).
-    ``left_out`` names target records of other copies, or source records that are not compared.
+    Logs can end before the range, after a loss. ``compacted`` topics may lack records on one side.
+    ``timestamps`` is False if the target sets them. ``left_out`` names records not compared.
     """
 
     topic: str
@@ -70,19 +68,15 @@ def plan_partition(
     begins: int | None = None,
     decided: Iterable[tuple[int, int]] = (),
 ) -> RangePlan | None:
-    """Plan the comparison of all comparable records of one partition.
+    """Plan the comparison of all comparable records; None if none of several was ever copied.
 
     Source records are left out if they are deleted, after the copy's position, or without a copy on
-    the target due to retention. Target records before and after their copies are left out, too. If
-    the source has nothing more to copy, the range includes the target's end: no record there can be
-    an unreported copy.
+    the target due to retention; target records likewise. If the source has nothing more to copy,
+    the range includes the target's end: no record there can be an unreported copy.
 
-    ``offset_map``: the partition's map, loaded from the start of the source's log.
-    ``target_end_before``: last stable offset of the target, read before the map.
-    ``begins``: target offset where records of a former topic with this name end.
-    ``decided``: source offsets [from, to) left on the source by decision.
-
-    None if the source has records and none of them was ever copied.
+    ``offset_map`` is loaded from the start of the source's log, ``target_end_before`` the target's
+    last stable offset, read before it. ``begins``: target offset where records of a former topic
+    end. ``decided``: source offsets [from, to) left on the source by decision.
     """
     position = offset_map.known_source_end
     if source_log.start < source_log.end and (position is None or position < source_log.start):

@@ -10,11 +10,9 @@ from srm.errors import GivenUpError, SrmError
 
 
 def away_cluster(alias: str, why: str | SrmError = "") -> Cluster:
-    """Return a cluster of which every call raises an error at once.
+    """Return a cluster of which every call raises ``why`` at once (a text: GivenUpError).
 
-    An unplanned move uses it as its source: decisions and duration are the same for a dead, hanging
-    or running cluster.
-    ``why``: message of the GivenUpError, or the error itself, where waiting does not cure it.
+    So an unplanned move takes the same time for a dead, hanging or running source.
     """
     return cast("Cluster", _Away(alias, why))
 

@@ -27,10 +27,9 @@ MOST_READ: Final = 20
 class SourceLook:
     """State of the source at ``time_ms``, epoch milliseconds, or ``error``.
 
-    ``topics`` are the topics that the flow copies, ``ends`` their log end offsets.
-    ``starts`` are log start offsets of partitions without a position, copied from there.
-    ``oldest_ms`` is the timestamp of the first record that is not copied, of some partitions.
-    ``uncounted`` are copied topics whose loss does not count: heartbeats.
+    ``ends`` are log end offsets of the copied ``topics``, ``starts`` the starts of logs without a
+    position. ``oldest_ms``: timestamp of the first record that is not copied, of some partitions.
+    Losses of ``uncounted`` topics do not count: heartbeats.
     """
 
     topics: Mapping[str, TopicDescription] = field(default_factory=dict)
@@ -120,8 +119,7 @@ def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
 def originals_of(context: FlowContext, on_target: Mapping[str, TopicDescription]) -> dict[str, str]:
     """Return the source topic of each copy on the target, by name.
 
-    The flow's own record of the pair answers, if it is about the topic that has this name now.
-    Copies without a record, such as those of MirrorMaker 2, are known by the policy's names.
+    A record of the pair answers, if it is about the present topic; else the policy's names.
     """
     names = context.config.names
     found = {copy: original for copy in on_target if (original := names.original(copy)) is not None}

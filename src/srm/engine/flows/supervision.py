@@ -199,13 +199,11 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Liveness of drivers by changes of their heartbeats, on this host's monotonic clock.
+    """Liveness of drivers by changes of their heartbeats, on this host's monotonic clock (s).
 
     The record of a dead driver stays in the topic, so its presence proves nothing. Each heartbeat
-    names all flows of its application, so one new heartbeat is enough for all of them. A flow whose
-    target does not answer proves nothing, as the driver cannot write there either.
-
-    All times are monotonic seconds; ``driver`` is the id of the supervised driver, if known.
+    names all flows of its application: one is enough for them. A flow whose target does not answer
+    proves nothing. ``driver`` is the id of the supervised driver, if known.
     """
 
     began: float
@@ -296,12 +294,9 @@ SEE_LOG: Final = "see the log of the replicator (DAG srm_replication, or srm rep
 
 @dataclass(frozen=True, slots=True)
 class DriverStatus:
-    """The replicator application, by its latest heartbeat.
+    """The replicator application, by its latest heartbeat (:class:`.DriverHeartbeat`).
 
-    ``request`` is the pending request to end it, or None.
-    ``obeyed`` ended the one before, or None. A request by ``stopped_by`` in the state topic of
-    ``stopped_flow``, maybe another flow's, ended it.
-    ``duties`` are what it does for the flow besides the copy, ``troubles`` why one of them fails.
+    ``request`` is the pending request to end it, ``obeyed`` the one that ended the driver before.
     """
 
     driver: str
@@ -428,11 +423,9 @@ Outcome = Literal["asked", "ended", "restarted", "not-running", "unreachable"]
 class DriverAnswer:
     """Outcome of a request; ``application`` and ``host`` name the latest driver.
 
-    ``asked``: the driver is alive and has not ended yet.
-    ``ended``: the driver has ended cleanly.
-    ``restarted``: an application has started after the request.
-    ``not-running``: no driver has sent a heartbeat recently.
-    ``unreachable``: the target does not answer, and no readable driver names the flow.
+    ``asked``: it is alive and has not ended yet. ``restarted``: an application has started after
+    the request. ``not-running``: no recent heartbeat. ``unreachable``: the target does not answer,
+    and no readable driver names the flow.
     """
 
     flow: Flow
@@ -449,10 +442,7 @@ class DriverAnswer:
 
 
 def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> DriverRequest:
-    """Request the applications that drive the flows to end, one record per flow; do not wait.
-
-    On an error the other requests were written; one suffices for an application.
-    """
+    """Request the applications of flows to end, one record each; one suffices if others fail."""
     request = DriverRequest(uuid.uuid4().hex, action, by, now_ms)
     # In parallel: a target that does not answer must not delay requests to other applications.
     with ThreadPoolExecutor(len(topics) or 1, thread_name_prefix="srm-requests") as pool:
@@ -474,12 +464,10 @@ def ask(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[DriverAnswer, ...]:
-    """Request the applications that drive the flows to end, and wait for the outcome.
+    """Request the applications that drive the flows to end; wait ``wait_s`` for the outcome.
 
-    Flows without any driver so far get no request. Neither do flows whose target does not answer;
-    their application may read it from another flow. The call is safe to repeat.
-
-    ``wait_s``: seconds after which the answers are returned as they are.
+    Flows without any driver so far, or whose target does not answer, get no request. Repeat it
+    safely.
     """
     found, began = look(topics), clock()
     signs = {flow: one for flow, one in found.items() if isinstance(one, FlowSigns)}

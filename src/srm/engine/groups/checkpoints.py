@@ -131,12 +131,9 @@ class Survey:
 
 @dataclass(frozen=True)
 class CheckpointSummary:
-    """Result of one emission; in a dry run ``written`` are the checkpoints to write.
+    """Result of one emission; ``written`` and ``unchanged`` checkpoints, outcomes by state.
 
-    ``unchanged``: checkpoints that the topic held already.
-    ``states``: number of outcomes by state.
-    ``skipped``: why the run did nothing, else empty.
-    ``proof``: proof by records, for a sample of the groups.
+    ``skipped`` is why the run did nothing, else empty; ``proof`` is of a sample of the groups.
     """
 
     flow: Flow
@@ -172,13 +169,9 @@ def emit(
 ) -> CheckpointSummary:
     """Write changed checkpoints to ``<SOURCE>.checkpoints.internal`` on the target.
 
-    Before the write, records at the commits and at their translations are compared, within the
-    flow's budget; wrong checkpoints are not written. The proof is stored on the target if
-    ``groups`` is not given.
-
-    ``groups``: only these, else all selected ones.
-    ``share``: the places to prove, else by settings.
-    ``found``: their translations, if the caller has just made them.
+    Before that, records at commits and translations are compared, within the flow's budget; wrong
+    checkpoints are not written. The proof is stored on the target, unless only ``groups`` are
+    emitted. ``share``: the places to prove. ``found``: translations that the caller has just made.
     """
     config, now_ms = context.config, context.now_ms()
     if not (config.emit_checkpoints_enabled or dry_run):
@@ -350,13 +343,10 @@ class Emitted:
 def read_checkpoints(
     target: Cluster, topic: str, topics: Topics, group: str | None = None
 ) -> list[Emitted]:
-    """Return the checkpoints of a flow, for the current topics of the target.
+    """Return the checkpoints of a flow, for the ``topics`` of the target, read before.
 
-    A checkpoint of a former topic with this name counts as offset 0. So does one of MM2, which has
-    no topic id, if its offset is after the end of the log. Checkpoints of missing partitions, and
-    damaged ones, are skipped.
-
-    ``topics``: topics of the target, read before the call.
+    A checkpoint of a former topic with this name counts as offset 0. So does one of MM2, without a
+    topic id, after the end of the log. Those of missing partitions, and damaged ones, are skipped.
     """
     rows = [
         (checkpoint, row.timestamp_ms)
@@ -395,8 +385,7 @@ def _decode_rows(
 def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     """Delete the stored offsets of groups in deleted topics, by their ids ``gone``.
 
-    Ledger entries are deleted. Checkpoints are reset to the start, because MM2's readers fail on
-    tombstones.
+    Checkpoints are reset to the start, because MM2's readers fail on tombstones.
     """
     places = cluster.compacted_topic(topic)
     reset = {

@@ -69,13 +69,9 @@ def sync(
     dry_run: bool = False,
     found: Survey | None = None,
 ) -> GroupSyncSummary:
-    """Set idle groups on the target to their translated source offsets.
+    """Set idle groups on the target to their translated source offsets, as checkpoints would be.
 
-    Offsets are translated from the maps, which are newer than any checkpoint record. The rules are
-    those of checkpoints, so a checkpoint of this moment would hold the same offsets.
-
-    ``groups``: only these, else all selected ones.
-    ``found``: their translations, if just made.
+    ``groups``: only these, else all selected ones. ``found``: their translations, if just made.
     """
     flow, now_ms = context.config.flow, context.now_ms()
     if not (context.config.sync_group_offsets_enabled or dry_run):
@@ -140,14 +136,10 @@ def apply_exact(
 ) -> tuple[SyncDecision, ...]:
     """Set groups on the target to exactly these offsets, with the ledger; used by moves.
 
-    Offsets in ``seen`` are replaced, higher or lower, as the move has decided. A group with members
-    or changed offsets is skipped with ``group-active``. All groups are written in one call, because
-    it reads the ledger of the whole cluster while their clients wait.
-
-    ``wanted``: next offset by group and partition, as named on the target.
-    ``seen``: commits at the decision; without it any is replaced.
-    ``operation``: id of the move.
-    ``share``: share groups.
+    Commits ``seen`` at the decision (without it: any) are replaced, higher or lower. A group with
+    members or changed offsets is skipped with ``group-active``. All groups are written in one call,
+    because it reads the ledger of the whole cluster while their clients wait. ``operation``: id of
+    the move; ``share``: share groups.
     """
     names, topics = sorted(wanted), context.target.topics()
     states = context.target.groups(names)

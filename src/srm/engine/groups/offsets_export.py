@@ -45,8 +45,7 @@ def _name_known(found: Iterable[Checkpoint]) -> str:
 def to_csv(chosen: Iterable[Checkpoint], *, with_group: bool) -> str:
     """Return the rows that ``kafka-consumer-groups --reset-offsets --from-file`` reads.
 
-    Columns are ``[group,]topic,partition,offset`` without a header line (tools' CsvUtils). The
-    offset is the one on the target.
+    Columns are ``[group,]topic,partition,offset`` (on the target), without a header line.
     """
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")

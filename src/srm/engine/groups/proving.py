@@ -239,7 +239,7 @@ Translations = tuple[Sequence[CheckpointOutcome], FactsOf]
 class ProofShare:
     """Share of one run: ``budget`` places, starting with the groups after ``cursor``.
 
-    ``doubted`` are groups with a wrong checkpoint in the last run; they are always included.
+    Groups with a wrong checkpoint in the last run (``doubted``) are always included.
     """
 
     budget: int
@@ -279,12 +279,9 @@ def prove_emission(
 ) -> ProvenEmission:
     """Prove the translations of a sample of groups.
 
-    A wrong translation is repeated and checked again before it counts as disproved, because a log
+    A wrong translation is made ``again`` and checked before it counts as disproved, because a log
     may have been truncated or re-created in between. Then all checkpoints of its partition are
     withheld, except proven ones.
-
-    ``translations``: of all emitted groups; ``again`` translates some again.
-    ``began_ms``: start of the reads, epoch milliseconds.
     """
     outcomes, facts_of = translations
     by_group = defaultdict[str, list[CheckpointOutcome]](list)

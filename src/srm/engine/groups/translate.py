@@ -71,11 +71,9 @@ class WantedMaps:
         offsets: Iterable[int | None],
         also: Iterable[int | None] = (),
     ) -> None:
-        """Add a partition and its counterpart, each with the log starts of its cluster.
+        """Add a partition (of the commits) and its counterpart, with their clusters' log starts.
 
-        ``upstream`` has the commits.
-        ``offsets`` are to be translated, ``also`` are offsets of the counterpart that bound counts
-        of records.
+        ``also``: offsets of the counterpart that bound counts of records.
         """
         original = upstream[0] if direction == "forward" else downstream[0]
         wanted = wanted_of(
@@ -99,11 +97,8 @@ def past_markers(
 ) -> FlowMaps:
     """Move the ends of maps past the markers that follow a copy: consumers commit after them.
 
-    A slot that runs does so, too, but no translation must depend on one.
-
-    ``copies``: by original, its copy and the largest offset to translate there, for maps of their
-    flow.
-    ``logs``: logs of the copies, read after the maps.
+    ``copies``: by original, its copy and the largest offset to translate there. ``logs``: of the
+    copies, read after the maps.
     """
     ends: dict[Place, TopicPartition] = {}
     for original, (copy, furthest) in copies.items():
@@ -136,9 +131,8 @@ def partition_facts(
     transactions: tuple[OpenTransaction, ...] = (),
     back: FlowMaps | None = None,
 ) -> PartitionFacts:
-    """Assemble the facts about one partition.
+    """Assemble the facts about one partition; ``maps`` are of the flow that copies.
 
-    ``upstream`` has the commits; ``maps`` are of the flow that copies, in reverse the opposite one.
     ``back``: the opposite maps, if both flows copy into one name.
     """
     original = upstream[0] if direction == "forward" else downstream[0]
@@ -160,11 +154,7 @@ def partition_facts(
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """One offset and its counterpart, both next to read; ``to_offset`` is None unless translated.
-
-    ``remaining``: number of offsets that the map does not cover yet.
-    ``skipped``: number of unread records that ``to_cluster`` does not have.
-    """
+    """One offset and its counterpart, both next to read, None unless translated."""
 
     flow: Flow
     cluster: str
@@ -182,12 +172,10 @@ class TranslatedOffset:
 def translate(
     context: FlowContext, partition: TopicPartition, offset: int, *, reverse: bool = False
 ) -> TranslatedOffset:
-    """Translate an offset of a flow's topic exactly.
+    """Translate an offset of a flow's topic exactly: ``Payments`` on P to ``P.Payments`` on B.
 
-    Forward, the partition is on the flow's source: ``Payments`` on P gives ``P.Payments`` on B.
-    With ``reverse`` the same map is read backwards: ``P.Payments`` on B gives ``Payments`` on P.
-    Either name of the replica is accepted. A replica of the flow's target (``B.Payments`` on P, for
-    P->B) uses the opposite flow's map, as the flow's reverse checkpoints do.
+    With ``reverse`` the same map is read backwards; either name of the replica is accepted. A
+    replica of the flow's target (``B.Payments`` on P) uses the opposite flow's map.
     """
     if offset < 0 or partition.partition < 0:
         raise UsageError(f"invalid offset {offset}, partition {partition.partition}; use 0 or more")

@@ -37,11 +37,7 @@ Count = Callable[[KeptWindows, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class AggregationSummary:
-    """Records read and windows written by one aggregation of a flow.
-
-    ``raw_records``: measurements of one partition, or of one topic's checkpoints, in an interval.
-    ``silence``: why no replicator copies the flow, None where one does.
-    """
+    """Records read and windows written by an aggregation; silence if no slot copies."""
 
     flow: Flow
     bounds: WindowBounds
@@ -59,8 +55,7 @@ def aggregate(
 ) -> AggregationSummary | None:
     """Recompute the windows of the look-back, and store those that are new or different.
 
-    ``spec``: by default one minute, sliding by ten seconds, over the last 15 minutes. Returns None
-    if there are too many raw records; nothing is written then.
+    None if there are too many raw records; nothing is written then.
     """
 
     def count(windows: KeptWindows, now_ms: int) -> bool:
@@ -111,11 +106,10 @@ def aggregate_by(
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Lag of a flow at ``time_ms``, and why no slot copies it.
+    """Lag of a flow at ``time_ms``, and why no slot copies it; None while the source is silent.
 
-    ``lag_records`` is None while the source does not answer; no lag is written then.
-    ``source_heard_ms`` is when the source last answered a slot, 0 if never or unknown.
-    ``driver_age_ms`` is the age of the driver's last heartbeat, None without one.
+    ``source_heard_ms``: its last answer to a slot (0: unknown). ``driver_age_ms``: of the last
+    heartbeat.
     """
 
     time_ms: int
@@ -129,10 +123,9 @@ class Silence:
 def tell_silence(
     context: FlowContext, told_ms: int | None = None
 ) -> tuple[Silence | None, list[bytes]]:
-    """Write the lag of a flow that no slot copies, as raw metrics with 0 copied records.
+    """Write and return the lag of a flow that no slot copies, as raw metrics without records.
 
-    It covers the time since ``told_ms``, the last reported lag, or since the replicator stopped: a
-    gap would look like no lag. Returns it, None for a copied or disabled flow, and the records.
+    It covers the time since the last lag (``told_ms``): a gap would look like no lag.
     """
     view = observe(context)
     if not is_silent(view):

@@ -26,8 +26,7 @@ PACE_MS: Final = 15 * 60_000
 class WindowSpec:
     """Size, slide, look-back and retention of the windows; milliseconds.
 
-    After ``keep_all_ms`` only windows that do not overlap are kept (:class:`.Keeping`). Windows
-    further in the future than the look-back are not kept.
+    After ``keep_all_ms`` only windows that do not overlap are kept (:class:`.Keeping`).
     """
 
     window_ms: int = 60_000
@@ -68,8 +67,8 @@ class WindowBounds:
 def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBounds:
     """Return the windows that can be computed completely now.
 
-    A window that started before the look-back misses raw records. One that ended less than a
-    metrics interval ago may still receive some.
+    One that started before the look-back misses raw records. One that ended less than a metrics
+    interval ago may still receive some.
     """
     first = -(-(now_ms - spec.look_back_ms) // spec.slide_ms) * spec.slide_ms
     return WindowBounds(max(0, first), now_ms - metrics_interval_ms)
@@ -78,10 +77,8 @@ def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBou
 class KeptWindows:
     """Adds raw records and returns windows that have ended, once or repeatedly.
 
-    The look-back bounds the memory. Older records are dropped; so are measurements from a clock
-    that runs ahead by more than the look-back.
-
-    ``told_ms``: when the newest added lag was measured, 0 without one.
+    The look-back bounds the memory: older records, and those of a clock that runs ahead by more,
+    are dropped. ``told_ms``: when the newest added lag was measured, 0 without one.
     """
 
     def __init__(self, config: FlowConfig, spec: WindowSpec) -> None:
@@ -165,11 +162,10 @@ def recent_rate(context: FlowContext, topics: Collection[str], now_ms: int) -> f
 
 
 def rate_of(windows: Iterable[tuple[int, int, int]], now_ms: int) -> float | None:
-    """Return the highest rate of recent windows in records per second; pure.
+    """Return the highest rate of recent windows (start, end, records) in records per second.
 
-    ``windows``: start and end, epoch milliseconds, and copied records. Those with the same start
-    are added up. While a copy is caught up its rate is that of the producers, so the highest rate
-    is a lower bound. None without recent windows or copied records.
+    Windows with the same start are added up. While a copy is caught up its rate is that of the
+    producers, so the highest rate is a lower bound. None without recent windows or copied records.
     """
     rates: defaultdict[int, float] = defaultdict(float)
     for start_ms, end_ms, records in windows:
