@@ -35,7 +35,6 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import (
     ALL_RUNS,
     LoadedMap,
-    Need,
     StaleIndexError,
     Steps,
     Wanted,
@@ -52,7 +51,7 @@ from srm.domain.offset_map.map_records import (
     is_index_key,
     map_partition,
 )
-from srm.domain.offset_map.map_tree import MapTable, Placed, blocks_of, rebuild
+from srm.domain.offset_map.map_tree import MapTable, Need, Placed, blocks_of, rebuild
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.cluster_ports import Cluster, CompactedTopic, TopicDescription
 from srm.engine.flows.cluster_absence import loudness
@@ -435,7 +434,6 @@ class _Look:
     whole: set[TopicPartition] = field(default_factory=set)
 
     def wanted_of(self, partition: TopicPartition) -> Wanted:
-        """Return the wanted offsets of a partition."""
         if self.wanted is None:
             return ALL_RUNS
         return self.wanted[partition] | self.losses.get(partition, Wanted())
@@ -455,12 +453,10 @@ class _Look:
                 yield partition, entry
 
     def choose_unreported(self, copies: Collection[TopicPartition]) -> None:
-        """Settle the partitions without a report."""
         unreported = self._partitions() - set(copies)
         self.whole |= unreported if self.wanted is None else unreported & self.wanted.keys()
 
     def take(self, partition: TopicPartition, found: LoadedMap) -> None:
-        """Store a loaded map."""
         self.maps[partition] = found.offset_map
         if found.gap:
             self.gaps[partition] = found.gap
@@ -472,7 +468,6 @@ class _Look:
         return partition in self.whole or (self.source is None and asked and partition not in known)
 
     def map_partitions(self) -> set[int]:
-        """Return the partitions of the map topic to read completely."""
         if self.source is None and self.wanted is None:
             return set(range(MAP_PARTITIONS))
         return {map_partition(*partition) for partition in self.whole}

@@ -17,7 +17,6 @@ target, or skipped. Compaction needs a later record of the key there.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from srm.domain.offset_map.runs import Offsets, Run, Runs
+from srm.domain.offset_map.runs import Offsets, OffsetSet, Run, Runs
 
 KEYED: Final = 1
 TOMBSTONE: Final = 2
@@ -164,54 +163,6 @@ _MOST: Final = 1 << 22
 _AGREEMENT: Final = 64
 
 
-class OffsetSet:
-    """A set of offsets, as sorted ranges."""
-
-    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in sorted(ranges):
-            self.add(start, end)
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self._starts, self._ends, strict=True)
-
-    @property
-    def count(self) -> int:
-        """Number of offsets."""
-        return sum(end - start for start, end in self)
-
-    @property
-    def last(self) -> tuple[int, int] | None:
-        """The highest range, None of an empty set."""
-        return (self._starts[-1], self._ends[-1]) if self._starts else None
-
-    def add(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Add a range; return its parts that were not in the set."""
-        if start >= end:
-            return []
-        low = bisect_right(self._ends, start - 1)  # adjoining ranges become one
-        high = bisect_right(self._starts, end)
-        found, at = [], start
-        for known_start, known_end in zip(
-            self._starts[low:high], self._ends[low:high], strict=True
-        ):
-            if at < known_start:
-                found.append((at, min(known_start, end)))
-            at = max(at, known_end)
-        if at < end:
-            found.append((at, end))
-        if low < high:
-            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
-        self._starts[low:high], self._ends[low:high] = [start], [end]
-        return found
-
-    def next(self, offset: int) -> int | None:
-        """Return the lowest offset of the set at or after an offset, None without one."""
-        at = bisect_right(self._ends, offset)
-        return max(offset, self._starts[at]) if at < len(self._starts) else None
-
-
 @dataclass(frozen=True, slots=True)
 class AlignedCopy:
     """Result: the map, the position after the last copied record, and what is not in the map.
@@ -299,7 +250,6 @@ class Alignment:
         return (self._chunks[index] for index in range(self._chunk))
 
     def _ahead(self) -> int:
-        """Count the records from the place on."""
         rest = (len(self._chunks[at]) for at in range(self._chunk, len(self._chunks)))
         return sum(rest) - self._at
 
@@ -468,7 +418,6 @@ class Alignment:
     # ----- the result
 
     def _retire(self, chunk: Columns) -> None:
-        """Note the records of a chunk without a copy."""
         end = np.searchsorted(chunk.offsets, self._furthest)
         lacks = ~chunk.marks[:end] & (chunk.kinds[:end] < OPTIONAL)
         lacks &= chunk.offsets[:end] >= self.begin

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -37,7 +38,7 @@ from srm.domain.offset_map.map_records import (
     decode_block,
     decode_index,
 )
-from srm.domain.offset_map.map_tree import NO_BLOCKS, MapTree, Rows, leads_to, lists_before
+from srm.domain.offset_map.map_tree import NO_BLOCKS, MapTree, Need, Rows, leads_to, lists_before
 from srm.domain.offset_map.offset_map import Cuts, OffsetMap, Position
 from srm.domain.offset_map.runs import Offsets, Run, Runs
 from srm.errors import IntegrityError
@@ -45,24 +46,9 @@ from srm.errors import IntegrityError
 _KEY_OF_COPY: Final = 37  # kind, topic id, partition and target topic id of an index record's key
 _HELP: Final = "the next claim finds it again in the logs: restart the replicator"
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 _FAR: Final = 2**63 - 1
 _Mask = npt.NDArray[np.bool_]
-
-
-class Need(NamedTuple):
-    """A record of the map topic: its last reported place, and the prefix of its key."""
-
-    place: int
-    prefix: bytes
-
-    def matches(self, key: bytes) -> bool:
-        """Return True if a record with this key is meant."""
-        return key.startswith(self.prefix)
-
-    def answer(self, rows: Rows) -> tuple[bytes, bytes] | None:
-        """Return the record of those at some places, None where it is not in its place."""
-        key, value = rows.get(self.place, (b"", None))
-        return None if value is None or not self.matches(key) else (key, value)
 
 
 Answers = Mapping[Need, tuple[bytes, bytes] | None]
@@ -77,8 +63,10 @@ class LoadedMap:
     gap: str = ""
 
 
-Steps = Generator[list[Need], Answers, LoadedMap]
-"""Yields the records to read next, is sent the answers, and returns the map."""
+_R = TypeVar("_R")
+_Reading = Generator[list[Need], Answers, _R]
+"""Yields the records to read next, is sent the answers, and returns its result."""
+Steps = _Reading[LoadedMap]
 
 
 def unread(position: Position) -> OffsetMap:
@@ -95,15 +83,35 @@ class StaleIndexError(IntegrityError):
 
 def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -> Steps:
     """Load the map of a copy around the wanted offsets; StaleIndexError without an index."""
+    lost: list[str] = []
+    tree = yield from _reach(copy, end, lost)
     if end == NO_BLOCKS:
         return LoadedMap(OffsetMap((), position))
+    last_key = BlockKey(copy[0], copy[1], end.target_start, end.owner)
+    return (yield from _around(tree, last_key, position, wanted, lost))
+
+
+def reach(copy: CopyId, end: MapEnd) -> _Reading[MapTree]:
+    """Return the tree that a report leads to; IntegrityError if it does not."""
+    lost: list[str] = []
+    tree = yield from _reach(copy, end, lost)
+    if lost:
+        raise IntegrityError(lost[0])
+    return tree
+
+
+def _reach(copy: CopyId, end: MapEnd, lost: list[str]) -> _Reading[MapTree]:
+    """Return the tree without a lost last block; StaleIndexError without its index."""
+    if end == NO_BLOCKS:
+        return MapTree()
     last_key = BlockKey(copy[0], copy[1], end.target_start, end.owner)
     last_need = Need(end.place, last_key.encode())
     index_need = Need(end.index_place, _of_copy(copy, IndexKind.CHUNK))
     answers = yield [last_need, index_need] if end.index_place >= 0 else [last_need]
-    lost: list[str] = []
     what = f"the last block, from target offset {end.target_start} on,"
     last = _read(decode_block, answers[last_need], lost, what)
+    if last is not None and last.target_topic_id != copy[2]:
+        raise StaleIndexError(f"the record at place {end.place} is of a copy to another topic")
     chunk = root = None
     if end.index_place >= 0:
         chunk = _index(answers[index_need])
@@ -112,8 +120,7 @@ def load(copy: CopyId, end: MapEnd, position: Position | None, wanted: Wanted) -
             root = _index((yield [root_need])[root_need])
         if not leads_to(chunk, last) or (root is not None and not lists_before(root, chunk)):
             raise StaleIndexError("the index of the offset map does not lead to its end")
-    tree = MapTree(last, end.place, chunk, end.index_place, root)
-    return (yield from _around(tree, last_key, position, wanted, lost))
+    return MapTree(last, end.place, chunk, end.index_place, root)
 
 
 def load_from(tree: MapTree, position: Position | None, wanted: Wanted) -> Steps:
@@ -123,17 +130,25 @@ def load_from(tree: MapTree, position: Position | None, wanted: Wanted) -> Steps
     return (yield from _around(tree, tree.last.block_key, position, wanted, []))
 
 
-def carry_out(steps: Steps, topic: Callable[[set[int]], Rows]) -> LoadedMap:
-    """Load a map; ``topic`` returns the records at some places."""
-    answers: Answers | None = None
-    while True:
-        try:
-            needs = steps.send(answers) if answers is not None else next(steps)
-        except StopIteration as end:
-            loaded: LoadedMap = end.value
-            return loaded
-        rows = topic({need.place for need in needs})
-        answers = {need: need.answer(rows) for need in needs}
+def carry_out(
+    readings: Mapping[_K, _Reading[_R]], topic: Callable[[set[int]], Rows]
+) -> dict[_K, _R | IntegrityError]:
+    """Carry readings out together; ``topic`` returns the records at some places."""
+    found: dict[_K, _R | IntegrityError] = {}
+    answers: dict[_K, Answers | None] = dict.fromkeys(readings)
+    while answers:
+        needs: dict[_K, list[Need]] = {}
+        for key, known in answers.items():
+            try:
+                needs[key] = next(readings[key]) if known is None else readings[key].send(known)
+            except StopIteration as end:
+                found[key] = end.value
+            except IntegrityError as error:
+                found[key] = error
+        places = {need.place for wanted in needs.values() for need in wanted}
+        rows = topic(places) if places else {}
+        answers = {key: {n: n.answer(rows) for n in wanted} for key, wanted in needs.items()}
+    return found
 
 
 def _around(
@@ -144,12 +159,11 @@ def _around(
     tables = [full_chunks(tree.root, tree.chunk), full_blocks(tree.chunk, last_key)]
     if last is not None:
         tables.append(Table(Entries.of([IndexEntry.of_block(last, tree.last_place)])))
-    sought = Sought.of(wanted)
-    rows = yield from _expand(rows_of(tables, sought), sought, lost)
+    rows = yield from _expand(rows_of(tables, wanted), wanted, lost)
     known = yield from _runs(rows, lost)
     if last is not None:
         known[len(rows) - 1] = last.runs
-    entries, loaded = _narrow(rows, known, sought)
+    entries, loaded = _narrow(rows, known, wanted)
     found = OffsetMap.window(
         Entries.of(entries),
         loaded,
@@ -174,7 +188,7 @@ def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers
 
 
 def _narrow(
-    rows: Sequence[Row], known: Mapping[int, Runs], sought: Sought
+    rows: Sequence[Row], known: Mapping[int, Runs], wanted: Wanted
 ) -> tuple[list[IndexEntry], dict[int, Runs]]:
     """Keep of each block the runs at wanted offsets and the last run; all of those that cut."""
     entries: list[IndexEntry] = []
@@ -183,11 +197,11 @@ def _narrow(
         runs = known.get(number)
         if runs is None:
             entries.append(row.entry)
-        elif sought.source_ranges or row.is_in_cut or (runs.counts <= 0).any() or not runs.grow():
+        elif wanted.source_ranges or row.is_in_cut or (runs.counts <= 0).any() or not runs.grow():
             loaded[len(entries)] = runs
             entries.append(row.entry)
         else:
-            entries += _condense(runs, sought.runs_at(runs))
+            entries += _condense(runs, wanted.runs_at(runs))
             loaded[len(entries) - 1] = runs[-1:]
     return entries, loaded
 
@@ -213,7 +227,7 @@ def _entry(runs: Runs) -> IndexEntry:
 
 
 def _expand(
-    rows: Sequence[Row], sought: Sought, lost: list[str]
+    rows: Sequence[Row], wanted: Wanted, lost: list[str]
 ) -> Generator[list[Need], Answers, list[Row]]:
     """Read the needed chunks and replace their rows with the rows of their blocks."""
     needs = {number: row.need for number, row in enumerate(rows) if row.is_chunk and row.need}
@@ -232,7 +246,7 @@ def _expand(
                 raise StaleIndexError(lost[-1])
             expanded.append(row)
         else:
-            expanded += rows_of([full_blocks(chunk)], sought, row.limits, row.floors)
+            expanded += rows_of([full_blocks(chunk)], wanted, row.limits, row.floors)
     return expanded
 
 
@@ -358,7 +372,7 @@ def _in_use(
 
 def rows_of(
     tables: Sequence[Table],
-    sought: Sought,
+    wanted: Wanted,
     limits: tuple[int, int] = (_FAR, _FAR),
     floors: tuple[int, int] = (-1, -1),
 ) -> list[Row]:
@@ -371,7 +385,7 @@ def rows_of(
     floor = _ends_before(together.source_end), _ends_before(together.target_end)
     gone, needed = _mask_of(cuts.gone, len(together)), _mask_of(cuts.cut, len(together))
     needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
-    apart, inside = sought.find(together, cuts, gone)
+    apart, inside = wanted.find(together, cuts, gone)
     needed |= inside
     rows: list[Row] = []
     base = 1
@@ -390,15 +404,14 @@ def rows_of(
                 (int(floor[0][place]), int(floor[1][place])),
             )
             # A removed entry still has its own cuts.
-            wanted = bool(needed[place]) and not gone[place]
-            rows.append(table.row(number, *bounds, needed=wanted))
+            is_needed = bool(needed[place]) and not gone[place]
+            rows.append(table.row(number, *bounds, needed=is_needed))
         rows += _join_rows(entries, at, len(entries))
         base += len(entries)
     return rows
 
 
 def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
-    """Return one row for entries without wanted offsets."""
     if first == stop:
         return []
     start, end = entries[first], entries[stop - 1]
@@ -410,62 +423,12 @@ def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
     return [Row(whole)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sought:
-    """Wanted offsets, sorted."""
-
-    sources: Offsets
-    targets: Offsets
-    source_ranges: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, wanted: Wanted) -> Sought:
-        """Sort the wanted offsets."""
-        return cls(
-            np.array(sorted(wanted.sources), np.int64),
-            np.array(sorted(wanted.targets), np.int64),
-            wanted.source_ranges,
-        )
-
-    def runs_at(self, runs: Runs) -> list[int]:
-        """Return the numbers of the runs at wanted offsets, in order, and of the last run."""
-        first, last = runs[0], runs[-1]
-        low, high = np.searchsorted(self.sources, (first.source_start, last.source_end))
-        by_source = np.searchsorted(runs.source_ends, self.sources[low:high], "right")
-        low, high = np.searchsorted(self.targets, (first.target_start, last.target_end + 1))
-        by_target = np.searchsorted(runs.targets, self.targets[low:high], "left") - 1
-        at = np.concatenate((by_source, by_target, [len(runs) - 1]))
-        return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
-
-    def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
-        """Return masks: entries that must be separate, and entries with wanted offsets inside."""
-        kept = np.flatnonzero(~gone)
-        source_start, target_start = entries.source_start[kept], entries.target_start[kept]
-        source_end = np.minimum(entries.source_end, cuts.sources)[kept]
-        target_end = np.minimum(entries.target_end, cuts.targets)[kept]
-        apart, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
-        at = np.searchsorted(source_end, self.sources, "right")  # the first that ends after it
-        known = at < len(kept)
-        at = at[known]
-        apart[kept[at]] = True
-        inside[kept[at[source_start[at] < self.sources[known]]]] = True
-        at = np.searchsorted(target_start, self.targets, "left") - 1  # the last before it
-        known = at >= 0
-        at = at[known]
-        apart[kept[at]] = True
-        inside[kept[at[self.targets[known] < target_end[at]]]] = True
-        for start, end in self.source_ranges:
-            inside[kept[(source_start < end) & (source_end > start)]] = True
-        return apart, inside
-
-
 def _point(place: tuple[int, int]) -> Entries:
     source, target = place
     return Entries.of([IndexEntry(source, source, target, target, 0, 0, 0, 0, 0)])
 
 
 def _ends_before(ends: Offsets) -> Offsets:
-    """Return the largest end of all entries before each one."""
     before = np.full(len(ends), -1, np.int64)
     np.maximum.accumulate(ends[:-1], out=before[1:])
     return before
@@ -477,7 +440,7 @@ def _mask_of(numbers: frozenset[int], size: int) -> _Mask:
     return mask
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wanted:
     """Wanted offsets of one partition, and source ranges [from, to) with all runs."""
 
@@ -500,6 +463,49 @@ class Wanted:
             and self.targets >= other.targets
             and set(self.source_ranges) >= set(other.source_ranges)
         )
+
+    @cached_property
+    def sorted_sources(self) -> Offsets:
+        """The source offsets in order."""
+        return np.array(sorted(self.sources), np.int64)
+
+    @cached_property
+    def sorted_targets(self) -> Offsets:
+        """The target offsets in order."""
+        return np.array(sorted(self.targets), np.int64)
+
+    def runs_at(self, runs: Runs) -> list[int]:
+        """Return the numbers of the runs at wanted offsets, in order, and of the last run."""
+        first, last = runs[0], runs[-1]
+        low, high = np.searchsorted(self.sorted_sources, (first.source_start, last.source_end))
+        by_source = np.searchsorted(runs.source_ends, self.sorted_sources[low:high], "right")
+        low, high = np.searchsorted(self.sorted_targets, (first.target_start, last.target_end + 1))
+        by_target = np.searchsorted(runs.targets, self.sorted_targets[low:high], "left") - 1
+        at = np.concatenate((by_source, by_target, [len(runs) - 1]))
+        return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
+
+    def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
+        """Return masks: entries that must be separate, and entries with wanted offsets inside."""
+        kept = np.flatnonzero(~gone)
+        source_start, target_start = entries.source_start[kept], entries.target_start[kept]
+        source_end = np.minimum(entries.source_end, cuts.sources)[kept]
+        target_end = np.minimum(entries.target_end, cuts.targets)[kept]
+        apart, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
+        at = np.searchsorted(
+            source_end, self.sorted_sources, "right"
+        )  # the first that ends after it
+        known = at < len(kept)
+        at = at[known]
+        apart[kept[at]] = True
+        inside[kept[at[source_start[at] < self.sorted_sources[known]]]] = True
+        at = np.searchsorted(target_start, self.sorted_targets, "left") - 1  # the last before it
+        known = at >= 0
+        at = at[known]
+        apart[kept[at]] = True
+        inside[kept[at[self.sorted_targets[known] < target_end[at]]]] = True
+        for start, end in self.source_ranges:
+            inside[kept[(source_start < end) & (source_end > start)]] = True
+        return apart, inside
 
     def __or__(self, other: Wanted) -> Wanted:
         return Wanted(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from srm.domain.offset_map.map_records import (
     NO_OWNER,
@@ -31,7 +31,6 @@ from srm.domain.offset_map.map_records import (
     decode_index_key,
     is_index_key,
 )
-from srm.domain.offset_map.map_records import block_key as block_key_of
 from srm.domain.offset_map.runs import Run
 from srm.errors import IntegrityError
 
@@ -43,8 +42,16 @@ NO_BLOCKS: Final = MapEnd(-1, (-1, -1))
 """End in a report of a map without blocks; without any MapEnd the map is unknown."""
 
 
-class StalePlaceError(IntegrityError):
-    """A record is not at its reported place: the place is stale, or the record is lost."""
+class Need(NamedTuple):
+    """A record of the map topic: its last reported place, and the prefix of its key."""
+
+    place: int
+    prefix: bytes
+
+    def answer(self, rows: Rows) -> tuple[bytes, bytes] | None:
+        """Return the record of those at some places, None where it is not in its place."""
+        key, value = rows.get(self.place, (b"", None))
+        return None if value is None or not key.startswith(self.prefix) else (key, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,38 +106,6 @@ class MapTree:
         return found + Entries.of([IndexEntry.of_block(self.last, self.last_place)])
 
 
-def first_places(ends: Iterable[MapEnd]) -> set[int]:
-    """Return the places of last blocks and newest chunks, which are read first."""
-    found = {place for end in ends for place in (end.place, end.index_place)}
-    return found - {-1}
-
-
-def reach(copy_id: CopyId, end: MapEnd, rows: Rows) -> MapTree:
-    """Return the tree without its root, from the records at :func:`first_places`."""
-    topic_id, partition, target_id = copy_id
-    if end == NO_BLOCKS:
-        return MapTree()
-    last = block_at(BlockKey(topic_id, partition, end.target_start, end.owner), end.place, rows)
-    if last.target_topic_id != target_id:
-        raise StalePlaceError(f"the offset map record at place {end.place} is of another topic")
-    if end.index_place < 0:
-        return MapTree(last, end.place)
-    chunk = _index_at(copy_id, IndexKind.CHUNK, end.index_place, rows)
-    if not leads_to(chunk, last):
-        raise _stale(end.index_place)
-    return MapTree(last, end.place, chunk, end.index_place)
-
-
-def with_root(copy_id: CopyId, tree: MapTree, rows: Rows) -> MapTree:
-    """Return the tree with its root, from the record at :attr:`MapTree.root_place`."""
-    if tree.root_place < 0:
-        return tree
-    root = _index_at(copy_id, IndexKind.ROOT, tree.root_place, rows)
-    if tree.chunk is not None and not lists_before(root, tree.chunk):
-        raise _stale(tree.root_place)
-    return MapTree(tree.last, tree.last_place, tree.chunk, tree.chunk_place, root)
-
-
 def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
     """Return True if a chunk ends where the map's last block begins, or lists that block, too.
 
@@ -153,52 +128,25 @@ def lists_before(root: IndexRecord, chunk: IndexRecord) -> bool:
 
 
 def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:
-    """Return a full chunk, by the number of its entry in the root."""
-    place = root.entries[number].place
-    key, value = _row(place, rows)
-    if not is_index_key(key) or decode_index_key(key) != chunk_key(root, number):
-        raise _stale(place)
-    return decode_index(key, value)
+    """Return a full chunk, by the number of its entry in the root; IntegrityError without it."""
+    return decode_index(*_record(root, number, chunk_key(root, number), rows))
 
 
 def entry_block(chunk: IndexRecord, number: int, rows: Rows) -> MapBlock:
-    """Return the block of a chunk's entry."""
-    return block_at(block_key_of(chunk, number), chunk.entries[number].place, rows)
+    """Return the block of a chunk's entry; IntegrityError without it."""
+    return decode_block(*_record(chunk, number, block_key(chunk, number), rows))
 
 
-def block_at(wanted: BlockKey, place: int, rows: Rows) -> MapBlock:
-    """Return the block with a key at a place; StalePlaceError for another record, or none."""
-    key, value = _row(place, rows)
-    if is_index_key(key) or decode_block_key(key) != wanted:
-        raise _stale(place)
-    return decode_block(key, value)
-
-
-def _index_at(copy_id: CopyId, kind: IndexKind, place: int, rows: Rows) -> IndexRecord:
-    key, value = _row(place, rows)
-    if not is_index_key(key):
-        raise _stale(place)
-    found: IndexKey = decode_index_key(key)
-    if (
-        found.topic_id,
-        found.partition,
-        found.target_topic_id,
-    ) != copy_id or found.kind is not kind:
-        raise _stale(place)
-    return decode_index(key, value)
-
-
-def _row(place: int, rows: Rows) -> tuple[bytes, bytes]:
-    key, value = rows.get(place, (b"", None))
-    if value is None:
-        raise _stale(place)
-    return key, value
-
-
-def _stale(place: int) -> StalePlaceError:
-    return StalePlaceError(
-        f"the record at place {place} of the offset map topic is missing or has another key"
-    )
+def _record(
+    index: IndexRecord, number: int, key: BlockKey | IndexKey, rows: Rows
+) -> tuple[bytes, bytes]:
+    place = index.entries[number].place
+    found = Need(place, key.encode()).answer(rows)
+    if found is None:
+        raise IntegrityError(
+            f"the record at place {place} of the offset map topic is missing or has another key"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +292,6 @@ def _tree_of(table: MapTable, tree: MapTree) -> RebuiltMap:
 
 
 def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
-    """Return all chunks, the newest first."""
     found = [known for key, known in table.index.items() if key.kind is IndexKind.CHUNK]
     return sorted(found, key=lambda known: known[1], reverse=True)
 
@@ -383,7 +330,6 @@ def _holds_chunk(table: MapTable, root: IndexRecord, number: int) -> bool:
 
 
 def _holds(table: MapTable, chunk: IndexRecord) -> bool:
-    """Return True if all blocks of a chunk are where it says."""
     for number in range(chunk.deleted, len(chunk.entries)):
         found = table.blocks.get(block_key(chunk, number))
         if found is None or found[1] != chunk.entries[number].place:
@@ -392,7 +338,6 @@ def _holds(table: MapTable, chunk: IndexRecord) -> bool:
 
 
 def _tree_from_chain(table: MapTable, last: MapBlock) -> RebuiltMap:
-    """Follow the chain of blocks back to its beginning."""
     chain = [table.blocks[last.block_key]]
     seen = {last.block_key}
     before = last.previous

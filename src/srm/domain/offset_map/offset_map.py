@@ -29,127 +29,21 @@ from srm.domain.offset_map.map_records import Entries
 from srm.domain.offset_map.runs import Offsets, Run, Runs, both_ends, coalesce, solid_runs
 from srm.errors import NotLoadedError
 
+__all__ = [
+    "NoMap",
+    "NotCopiedYet",
+    "OffsetMap",
+    "Position",
+    "Run",
+    "Runs",
+    "Translated",
+    "Translation",
+    "coalesce",
+]
+
 _FAR: Final = np.int64(2**63 - 1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Spans:
-    """Spans in map order; ``before`` counts the records before each, and at last all records."""
-
-    source_start: Offsets
-    source_end: Offsets
-    target_start: Offsets
-    target_end: Offsets
-    before: Offsets
-
-    @classmethod
-    def of_parts(cls, parts: Iterable[Runs | Entries]) -> Self:
-        """Return loaded and other stretches as spans, in map order."""
-        columns = [
-            (part.sources, part.source_ends, part.targets, part.target_ends, part.counts)
-            if isinstance(part, Runs)
-            else (
-                part.source_start,
-                part.source_end,
-                part.target_start,
-                part.target_end,
-                part.records,
-            )
-            for part in parts
-        ]
-        empty = np.empty(0, np.int64)
-        joined = [np.concatenate(column) for column in zip(*columns, strict=True)] or [empty] * 5
-        return cls(joined[0], joined[1], joined[2], joined[3], _sums(joined[4]))
-
-    def __len__(self) -> int:
-        return len(self.source_start)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Spans):
-            return NotImplemented
-        return (
-            np.array_equal(self.source_start, other.source_start)
-            and np.array_equal(self.source_end, other.source_end)
-            and np.array_equal(self.target_start, other.target_start)
-            and np.array_equal(self.target_end, other.target_end)
-            and np.array_equal(self.before, other.before)
-        )
-
-    __hash__ = None  # type: ignore[assignment] # arrays have none
-
-    @property
-    def records(self) -> int:
-        """Number of records in all spans."""
-        return int(self.before[-1])
-
-    @property
-    def runs(self) -> Runs:
-        """The spans that are runs."""
-        counts = np.diff(self.before)
-        own = (self.source_end - self.source_start == counts) & (
-            self.target_end - self.target_start == counts
-        )
-        return Runs(self.source_start[own], self.target_start[own], counts[own])
-
-    def forward(self, source_offset: int) -> int | None:
-        """Return the target offset of the first record at or after a source offset, if any."""
-        at = int(self.source_end.searchsorted(source_offset, "right"))
-        if at == len(self):
-            return None
-        inside = max(0, source_offset - int(self.source_start[at]))
-        if inside:
-            self._require_run(at, "source offset", source_offset)
-        return int(self.target_start[at]) + inside
-
-    def backward(self, target_offset: int) -> int | None:
-        """Return the source offset after the last record before a target offset, None if none."""
-        at = int(self.target_start.searchsorted(target_offset, "left")) - 1
-        if at < 0:
-            return None
-        if target_offset >= int(self.target_end[at]):
-            return int(self.source_end[at])
-        self._require_run(at, "target offset", target_offset)
-        return target_offset - int(self.target_start[at]) + int(self.source_start[at])
-
-    def next_source(self, source_offset: int) -> int | None:
-        """Return the first source offset at or after an offset that a span covers, if any."""
-        at = int(self.source_end.searchsorted(source_offset, "right"))
-        return None if at == len(self) else max(source_offset, int(self.source_start[at]))
-
-    def before_source(self, offset: int) -> int:
-        """Count the records before a source offset."""
-        at = int(self.source_start.searchsorted(offset, "left")) - 1
-        return self._before(at, offset, self.source_start, self.source_end)
-
-    def before_target(self, offset: int) -> int:
-        """Count the records before a target offset."""
-        at = int(self.target_start.searchsorted(offset, "left")) - 1
-        return self._before(at, offset, self.target_start, self.target_end)
-
-    def _before(self, at: int, offset: int, starts: Offsets, ends: Offsets) -> int:
-        if at < 0:
-            return 0
-        if offset >= int(ends[at]):
-            return int(self.before[at + 1])
-        self._require_run(at, "offset", offset)
-        return int(self.before[at]) + offset - int(starts[at])
-
-    def _require_run(self, at: int, what: str, offset: int) -> None:
-        records = self.before[at + 1] - self.before[at]
-        if (
-            self.source_end[at] - self.source_start[at] != records
-            or self.target_end[at] - self.target_start[at] != records
-        ):
-            raise NotLoadedError(
-                f"{what} {offset} is in a part of the offset map that was not loaded: "
-                f"source offsets {both_ends(self.source_start[at], self.source_end[at])}"
-            )
-
-
-def _sums(counts: Offsets) -> Offsets:
-    sums = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums
+_SIDES: Final = ("_source_start", "_source_end", "_target_start", "_target_end")
+_ARRAYS: Final = (*_SIDES, "_before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,19 +102,6 @@ def window_parts(entries: Entries, loaded: Mapping[int, Runs]) -> list[Runs | En
     return parts
 
 
-__all__ = [
-    "NoMap",
-    "NotCopiedYet",
-    "OffsetMap",
-    "Position",
-    "Run",
-    "Runs",
-    "Translated",
-    "Translation",
-    "coalesce",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Position:
     """Progress of one partition: the next source offset to read, the next target offset.
@@ -261,24 +142,49 @@ Translation = Translated | NotCopiedYet | NoMap
 class OffsetMap:
     """Known runs of one partition, and the reported position (None: no report yet). Immutable.
 
-    A *window* holds the runs around some offsets, and index entries for the others. It counts
-    across missing runs and raises NotLoadedError instead of guessing.
+    A *window* holds the runs around some offsets, and index entries for the others: *stretches*
+    with both ends and a record count. That suffices to count across them, and to translate an
+    offset at their ends. Inside, a map raises NotLoadedError instead of guessing.
     """
 
-    __slots__ = ("_known_source_end", "_known_target_end", "_runs", "_spans", "position")
+    __slots__ = ("_before", "_runs", *_SIDES, "known_source_end", "known_target_end", "position")
+    _before: Offsets
+    """Number of records before each span, and at last of all."""
+    _source_start: Offsets
+    _source_end: Offsets
+    _target_start: Offsets
+    _target_end: Offsets
+    known_source_end: int | None
+    """Source offset up to which the map is complete, None if unknown."""
+    known_target_end: int | None
 
     def __init__(self, runs: Iterable[Run] = (), position: Position | None = None) -> None:
         known = Runs.of(runs)
-        self._take(known, Spans.of_parts([known]), position)
+        self._take(known, [known], position)
 
-    def _take(self, runs: Runs | None, spans: Spans, position: Position | None) -> None:
+    def _take(
+        self, runs: Runs | None, parts: Iterable[Runs | Entries], position: Position | None
+    ) -> None:
+        columns = [
+            (part.sources, part.source_ends, part.targets, part.target_ends, part.counts)
+            if isinstance(part, Runs)
+            else part.arrays[:5]
+            for part in parts
+        ]
+        joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
+        *sides, counts = joined or [np.empty(0, np.int64)] * 5
+        for name, side in zip(_SIDES, sides, strict=True):
+            setattr(self, name, side)
+        self._before = np.append(0, np.cumsum(counts))
         self._runs = runs
-        self._spans = spans
+        self._place(position)
+
+    def _place(self, position: Position | None) -> None:
         self.position = position
         # Every translation reads them.
         told = (position.source_next, position.target_next) if position else (None, None)
-        self._known_source_end = _furthest(self.last_source_end, told[0])
-        self._known_target_end = _furthest(self.last_target_end, told[1])
+        self.known_source_end = _furthest(self.last_source_end, told[0])
+        self.known_target_end = _furthest(self.last_target_end, told[1])
 
     @classmethod
     def of(
@@ -317,11 +223,10 @@ class OffsetMap:
             if len(runs) and int(runs.counts[-1]) > 0:
                 known[last] = _extend_last(known[last], position)
         parts = window_parts(entries, known)
-        found = cls((), position)
-        whole = all(isinstance(part, Runs) for part in parts)
+        found = cls()
         loaded_parts = [part for part in parts if isinstance(part, Runs)]
-        all_runs = Runs.concatenate(loaded_parts) if whole else None
-        found._take(all_runs, Spans.of_parts(parts), position)
+        is_whole = len(loaded_parts) == len(parts)
+        found._take(Runs.concatenate(loaded_parts) if is_whole else None, parts, position)
         return found
 
     def reaching(self, target_next: int) -> OffsetMap:
@@ -329,7 +234,9 @@ class OffsetMap:
         if self.position is None:
             return self
         found = OffsetMap()
-        found._take(self._runs, self._spans, replace(self.position, target_next=target_next))
+        for name in ("_runs", *_ARRAYS):
+            setattr(found, name, getattr(self, name))
+        found._place(replace(self.position, target_next=target_next))
         return found
 
     @property
@@ -342,43 +249,39 @@ class OffsetMap:
     @property
     def known_runs(self) -> Runs:
         """The loaded runs, all runs if the map is whole."""
-        return self._spans.runs if self._runs is None else self._runs
+        if self._runs is not None:
+            return self._runs
+        counts = np.diff(self._before)
+        own = self._source_end - self._source_start == counts
+        own &= self._target_end - self._target_start == counts
+        return Runs(self._source_start[own], self._target_start[own], counts[own])
 
     @property
     def records(self) -> int:
         """Number of copied records in the map."""
-        return self._spans.records
+        return int(self._before[-1])
 
     @property
     def first(self) -> tuple[int, int] | None:
         """Source and target offset of the first record in the map, None if it is empty."""
-        spans = self._spans
-        return (int(spans.source_start[0]), int(spans.target_start[0])) if len(spans) else None
+        if not len(self._source_start):
+            return None
+        return int(self._source_start[0]), int(self._target_start[0])
 
     @property
     def first_source(self) -> int | None:
         """Source offset of the first record in the map, None if it is empty."""
-        return int(self._spans.source_start[0]) if len(self._spans) else None
+        return int(self._source_start[0]) if len(self._source_start) else None
 
     @property
     def last_source_end(self) -> int | None:
         """Source offset after the last record in the map, None if it is empty."""
-        return int(self._spans.source_end[-1]) if len(self._spans) else None
+        return int(self._source_end[-1]) if len(self._source_end) else None
 
     @property
     def last_target_end(self) -> int | None:
         """Target offset after the last record in the map, None if it is empty."""
-        return int(self._spans.target_end[-1]) if len(self._spans) else None
-
-    @property
-    def known_source_end(self) -> int | None:
-        """Source offset up to which the map is complete, None if unknown."""
-        return self._known_source_end
-
-    @property
-    def known_target_end(self) -> int | None:
-        """Target offset up to which the map is complete, None if unknown."""
-        return self._known_target_end
+        return int(self._target_end[-1]) if len(self._target_end) else None
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:
         """Return the target offset at which a reader of the source at ``committed`` continues.
@@ -388,9 +291,12 @@ class OffsetMap:
         reached = self.known_source_end
         if reached is None:
             return NoMap()
-        found = self._spans.forward(committed)
-        if found is not None:
-            return Translated(found)
+        at = int(self._source_end.searchsorted(committed, "right"))
+        if at < len(self._source_end):
+            inside = max(0, committed - int(self._source_start[at]))
+            if inside:
+                self._require_run(at, "source offset", committed)
+            return Translated(int(self._target_start[at]) + inside)
         if committed > reached:
             return NotCopiedYet(committed - reached)
         end = self.last_target_end
@@ -408,30 +314,63 @@ class OffsetMap:
             if self.position is None or committed < self.position.target_next:
                 return NoMap()
             return Translated(self.position.source_next)
-        found = self._spans.backward(committed)
+        found = self._read_before(committed)
         return Translated(first if found is None else found)
+
+    def _read_before(self, target_offset: int) -> int | None:
+        """Return the source offset after the last record before a target offset, None if none."""
+        at = int(self._target_start.searchsorted(target_offset, "left")) - 1
+        if at < 0:
+            return None
+        if target_offset >= int(self._target_end[at]):
+            return int(self._source_end[at])
+        self._require_run(at, "target offset", target_offset)
+        return target_offset - int(self._target_start[at]) + int(self._source_start[at])
 
     def next_record(self, source_offset: int) -> int | None:
         """Return the first copied source record at or after an offset, or its stretch."""
-        return self._spans.next_source(source_offset)
+        at = int(self._source_end.searchsorted(source_offset, "right"))
+        if at == len(self._source_end):
+            return None
+        return max(source_offset, int(self._source_start[at]))
 
     def next_unread(self, committed: int) -> int:
         """Return the first source record whose copy a reader has not read, else the map's end."""
-        read = self._spans.backward(committed) or 0
-        found = self._spans.next_source(read)
+        found = self.next_record(self._read_before(committed) or 0)
         return (self.known_source_end or 0) if found is None else found
 
     def records_between(self, target_from: int, target_to: int) -> int:
         """Count copied records at target offsets in ``[target_from, target_to)``."""
-        if target_from >= target_to:
-            return 0
-        return self._spans.before_target(target_to) - self._spans.before_target(target_from)
+        return self._count(target_from, target_to, self._target_start, self._target_end)
 
     def source_records_between(self, source_from: int, source_to: int) -> int:
         """Count copied records at source offsets in ``[source_from, source_to)``."""
-        if source_from >= source_to:
+        return self._count(source_from, source_to, self._source_start, self._source_end)
+
+    def _count(self, first: int, end: int, starts: Offsets, ends: Offsets) -> int:
+        if first >= end:
             return 0
-        return self._spans.before_source(source_to) - self._spans.before_source(source_from)
+        return self._before_offset(end, starts, ends) - self._before_offset(first, starts, ends)
+
+    def _before_offset(self, offset: int, starts: Offsets, ends: Offsets) -> int:
+        at = int(starts.searchsorted(offset, "left")) - 1
+        if at < 0:
+            return 0
+        if offset >= int(ends[at]):
+            return int(self._before[at + 1])
+        self._require_run(at, "offset", offset)
+        return int(self._before[at]) + offset - int(starts[at])
+
+    def _require_run(self, at: int, what: str, offset: int) -> None:
+        records = self._before[at + 1] - self._before[at]
+        if (
+            self._source_end[at] - self._source_start[at] != records
+            or self._target_end[at] - self._target_start[at] != records
+        ):
+            raise NotLoadedError(
+                f"{what} {offset} is in a part of the offset map that was not loaded: "
+                f"source offsets {both_ends(self._source_start[at], self._source_end[at])}"
+            )
 
     def _without_runs(self, committed: int, target_log_start: int) -> Translation:
         if self.position is None:
@@ -444,13 +383,15 @@ class OffsetMap:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OffsetMap):
             return NotImplemented
-        return self.position == other.position and self._spans == other._spans
+        return self.position == other.position and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS
+        )
 
     def __hash__(self) -> int:
         return hash((self.records, self.last_source_end, self.position))
 
     def __repr__(self) -> str:
-        what = f"{len(self._spans)} spans" if self._runs is None else repr(self._runs)
+        what = f"{len(self._source_end)} spans" if self._runs is None else repr(self._runs)
         return f"OffsetMap({what}, {self.position})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, overload
@@ -230,6 +231,54 @@ def _cut(runs: list[Run], source_offset: int) -> None:
             runs.append(
                 Run(last.source_start, last.target_start, source_offset - last.source_start)
             )
+
+
+class OffsetSet:
+    """A set of offsets, as sorted ranges."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in sorted(ranges):
+            self.add(start, end)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._starts, self._ends, strict=True)
+
+    @property
+    def count(self) -> int:
+        """Number of offsets."""
+        return sum(end - start for start, end in self)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The highest range, None of an empty set."""
+        return (self._starts[-1], self._ends[-1]) if self._starts else None
+
+    def add(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Add a range; return its parts that were not in the set."""
+        if start >= end:
+            return []
+        low = bisect_right(self._ends, start - 1)  # adjoining ranges become one
+        high = bisect_right(self._starts, end)
+        found, at = [], start
+        for known_start, known_end in zip(
+            self._starts[low:high], self._ends[low:high], strict=True
+        ):
+            if at < known_start:
+                found.append((at, min(known_start, end)))
+            at = max(at, known_end)
+        if at < end:
+            found.append((at, end))
+        if low < high:
+            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
+        self._starts[low:high], self._ends[low:high] = [start], [end]
+        return found
+
+    def next(self, offset: int) -> int | None:
+        """Return the lowest offset of the set at or after an offset, None without one."""
+        at = bisect_right(self._ends, offset)
+        return max(offset, self._starts[at]) if at < len(self._starts) else None
 
 
 @dataclass(frozen=True, slots=True, order=True)

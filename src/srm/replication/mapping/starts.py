@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
@@ -17,10 +17,9 @@ from srm.domain.flow_state.replication_records import (
     in_force,
 )
 from srm.domain.flow_state.replication_state import newest_position
-from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from
+from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from, reach
 from srm.domain.offset_map.map_records import (
     BlockKey,
-    CopyId,
     IndexRecord,
     MapBlock,
     MapEnd,
@@ -34,11 +33,8 @@ from srm.domain.offset_map.map_tree import (
     RebuiltMap,
     chunk_at,
     entry_block,
-    first_places,
     newest_head,
-    reach,
     rebuild,
-    with_root,
 )
 from srm.domain.offset_map.offset_map import (
     NoMap,
@@ -53,7 +49,6 @@ from srm.errors import IntegrityError, SrmError
 from srm.replication.ports import ProducerId
 
 logger = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _NAME_AT = 20  # in the value of a block of any format
 
@@ -103,21 +98,13 @@ def _map_ends(
     ends: Mapping[AssignedPartition, MapEnd], topic: MapTopic
 ) -> dict[AssignedPartition, MapTree]:
     """Follow offsets; omit those with an unexpected or damaged record."""
-    rows = topic.at(first_places(ends.values()))
-    trees = _readable(ends, lambda copy_id, end: reach(copy_id, end, rows))
-    roots = topic.at({tree.root_place for tree in trees.values()} - {-1})
-    return _readable(trees, lambda copy_id, tree: with_root(copy_id, tree, roots))
-
-
-def _readable(
-    known: Mapping[AssignedPartition, _T], follow: Callable[[CopyId, _T], MapTree]
-) -> dict[AssignedPartition, MapTree]:
+    readings = {partition: reach(partition.copy_id, end) for partition, end in ends.items()}
     found: dict[AssignedPartition, MapTree] = {}
-    for partition, one in known.items():
-        try:
-            found[partition] = follow(partition.copy_id, one)
-        except IntegrityError as error:
-            logger.info("the map of %s is looked for: %s", partition.topic, error)
+    for partition, tree in carry_out(readings, topic.at).items():
+        if isinstance(tree, IntegrityError):
+            logger.info("the map of %s is looked for: %s", partition.topic, tree)
+        else:
+            found[partition] = tree
     return found
 
 
@@ -217,7 +204,10 @@ def translate_back(
     """Translate one target offset to the source, by what of the map is needed for it."""
     if tree.last is None:
         return NoMap()
-    loaded = carry_out(load_from(tree, position, Wanted.of((), [target_offset])), topic.at)
+    reading = load_from(tree, position, Wanted.of((), [target_offset]))
+    loaded = carry_out({None: reading}, topic.at)[None]
+    if isinstance(loaded, IntegrityError):
+        raise loaded
     if loaded.gap:
         raise IntegrityError(f"the offset map of {tree.last.topic} is damaged: {loaded.gap}")
     return loaded.offset_map.backward(target_offset)

@@ -17,6 +17,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.replication_state import newest_position, positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
+from srm.domain.offset_map.map_loader import carry_out, reach
 from srm.domain.offset_map.map_records import (
     MAP_PARTITIONS,
     BlockKey,
@@ -31,13 +32,11 @@ from srm.domain.offset_map.map_tree import (
     Rows,
     chunk_at,
     entry_block,
-    first_places,
-    reach,
-    with_root,
 )
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowMaps
+from srm.errors import IntegrityError
 from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.mapping.starts import Start, known_maps, start_of
 from srm_lab.testing.fake_cluster import FakeCluster
@@ -104,8 +103,11 @@ class World:
         """Follow the newest report."""
         if self.report is None or self.report[1] is None:
             return MapTree()
-        found = reach(ASSIGNED.copy_id, self.report[1], self.rows(first_places([self.report[1]])))
-        return with_root(ASSIGNED.copy_id, found, self.rows([found.root_place]))
+        reading = reach(ASSIGNED.copy_id, self.report[1])
+        found = carry_out({None: reading}, self.rows)[None]
+        if isinstance(found, IntegrityError):
+            raise found
+        return found
 
     def read(self) -> OffsetMap:
         """Read the whole map that the newest report reaches."""
