@@ -17,7 +17,6 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.verification.verification import (
-    EpochEnds,
     PartitionVerification,
     Proven,
     RangeResult,
@@ -124,7 +123,7 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
     observed = _observe(context, partitions, remotes, ids)
     shared = {topic for topic in chosen if names.is_shared(topic) or context.config.joins(topic)}
     planned = [
-        _not_compared(p, observed)
+        PartitionVerification(*p, p.topic, "unverified", observed.time_ms, reason=_SHARED)
         if p.topic in shared
         else _plan_one(p, remotes[p.topic], observed)
         for p in partitions
@@ -136,21 +135,13 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
         observed.time_ms,
         tuple(_plan_ranges(whole, proven, former, request) for whole in wholes),
         tuple(
-            with_proof_of(entry, former.get(TopicPartition(entry.topic, entry.partition)))
+            # Its proofs are kept, as a map may be unreadable now.
+            replace(entry, source_id=of.source_id, target_id=of.target_id, proven=of.proven)
+            if (of := former.get(TopicPartition(entry.topic, entry.partition)))
+            else entry
             for entry in planned
             if isinstance(entry, PartitionVerification)
         ),
-    )
-
-
-def with_proof_of(
-    result: PartitionVerification, former: PartitionVerification | None
-) -> PartitionVerification:
-    """Return a result that keeps the former proofs, as a map may be unreadable now."""
-    if former is None:
-        return result
-    return replace(
-        result, source_id=former.source_id, target_id=former.target_id, proven=former.proven
     )
 
 
@@ -178,20 +169,20 @@ def _proven(
     candidates = {
         place: (whole, known.proven)
         for whole in wholes
-        if (known := former.get(place := TopicPartition(whole.topic, whole.partition)))
+        if (known := former.get(place := whole.place))
         and known.proven
         and (known.source_id, known.target_id) == (whole.source_id, whole.target_id)
     }
-    source_epochs, target_epochs = {}, {}
+    source_epochs, target_epochs = dict[TopicPartition, int](), dict[TopicPartition, int]()
     for place, (whole, stretches) in candidates.items():
-        copy = TopicPartition(whole.remote_topic, whole.partition)
-        (source_epochs[place], _), (target_epochs[copy], _) = last_marks(stretches)
-    sources = context.source.epoch_ends(_valid_epochs(source_epochs))
-    targets = context.target.epoch_ends(_valid_epochs(target_epochs))
+        (source_epoch, _), (target_epoch, _) = last_marks(stretches)
+        source_epochs |= {place: source_epoch} if source_epoch >= 0 else {}
+        target_epochs |= {whole.copy: target_epoch} if target_epoch >= 0 else {}
+    sources = context.source.epoch_ends(source_epochs)
+    targets = context.target.epoch_ends(target_epochs)
     found = {}
     for place, (whole, stretches) in candidates.items():
-        copy = TopicPartition(whole.remote_topic, whole.partition)
-        ends = EpochEnds(sources.get(place, -1), targets.get(copy, -1))
+        ends = sources.get(place, -1), targets.get(whole.copy, -1)
         found[place] = still_proven(stretches, whole, ends)
     return found
 
@@ -227,23 +218,18 @@ def _cut(
     return found
 
 
-def _valid_epochs(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {partition: epoch for partition, epoch in epochs.items() if epoch >= 0}
-
-
 def _plan_ranges(
     whole: RangePlan,
     proven: Mapping[TopicPartition, tuple[Proven, ...]],
     former: _Former,
     request: VerificationRequest,
 ) -> PartitionPlan:
-    place = TopicPartition(whole.topic, whole.partition)
-    stretches = proven.get(place, ())
+    stretches = proven.get(whole.place, ())
     if request.max_records is not None:
         whole = newest(whole, request.max_records)
     left = unproven(whole, stretches)
     ranges = tuple(part for piece in left for part in cut(piece, request.range_records))
-    return PartitionPlan(whole, ranges, stretches, former.get(place))
+    return PartitionPlan(whole, ranges, stretches, former.get(whole.place))
 
 
 def record(context: FlowContext, results: Collection[PartitionVerification]) -> None:
@@ -323,15 +309,6 @@ def _bounds(
     }
 
 
-def _not_compared(partition: TopicPartition, observed: _Observed) -> PartitionVerification:
-    reason = (
-        "several flows copy into this name: the copy holds records of others among its own, which "
-        "this version does not compare"
-    )
-    names = partition.topic, partition.partition, partition.topic
-    return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
-
-
 def _plan_one(
     partition: TopicPartition, remote_topic: str, observed: _Observed
 ) -> RangePlan | PartitionVerification:
@@ -357,7 +334,8 @@ def _plan_one(
         observed.target_ends_before[copy],
         compacted=_is_compacted(observed.source_configs, partition.topic)
         or _is_compacted(observed.target_configs, remote_topic),
-        timestamps=not _stamps_records(observed.target_configs, remote_topic),
+        timestamps=observed.target_configs.get(remote_topic, {}).get("message.timestamp.type")
+        != "LogAppendTime",
         begins=begin_of_copy(notes),
         decided=(n.left_out for n in observed.decided.get(partition, ()) if n.left_out),
     )
@@ -378,16 +356,16 @@ def _is_compacted(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:
     return "compact" in configs.get(topic, {}).get("cleanup.policy", "")
 
 
-def _stamps_records(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:
-    return configs.get(topic, {}).get("message.timestamp.type") == "LogAppendTime"
-
-
 _LEAST_WEIGHT: Final = 1000
 """Minimum cost of a range in records; even an empty one is a task with some requests."""
 _RANGES_PER_TASK: Final = 4
 MOST_AT_ONCE: Final = RANGE_RECORDS
 """Maximum work of one process in records, equal to that of one Spark task."""
 
+_SHARED: Final = (
+    "several flows copy into this name: the copy holds records of others among its own, which "
+    "this version does not compare"
+)
 _INTERRUPTED: Final = "not completely compared yet: srm verify continues after the proven ranges"
 
 
@@ -420,16 +398,7 @@ class _Partition:
     def is_complete(self) -> bool:
         return len(self.found) == len(self.plan.ranges)
 
-    @property
-    def place(self) -> TopicPartition:
-        return TopicPartition(self.plan.whole.topic, self.plan.whole.partition)
-
-    @property
-    def copy(self) -> TopicPartition:
-        return TopicPartition(self.plan.whole.remote_topic, self.plan.whole.partition)
-
     def stretches(self, time_ms: int) -> list[Proven]:
-        """Return all stretches proven so far, in order of their proof."""
         now = [
             stretch
             for plan, result in zip(self.plan.ranges, self.found, strict=False)
@@ -440,18 +409,17 @@ class _Partition:
 
     def result(self, time_ms: int) -> PartitionVerification:
         whole = self.plan.whole
+        if self.is_complete:
+            found = self._result(time_ms)
+        else:
+            found = self.plan.former or PartitionVerification(
+                *whole.names, "unverified", time_ms, reason=_INTERRUPTED
+            )
         return replace(
-            self._result(time_ms) if self.is_complete else self._interim(time_ms),
+            found,
             source_id=whole.source_id,
             target_id=whole.target_id,
             proven=join_stretches(self.stretches(time_ms)),
-        )
-
-    def _interim(self, time_ms: int) -> PartitionVerification:
-        whole = self.plan.whole
-        names = (whole.topic, whole.partition, whole.remote_topic)
-        return self.plan.former or PartitionVerification(
-            *names, "unverified", time_ms, reason=_INTERRUPTED
         )
 
     def _result(self, time_ms: int) -> PartitionVerification:
@@ -462,8 +430,7 @@ class _Partition:
         if failure and merged.outcome == "different":
             merged = replace(merged, reason=f"compared only in part: {failure}")
         elif failure:
-            names = (whole.topic, whole.partition, whole.remote_topic)
-            merged = PartitionVerification(*names, "failed", time_ms, reason=failure)
+            merged = PartitionVerification(*whole.names, "failed", time_ms, reason=failure)
         return replace(
             merged,
             earlier_records=self.plan.earlier_records,
@@ -554,20 +521,23 @@ def _read_stored(
     source, target = context.source.topics(), context.target.topics()
     results = []
     partitions = list({id(entry): entry for entry in touched}.values())
-    lost = not_held(context, {(p.place, p.copy): p.stretches(planned.time_ms) for p in partitions})
+    lost = not_held(
+        context,
+        {(p.plan.whole.place, p.plan.whole.copy): p.stretches(planned.time_ms) for p in partitions},
+    )
     for partition in partitions:
-        whole, place = partition.plan.whole, partition.place
+        whole = partition.plan.whole
         ids = (
             source[whole.topic].topic_id if whole.topic in source else "",
             target[whole.remote_topic].topic_id if whole.remote_topic in target else "",
         )
         is_same = ids == (whole.source_id, whole.target_id)
-        if is_same and place not in lost:
+        if is_same and whole.place not in lost:
             results.append(partition.result(planned.time_ms))
         else:
             what = "lost the end of its log" if is_same else "was deleted or re-created"
-            reason = f"{place} or its copy {what} during the run: verify again"
-            names = (whole.topic, whole.partition, whole.remote_topic)
-            results.append(PartitionVerification(*names, "failed", planned.time_ms, reason=reason))
+            reason = f"{whole.place} or its copy {what} during the run: verify again"
+            failed = PartitionVerification(*whole.names, "failed", planned.time_ms, reason=reason)
+            results.append(failed)
     record(context, results)
     return results

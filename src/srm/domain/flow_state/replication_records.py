@@ -210,10 +210,6 @@ class DriverRequest(JsonRecord):
     by: str
     time_ms: int
 
-    def __post_init__(self) -> None:
-        if self.action not in get_args(Action):
-            raise ValueError(self.action)
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from srm.domain.flow_state.replication_records import (
@@ -179,13 +179,13 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
     statuses: list[PartitionStatus] = []
     notes: list[PartitionNotes] = []
     copied: list[CopiedTopic] = []
-    slots = _Slots()
+    slots: list[SlotHeartbeat | PositionGroup] = []
     for key, value in table.items():
         try:
             if key.startswith(ASSIGNMENT_PREFIX):
                 assignments.append(Assignment.decode(value))
             elif key.startswith(SLOT_PREFIX):
-                slots.add(key, value)
+                slots.append(decode_slot_record(key, value))
             elif key.startswith(STATUS_PREFIX):
                 statuses.append(PartitionStatus.decode(value))
             elif key.startswith(NOTES_PREFIX):
@@ -195,51 +195,37 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
         except IntegrityError as error:
             _logger.warning("replication state record %r cannot be read: %s", key, error)
     return ReplicationState(
-        tuple(assignments), slots.reports(), tuple(statuses), tuple(notes), tuple(copied)
+        tuple(assignments), tuple(_reports(slots)), tuple(statuses), tuple(notes), tuple(copied)
     )
 
 
-class _Slots:
-    def __init__(self) -> None:
-        self._heartbeats = defaultdict[str, list[SlotHeartbeat]](list)
-        self._groups = defaultdict[str, list[PositionGroup]](list)
-
-    def add(self, key: bytes, value: bytes) -> None:
-        record = decode_slot_record(key, value)
+def _reports(
+    records: Iterable[SlotHeartbeat | PositionGroup],
+) -> Iterator[SlotReport]:
+    beats_of = defaultdict[str, list[SlotHeartbeat]](list)
+    groups_of = defaultdict[str, list[PositionGroup]](list)
+    for record in records:
         if isinstance(record, SlotHeartbeat):
-            self._heartbeats[record.slot].append(record)
+            beats_of[record.slot].append(record)
         else:
-            self._groups[record.slot].append(record)
-
-    def reports(self) -> tuple[SlotReport, ...]:
-        names = {*self._heartbeats, *self._groups}
-        return tuple(self._report(slot) for slot in sorted(names))
-
-    def _report(self, slot: str) -> SlotReport:
-        groups = self._groups[slot]
-        beat = max(self._heartbeats[slot], key=lambda beat: beat.incarnation, default=None)
-        heard = max(self._heartbeats[slot], key=lambda beat: beat.source_heard_ms, default=None)
+            groups_of[record.slot].append(record)
+    for slot in sorted({*beats_of, *groups_of}):
+        beats, groups = beats_of[slot], groups_of[slot]
+        beat = max(beats, key=lambda beat: beat.incarnation, default=None)
+        heard = max(beats, key=lambda beat: beat.source_heard_ms, default=None)
         newest = beat.incarnation if beat else max(group.incarnation for group in groups)
-        current = tuple(
-            entry
-            for group in groups
-            if group.incarnation == newest and not group.has_left
-            for entry in group.positions
-        )
-        former = tuple(
-            entry
-            for group in groups
-            if group.incarnation != newest or group.has_left
-            for entry in group.positions
-        )
-        return SlotReport(
+        positions: dict[bool, list[PartitionPosition]] = {True: [], False: []}
+        for group in groups:
+            is_current = group.incarnation == newest and not group.has_left
+            positions[is_current] += group.positions
+        yield SlotReport(
             slot,
             beat.generation if beat else -1,
             beat.time_ms if beat else 0,
-            current,
+            tuple(positions[True]),
             newest,
-            former,
+            tuple(positions[False]),
             heard.source_heard_ms if heard else 0,
             heard.source_growth if heard else 0,
-            tuple(one for beat in self._heartbeats[slot] for one in beat.held_back),
+            tuple(one for beat in beats for one in beat.held_back),
         )

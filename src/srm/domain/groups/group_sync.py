@@ -38,27 +38,16 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Final, Literal
 
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.translation import UNFINISHED
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.documents import adapter
 from srm.errors import IntegrityError
 
 _log = logging.getLogger(__name__)
-_TYPES: Final[Mapping[str, Any]] = {
-    "topic_id": str,
-    "previous": int | None,
-    "intended": int,
-    "origin": str,
-    "operation": str,
-    "previous_own": bool,
-    "settled": bool,
-    "progress": dict,
-    "time_ms": int,
-}
-"""Fields of a record's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +70,8 @@ class LedgerEntry:
     operation: str
     previous_own: bool = False
     settled: bool = False
-    time_ms: int = 0
     progress: Mapping[str, int] = field(default_factory=dict)
+    time_ms: int = 0
 
     def owns(self, offset: int) -> bool:
         """Return True if a committed offset is this write, not one of a consumer or operator."""
@@ -102,20 +91,19 @@ class LedgerEntry:
 
     def value(self) -> bytes:
         """Encode the record value; a rewritten entry keeps the time of its first record."""
-        fields = {name: getattr(self, name) for name in _TYPES}
+        fields = asdict(self)
+        del fields["group"], fields["topic_partition"]  # the key has them
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, key: bytes, value: bytes, timestamp_ms: int = 0) -> LedgerEntry:
         """Decode one record of the ledger topic; ignore fields of later versions."""
         try:
-            group, topic, partition = json.loads(key)
-            raw = json.loads(value)
-            fields = {name: _of_type(raw[name], kind) for name, kind in _TYPES.items()}
-            fields["time_ms"] = fields["time_ms"] or timestamp_ms
-            place = TopicPartition(_of_type(topic, str), _of_type(partition, int))
-            return cls(_of_type(group, str), place, **fields)
-        except (ValueError, TypeError, KeyError) as error:
+            group, *place = json.loads(key)
+            fields = {**json.loads(value), "group": group, "topic_partition": place}
+            found = adapter(cls).validate_json(json.dumps(fields), strict=True)
+            return found if found.time_ms else replace(found, time_ms=timestamp_ms)
+        except (ValueError, TypeError) as error:
             raise IntegrityError(
                 f"ledger record with key {key[:80]!r} is damaged ({error!r}): "
                 "delete the record or restore the topic __srm-ledger"
@@ -171,12 +159,6 @@ class GroupLedger:
             del self._rows[key]  # log it only once
             return None
         return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
-
-
-def _of_type(value: Any, kind: Any) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is not {kind}")
-    return value
 
 
 IDLE: Final = frozenset({"empty", "dead"})

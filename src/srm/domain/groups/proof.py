@@ -16,7 +16,7 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from srm.domain.groups.translation import Direction, PartitionFacts
@@ -24,7 +24,7 @@ from srm.domain.names.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HE
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Translated
 from srm.domain.text.amount import ago
-from srm.domain.text.documents import decode, encode
+from srm.domain.text.documents import Document, encode
 from srm.domain.verification.compared_record import ComparedRecord, Headers
 from srm.domain.verification.comparison import differing_fields
 from srm.errors import NotLoadedError
@@ -65,19 +65,17 @@ class TranslationClaim:
     @property
     def original(self) -> Place:
         """Place in the original."""
-        return self._sides()[0]
+        return self._place(self.facts.direction == "forward")
 
     @property
     def copy(self) -> Place:
         """Place in the copy."""
-        return self._sides()[1]
+        return self._place(self.facts.direction == "reverse")
 
-    def _sides(self) -> tuple[Place, Place]:
-        upstream = self.facts.upstream, self.upstream_offset
-        downstream = self.facts.downstream, self.downstream_offset
-        if self.facts.direction == "forward":
-            return upstream, downstream
-        return downstream, upstream
+    def _place(self, is_upstream: bool) -> Place:  # noqa: FBT001 -- of this class only
+        if is_upstream:
+            return self.facts.upstream, self.upstream_offset
+        return self.facts.downstream, self.downstream_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +402,7 @@ class Disproof:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowProof:
+class FlowProof(Document):
     """Proof results of one emission.
 
     ``time_ms`` is the start of reading the commits; as read back, by the broker's clock.
@@ -415,21 +413,19 @@ class FlowProof:
     nothing.
     """
 
+    KIND = "stored proof of checkpoints"
     flow: str
     time_ms: int
     took_ms: int = 0
     groups: int = 0
     sampled: int = 0
     proven: int = 0
-    unproven: Mapping[str, str] = ()  # type: ignore[assignment]
+    unproven: Mapping[str, str] = field(default_factory=dict)
     disproved: tuple[Disproof, ...] = ()
     withheld: int = 0
     unread: tuple[str, ...] = ()
     cursor: str = ""
     skipped: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "unproven", dict(self.unproven))
 
     @property
     def wrong_partitions(self) -> frozenset[str]:
@@ -475,11 +471,6 @@ class FlowProof:
         first = [one for one in self.disproved if id(one) in one_each][:_MOST_UNREAD]
         rest = [one for one in self.disproved if id(one) not in one_each]
         return (*first, *rest[: max(0, MOST_NAMED - len(first))])
-
-    @classmethod
-    def decode(cls, value: bytes) -> FlowProof:
-        """Decode what :meth:`value` wrote."""
-        return decode(FlowProof, "stored proof of checkpoints", value)
 
 
 def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget: int) -> list[str]:

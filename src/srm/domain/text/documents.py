@@ -1,4 +1,4 @@
-"""Dataclasses stored as JSON: documents, checked when read, and records that ignore new fields."""
+"""Dataclasses stored as JSON and checked when read, and other JSON from outside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import cache
 from typing import Any, ClassVar, Final, Self, TypeVar
 
@@ -22,27 +22,6 @@ def decoding(kind: str, value: bytes) -> Iterator[None]:
         yield
     except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
         raise IntegrityError(f"{kind} {value[:60]!r} is damaged: {error!r}") from error
-
-
-class JsonRecord:
-    """A dataclass stored as a JSON object; ``KIND`` is its name in messages."""
-
-    __slots__ = ()
-    KIND: ClassVar[str]
-
-    def value(self) -> bytes:
-        """Encode all fields as the value of a record."""
-        fields_of_self = asdict(self)  # type: ignore[call-overload]
-        return json.dumps(fields_of_self, separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, value: bytes) -> Self:
-        """Decode the output of :meth:`value`; ignore fields of newer versions."""
-        with decoding(cls.KIND, value):
-            names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-            known = {name: found for name, found in json.loads(value).items() if name in names}
-            lists = {name: tuple(some) for name, some in known.items() if isinstance(some, list)}
-            return cls(**known | lists)
 
 
 MOST: Final = 2**63 - 1
@@ -73,7 +52,10 @@ def decode(of: type[_D], kind: str, value: bytes) -> _D:
 
 
 class Document:
-    """A dataclass stored as a document; ``KIND`` is its name in messages."""
+    """A dataclass stored as JSON, checked when read; ``KIND`` is its name in messages.
+
+    Fields of newer versions are ignored.
+    """
 
     __slots__ = ()
     KIND: ClassVar[str]
@@ -86,6 +68,17 @@ class Document:
     def decode(cls, value: bytes) -> Self:
         """Decode the output of :meth:`value`."""
         return decode(cls, cls.KIND, value)
+
+
+class JsonRecord(Document):
+    """A document whose value is compact JSON in ASCII."""
+
+    __slots__ = ()
+
+    def value(self) -> bytes:
+        """Encode all fields as the value of a record."""
+        fields = asdict(self)  # type: ignore[call-overload]
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def read_json(kind: str, text: bytes) -> Any:

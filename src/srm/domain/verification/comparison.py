@@ -6,7 +6,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from srm.domain.offset_map.offset_map import Run
 from srm.domain.verification.compared_record import ComparedRecord, frame
 from srm.domain.verification.verification import (
     Difference,
@@ -146,14 +145,6 @@ class _Places:
         return offset + self._bounds[self._index][2]
 
 
-def _source_bounds(runs: Iterable[Run]) -> list[tuple[int, int, int]]:
-    return [(r.source_start, r.source_end, r.shift) for r in runs]
-
-
-def _target_bounds(runs: Iterable[Run]) -> list[tuple[int, int, int]]:
-    return [(r.target_start, r.target_end, -r.shift) for r in runs]
-
-
 class _Comparison:
     def __init__(
         self, plan: RangePlan, source: Iterable[ComparedRecord], target: Iterable[ComparedRecord]
@@ -161,8 +152,8 @@ class _Comparison:
         self._plan = plan
         compared = _without(source, plan.decided) if plan.decided else source
         self._source, self._target = _Side(compared), _Side(target)
-        self._on_target = _Places(_source_bounds(plan.runs))
-        self._on_source = _Places(_target_bounds(plan.runs))
+        self._on_target = _Places([(r.source_start, r.source_end, r.shift) for r in plan.runs])
+        self._on_source = _Places([(r.target_start, r.target_end, -r.shift) for r in plan.runs])
         self._foreign = 0
         self._one_sided = 0
         self._difference: Difference | None = None

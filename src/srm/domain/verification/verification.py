@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from srm.domain.names.topics import Flow
-from srm.domain.offset_map.runs import FINGERPRINTS, Runs
-from srm.domain.text.documents import JsonRecord, decoding
+from srm.domain.offset_map.runs import FINGERPRINTS, OffsetSet, Runs
+from srm.domain.text.documents import JsonRecord
 from srm.domain.verification.verification_plan import RangePlan, clip, part_of
 from srm.errors import IntegrityError, SrmError, UnavailableError
 
@@ -78,6 +77,7 @@ class PartitionVerification(JsonRecord):
     by one.
     """
 
+    KIND = "verification record"
     topic: str
     partition: int
     remote_topic: str
@@ -121,18 +121,6 @@ class PartitionVerification(JsonRecord):
     def key(self) -> bytes:
         """Encode the record key."""
         return f"{self.topic}-{self.partition}".encode()
-
-    @classmethod
-    def decode(cls, value: bytes) -> PartitionVerification:
-        """Decode a record value."""
-        with decoding("verification record", value):
-            names = {entry.name for entry in fields(cls)}
-            raw: dict[str, Any] = {k: v for k, v in json.loads(value).items() if k in names}
-            entry = raw["difference"]
-            if entry is not None:
-                raw["difference"] = Difference(**entry | {"kinds": tuple(entry["kinds"])})
-            raw["proven"] = tuple(Proven(**stretch) for stretch in raw.get("proven", ()))
-            return cls(**raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +239,6 @@ class Proven:
     decided: tuple[tuple[int, int], ...] = ()
     pairs: int = 0
 
-    def __post_init__(self) -> None:
-        """Convert lists from JSON to tuples."""
-        object.__setattr__(self, "decided", tuple((a, b) for a, b in self.decided))
-        for name in ("first", "last", "source_mark", "target_mark"):
-            first, second = getattr(self, name)
-            object.__setattr__(self, name, (int(first), int(second)))
-
     @classmethod
     def of(
         cls,
@@ -322,14 +303,6 @@ def join_stretches(stretches: Iterable[Proven]) -> tuple[Proven, ...]:
     return tuple(found[-MOST_STRETCHES:])
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEnds:
-    """Offset up to which each log now holds the leader epoch of the last stretch, -1 if none."""
-
-    source: int
-    target: int
-
-
 def last_marks(stretches: Sequence[Proven]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the last marks of source and target; nothing after them was read."""
     sources = [s.source_mark for s in stretches if s.source_mark[0] >= 0]
@@ -342,11 +315,14 @@ def _end_of(mark: tuple[int, int]) -> int:
 
 
 def still_proven(
-    stretches: Sequence[Proven], whole: RangePlan, ends: EpochEnds
+    stretches: Sequence[Proven], whole: RangePlan, ends: tuple[int, int]
 ) -> tuple[Proven, ...]:
-    """Return the valid stretches of two topics, without records that the logs no longer hold."""
+    """Return the valid stretches of two topics, without records that the logs no longer hold.
+
+    ``ends``: of the last stretch's leader epoch in each log now, -1 without it.
+    """
     source_mark, target_mark = last_marks(stretches)
-    if source_mark[1] > ends.source or target_mark[1] > ends.target:
+    if source_mark[1] > ends[0] or target_mark[1] > ends[1]:
         return ()
     kept = (_valid_part(stretch, whole) for stretch in stretches if _says_enough(stretch, whole))
     return tuple(stretch for stretch in kept if stretch is not None)
@@ -384,16 +360,7 @@ def _valid_part(stretch: Proven, whole: RangePlan) -> Proven | None:
 
 def _within(ranges: Iterable[tuple[int, int]], start: int, end: int) -> tuple[tuple[int, int], ...]:
     """Return the part of ranges in ``[start, end)``, with adjoining ones joined."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        low, high = max(first, start), min(last, end)
-        if low >= high:
-            continue
-        if found and low <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
-        else:
-            found.append((low, high))
-    return tuple(found)
+    return tuple(OffsetSet((max(first, start), min(last, end)) for first, last in ranges))
 
 
 def _says_enough(stretch: Proven, whole: RangePlan) -> bool:

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Run, Runs
 from srm.domain.offset_map.runs import both_ends
 from srm.errors import UsageError
@@ -54,6 +55,21 @@ class RangePlan:
     decided: tuple[tuple[int, int], ...] = ()
     source_id: str = ""
     target_id: str = ""
+
+    @property
+    def names(self) -> tuple[str, int, str]:
+        """Topic, partition and remote topic."""
+        return self.topic, self.partition, self.remote_topic
+
+    @property
+    def place(self) -> TopicPartition:
+        """The source partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def copy(self) -> TopicPartition:
+        """The target partition."""
+        return TopicPartition(self.remote_topic, self.partition)
 
 
 def plan_partition(

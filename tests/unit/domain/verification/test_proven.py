@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.verification.verification import (
     MOST_STRETCHES,
-    EpochEnds,
     PartitionVerification,
     Proven,
     RangeResult,
@@ -30,7 +29,7 @@ RUNS = (Run(0, SHIFT, 40), Run(45, SHIFT + 41, 55))
 """Source offsets 40 to 45 are markers, so is target offset 140."""
 END = 100
 TARGET_END = SHIFT + 96
-HELD = EpochEnds(END, TARGET_END)
+HELD = (END, TARGET_END)
 
 
 def whole(**changes: object) -> RangePlan:
@@ -80,9 +79,9 @@ def test_what_is_proven_and_what_is_left_are_the_whole_whatever_was_proven(size,
 @pytest.mark.parametrize(
     ("changes", "ends"),
     [
-        pytest.param({}, EpochEnds(49, TARGET_END), id="source truncated and written again"),
-        pytest.param({}, EpochEnds(END, SHIFT + 45), id="target truncated and written again"),
-        pytest.param({}, EpochEnds(-1, TARGET_END), id="epoch unknown to the source"),
+        pytest.param({}, (49, TARGET_END), id="source truncated and written again"),
+        pytest.param({}, (END, SHIFT + 45), id="target truncated and written again"),
+        pytest.param({}, (-1, TARGET_END), id="epoch unknown to the source"),
         pytest.param({"source_end": 49}, HELD, id="the copy has gone back"),
         pytest.param({"target_log_end": SHIFT + 45}, HELD, id="target ends before"),
         pytest.param({"runs": (Run(0, SHIFT + 1, 40), *RUNS[1:])}, HELD, id="another first pair"),
