@@ -161,8 +161,21 @@ class ControlWriter(Protocol):
         """Drop the writer."""
 
 
-class TablePort(Protocol):
-    """Compacted topics and control records of a cluster."""
+class Cluster(Protocol):
+    """One Kafka cluster. Every call may raise UnavailableError or AuthorizationError.
+
+    Results by partition omit unknown ones. Calls about ACLs raise ConfigError where the brokers
+    have no authorizer, writes of groups GroupActiveError for one with members.
+    """
+
+    @property
+    def alias(self) -> str:
+        """Alias in the configuration."""
+
+    def cluster_id(self) -> str:
+        """Kafka's own id of the cluster."""
+
+    # ----- tables and control records
 
     def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
         """Return one partition of a compacted topic as a table; the topic is not created."""
@@ -170,9 +183,7 @@ class TablePort(Protocol):
     def control_writer(self, transactional_id: str) -> ControlWriter:
         """Open the writer of control records; later reads see all that was committed before."""
 
-
-class TopicPort(Protocol):
-    """Topics of a cluster."""
+    # ----- topics
 
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics, internal ones included."""
@@ -198,9 +209,7 @@ class TopicPort(Protocol):
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Set topic configs incrementally; None deletes an override."""
 
-
-class LogPort(Protocol):
-    """Logs of a cluster's partitions; results omit unknown partitions."""
+    # ----- logs
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offset of each partition."""
@@ -237,9 +246,7 @@ class LogPort(Protocol):
         written in it.
         """
 
-
-class TransactionPort(Protocol):
-    """Transactions and producers of a cluster."""
+    # ----- transactions and producers
 
     def open_transactions(
         self, partitions: Collection[TopicPartition]
@@ -259,12 +266,7 @@ class TransactionPort(Protocol):
         from it are missing.
         """
 
-
-class AccessPort(Protocol):
-    """Rights of srm on a cluster, its ACLs, quotas and users.
-
-    Calls about ACLs raise ConfigError where the brokers have no authorizer.
-    """
+    # ----- rights, ACLs, quotas and users
 
     def topic_rights(
         self, topics: Collection[str], client: ClientKind = "admin"
@@ -302,12 +304,7 @@ class AccessPort(Protocol):
     def allow_writes(self, topics: Collection[str]) -> None:
         """Remove only the ACLs of :meth:`deny_writes`; return when they are gone."""
 
-
-class GroupPort(Protocol):
-    """Consumer groups of a cluster and their committed offsets.
-
-    Writes raise GroupActiveError for a group with members.
-    """
+    # ----- groups and their committed offsets
 
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups of all kinds, or the named ones (an absent group is ``dead``).
@@ -370,14 +367,3 @@ class GroupPort(Protocol):
         Nothing is committed, and the member has left on return. None where a log ends before a
         record. Partitions not reached in time, or without a committed offset, are omitted.
         """
-
-
-class Cluster(TopicPort, LogPort, TransactionPort, AccessPort, GroupPort, TablePort, Protocol):
-    """One Kafka cluster. Every call may raise UnavailableError or AuthorizationError."""
-
-    @property
-    def alias(self) -> str:
-        """Alias in the configuration."""
-
-    def cluster_id(self) -> str:
-        """Kafka's own id of the cluster."""
