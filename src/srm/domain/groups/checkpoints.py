@@ -67,16 +67,12 @@ class Selection:
             return topic
         return self.names.origin(topic) or topic
 
-    def downstream_topic(self, topic: str, direction: Direction) -> str:
-        """Return the topic's name on the flow's target."""
-        if direction == "forward":
-            return self.names.remote(topic)
-        return self.mapped_topic(topic, direction)
-
     def downstream(self, partition: TopicPartition, direction: Direction) -> TopicPartition:
         """Return the partition on the flow's target."""
-        topic = self.downstream_topic(partition.topic, direction)
-        return TopicPartition(topic, partition.partition)
+        topic, number = partition
+        if direction == "forward":
+            return TopicPartition(self.names.remote(topic), number)
+        return TopicPartition(self.mapped_topic(topic, direction), number)
 
     def selects_group(self, group: str, commits: Mapping[TopicPartition, int]) -> bool:
         """Return True if the filter selects the group and it has a commit on a selected topic."""

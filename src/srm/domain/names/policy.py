@@ -124,14 +124,6 @@ class ReplicationPolicy(ABC):
         """Return True for MM2's heartbeats topic, own or replicated."""
         return self.original_topic(topic) == HEARTBEATS
 
-    def is_checkpoints_topic(self, topic: str) -> bool:
-        """Return True for a topic with MM2's checkpoints."""
-        return topic.endswith(f"{self.separator}checkpoints{self.separator}internal")
-
-    def is_mm2_internal_topic(self, topic: str) -> bool:
-        """Return True for a topic with state of MM2."""
-        return topic.endswith(f"{self.separator}internal")
-
     def is_internal_topic(self, topic: str) -> bool:
         """Return True for a topic with state of Kafka, MM2, Connect or srm: never replicated."""
         return is_internal(topic, self.separator)
@@ -169,27 +161,21 @@ class IdentityReplicationPolicy(DefaultReplicationPolicy):
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         """Return the name of the topic; that of heartbeats with the prefix."""
-        if _is_like_heartbeats(topic):
-            return f"{source_alias}{self.separator}{topic}"
-        return topic
+        if not topic.endswith(HEARTBEATS):
+            return topic
+        return DefaultReplicationPolicy.format_remote_topic(self, source_alias, topic)
 
     def topic_source(self, topic: str) -> str | None:
         """Return the configured source; for heartbeats, the prefix."""
-        source, separator, _ = topic.partition(self.separator)
-        if _is_like_heartbeats(topic):
-            return source if separator else None
-        return self.source_alias or None
+        if not topic.endswith(HEARTBEATS):
+            return self.source_alias or None
+        return DefaultReplicationPolicy.topic_source(self, topic)
 
     def upstream_topic(self, topic: str) -> str | None:
         """Return the name of the topic; that of heartbeats one hop upstream."""
-        _, separator, upstream = topic.partition(self.separator)
-        if _is_like_heartbeats(topic):
-            return upstream if separator else None
-        return topic
-
-
-def _is_like_heartbeats(topic: str) -> bool:
-    return topic.endswith(HEARTBEATS)
+        if not topic.endswith(HEARTBEATS):
+            return topic
+        return DefaultReplicationPolicy.upstream_topic(self, topic)
 
 
 @dataclass(frozen=True, slots=True)

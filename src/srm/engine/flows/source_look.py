@@ -166,7 +166,9 @@ def _oldest(
         position = maps.get(place).position
         at = starts.get(place, ends[place]) if position is None else position.source_next
         if ends[place] > at:
-            late.append((_is_stuck(maps, place), ends[place] - at, place, at))
+            status = (maps.statuses or {}).get(place)
+            is_stuck = status is not None and status.state in AT_REST
+            late.append((is_stuck, ends[place] - at, place, at))
     first = sorted(late, reverse=True)[:MOST_READ]
     times = record_times(context.source, [one[2:] for one in first])
     return {place: time_ms for place, time_ms in times.items() if time_ms is not None}
@@ -181,8 +183,3 @@ def record_times(cluster: Cluster, places: Collection[Place]) -> dict[TopicParti
         return {}
     times = {place: record and record.timestamp_ms for (place, _), record in found.items()}
     return {place: at_ms for place, at_ms in times.items() if at_ms is None or at_ms > 0}
-
-
-def _is_stuck(maps: FlowMaps, place: TopicPartition) -> bool:
-    status = (maps.statuses or {}).get(place)
-    return status is not None and status.state in AT_REST

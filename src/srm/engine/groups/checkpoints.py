@@ -42,6 +42,7 @@ from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError
 
 _logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 GROUPS_KEY: Final = b"groups"
 WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"other"})
@@ -79,7 +80,10 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
         age_ms = now_ms - known.time_ms
         if 0 <= age_ms < interval / _MS:
             return known.groups
-    groups = _list_groups(context, config.group_names)
+    # A broker does not list groups that srm may not see, so groups selected by name are added.
+    chosen = config.group_names
+    found = {*groups_with_offsets(context.source), *chosen.names}
+    groups = tuple(sorted(filter(chosen.matches, found)))
     if remember and interval is not None:
         own = config.internal_replication_factor
         ensure_compacted(context.target, topic, STATE_PARTITIONS, own)
@@ -93,14 +97,6 @@ def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
     found = cluster.groups().values()
     return tuple(sorted(group.name for group in found if group.kind not in WITHOUT_OFFSETS))
 
-
-def _list_groups(context: FlowContext, wanted: NameFilter) -> tuple[str, ...]:
-    # A broker does not list groups that srm may not see, so groups selected by name are added.
-    found = {*groups_with_offsets(context.source), *wanted.names}
-    return tuple(sorted(name for name in found if wanted.matches(name)))
-
-
-_T = TypeVar("_T")
 
 Commits = Mapping[TopicPartition, int]
 Groups = Collection[str] | Mapping[str, Collection[TopicPartition]]
@@ -276,10 +272,10 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
     asked_ms = dict.fromkeys(wanted, context.now_ms())
     commits, errors = per_group(context.source.commits_of(wanted))
     if groups is not None:
-        unselected = sorted(set(groups) - set(wanted))
-        errors.update(
-            {group: Reason(_not_selected(group, context.config.flow)) for group in unselected}
-        )
+        unselected, flow = sorted(set(groups) - set(wanted)), context.config.flow
+        ends = f"--source {flow.source} --target {flow.target}"
+        why = f"group not selected: srm-control groups {ends}"
+        errors.update({group: Reason(f"{why} --add {shlex.quote(group)}") for group in unselected})
     if isinstance(groups, Mapping):
         commits = {
             group: {place: offset for place, offset in offsets.items() if place in groups[group]}
@@ -399,13 +395,6 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     ended = [entry.key() for entry in all_entries(own.read()) if entry.topic_id in gone]
     if ended:
         own.write(dict.fromkeys(ended))
-
-
-def _not_selected(group: str, flow: Flow) -> str:
-    return (
-        f"group not selected: srm-control groups --source {flow.source} "
-        f"--target {flow.target} --add {shlex.quote(group)}"
-    )
 
 
 def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:

@@ -32,14 +32,13 @@ def checkpoints(
         )
     chosen = tuple(each for each in found if group is None or each.group == group)
     if not chosen:
-        raise NotFoundError(f"{where} holds no checkpoint of group {group!r}; {_name_known(found)}")
+        groups = list(dict.fromkeys(each.group for each in found))
+        more = len(groups) - _SHOWN_GROUPS
+        known = ", ".join(groups[:_SHOWN_GROUPS]) + (f" and {more} more" if more > 0 else "")
+        raise NotFoundError(
+            f"{where} holds no checkpoint of group {group!r}; it holds those of {known}"
+        )
     return chosen
-
-
-def _name_known(found: Iterable[Checkpoint]) -> str:
-    groups = list(dict.fromkeys(checkpoint.group for checkpoint in found))
-    more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
-    return f"it holds those of {', '.join(groups[:_SHOWN_GROUPS])}{more}"
 
 
 def to_csv(chosen: Iterable[Checkpoint], *, with_group: bool) -> str:

@@ -59,20 +59,6 @@ class WindowBounds:
     first_start_ms: int
     last_end_ms: int
 
-    def hold(self, window: WindowMetric) -> bool:
-        """Return whether the window is within these bounds."""
-        return window.start_ms >= self.first_start_ms and window.end_ms <= self.last_end_ms
-
-
-def bounds(spec: WindowSpec, now_ms: int, metrics_interval_ms: int) -> WindowBounds:
-    """Return the windows that can be computed completely now.
-
-    One that started before the look-back misses raw records. One that ended less than a metrics
-    interval ago may still receive some.
-    """
-    first = -(-(now_ms - spec.look_back_ms) // spec.slide_ms) * spec.slide_ms
-    return WindowBounds(max(0, first), now_ms - metrics_interval_ms)
-
 
 class KeptWindows:
     """Adds raw records and returns windows that have ended, once or repeatedly.
@@ -91,8 +77,14 @@ class KeptWindows:
         self._windows = Windows(config.flow, spec.window_ms, spec.slide_ms)
 
     def bounds(self, now_ms: int) -> WindowBounds:
-        """Return the bounds of the windows that are complete at a time."""
-        return bounds(self._spec, now_ms, self._interval_ms)
+        """Return the bounds of the windows that are complete at a time.
+
+        One that started before the look-back misses raw records. One that ended less than a metrics
+        interval ago may still receive some.
+        """
+        spec = self._spec
+        first = -(-(now_ms - spec.look_back_ms) // spec.slide_ms) * spec.slide_ms
+        return WindowBounds(max(0, first), now_ms - self._interval_ms)
 
     def add(self, values: Iterable[bytes], now_ms: int) -> None:
         """Add record values."""

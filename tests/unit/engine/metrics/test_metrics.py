@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -10,14 +11,15 @@ from srm.domain.metrics import Keeping, Statistics, WindowMetric, latest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.metrics.metrics import (
+    KeptWindows,
     WindowBounds,
     WindowSpec,
-    bounds,
     store,
     stored_windows,
 )
 from srm.errors import UsageError
 from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.flows import flow_config
 
 FLOW = Flow("P", "B")
 STATS = Statistics(1.0, 2.0, 3.0, 2)
@@ -39,13 +41,10 @@ def cluster() -> FakeCluster:
 
 
 def test_only_windows_with_all_their_raw_records_are_computed():
-    wanted = bounds(WindowSpec(), now_ms=1_000_005_000, metrics_interval_ms=1000)
+    config = flow_config(metrics_interval=timedelta(seconds=1))
+    windows = KeptWindows(config, WindowSpec())
 
-    assert wanted == WindowBounds(999_110_000, 1_000_004_000)
-    assert wanted.hold(window(999_110_000))
-    assert not wanted.hold(window(999_100_000))
-    assert wanted.hold(window(999_940_000))
-    assert not wanted.hold(window(999_950_000))
+    assert windows.bounds(1_000_005_000) == WindowBounds(999_110_000, 1_000_004_000)
 
 
 @pytest.mark.parametrize(
