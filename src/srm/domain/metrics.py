@@ -24,7 +24,8 @@ from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from srm.domain.names.topics import Flow
-from srm.errors import IntegrityError, UsageError
+from srm.domain.text.documents import MOST, decoding, read_json
+from srm.errors import UsageError
 
 Level = Literal["topic", "cluster"]
 
@@ -163,18 +164,17 @@ _NUMBERS_OF = {
     RawMetric: attrgetter("time_ms", "interval_ms", *COUNTS),
     CheckpointMetric: attrgetter("time_ms", "interval_ms", *LATENCY),
 }
-_MOST = 2**63 - 1
+_RAW: Final = "raw metrics record"
 
 
 def decode_measured(value: Encoded) -> tuple[Measured, ...]:
     """Decode a record value."""
-    try:
-        found = _pop_measurements(json.loads(value))
+    raw = read_json(_RAW, value)
+    with decoding(_RAW, value):
+        found = _pop_measurements(raw)
         for metric in found:
-            _check(metric)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise IntegrityError(f"raw metrics record {value[:80]!r} is damaged: {error}") from error
-    return found
+            _check(metric, _NUMBERS_OF[type(metric)](metric), {int})
+        return found
 
 
 def _pop_measurements(raw: dict[str, Any]) -> tuple[Measured, ...]:
@@ -201,17 +201,10 @@ def _pop_measurements(raw: dict[str, Any]) -> tuple[Measured, ...]:
     return (*partitions, *latencies)
 
 
-def _check(metric: Measured) -> None:
+def _check(record: Measured | WindowMetric, numbers: Iterable[float], kinds: set[type]) -> None:
     """Reject wrong types, which would make every reader fail."""
-    numbers = _NUMBERS_OF[type(metric)](metric)
-    if {*map(type, _NAMES_OF(metric))} != {str} or {*map(type, numbers)} != {int}:
+    if {*map(type, _NAMES_OF(record))} != {str} or not {*map(type, numbers)} <= kinds:
         raise TypeError("a field has the wrong type")
-    _check_size(numbers)
-
-
-def _check_size(numbers: Iterable[float]) -> None:
-    if not all(-_MOST <= number <= _MOST for number in numbers):  # NaN is not, either
-        raise ValueError("a number is not finite, or too large")
 
 
 def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
@@ -292,16 +285,14 @@ class WindowMetric:
     @classmethod
     def decode(cls, value: Encoded) -> WindowMetric:
         """Decode a record value."""
-        try:
-            raw = json.loads(value)
+        raw = read_json("window record", value)
+        with decoding("window record", value):
             for name in STATISTICS:
                 entry = raw[name]
                 raw[name] = Statistics(entry["min"], entry["max"], entry["sum"], entry["count"])
             found = cls(**raw)
-            _check_window(found)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise IntegrityError(f"window record {value[:80]!r} is damaged: {error}") from error
-        return found
+            _check(found, _NUMBERS_OF_WINDOW(found), {int, float})
+            return found
 
     def merge(self, later: WindowMetric) -> WindowMetric:
         """Merge this window with a later one of the same subject that does not overlap it.
@@ -354,14 +345,6 @@ _NUMBERS_OF_WINDOW: Final = attrgetter(
 )
 
 
-def _check_window(window: WindowMetric) -> None:
-    """Reject values that no page can show: text for a number, and numbers that are not finite."""
-    numbers = _NUMBERS_OF_WINDOW(window)
-    if {*map(type, _NAMES_OF(window))} != {str} or not {*map(type, numbers)} <= {int, float}:
-        raise TypeError("a field has the wrong type")
-    _check_size(numbers)
-
-
 def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
     """Pick the newest window of each topic and flow, in a stable order."""
     newest: dict[tuple[str, ...], WindowMetric] = {}
@@ -395,7 +378,7 @@ class Keeping:
 
     expire_ms: int
     all_ms: int
-    until_ms: int = _MOST
+    until_ms: int = MOST
 
     def keeps(self, start_ms: int, end_ms: int) -> bool:
         """Return True if a window is kept."""
