@@ -43,8 +43,7 @@ def drive(steps: Steps, topic: MapTopic) -> tuple[LoadedMap, int]:
             for need in needs:
                 at = need.place - topic.first
                 row = topic.rows[at] if 0 <= at < len(topic.rows) else (b"", None)
-                stands = row[1] is not None and need.matches(row[0])
-                answers[need] = row if stands else None
+                answers[need] = need.answer({need.place: row})
             needs = steps.send(answers)
     except StopIteration as stop:
         return stop.value, read

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.offset_map.offset_map import Run
+from srm.domain.text.documents import adapter, encode
 from srm.domain.verification.verification import (
     MOST_STRETCHES,
     PartitionVerification,
@@ -138,7 +139,7 @@ def test_another_decision_on_what_is_left_on_the_source_makes_it_void():
 
     assert stretch.decided == ((10, 12), (45, 50))
     assert still_proven([stretch], decided, HELD) == (stretch,)
-    assert Proven(**asdict(stretch) | {"decided": [[10, 12], [45, 50]]}) == stretch
+    assert adapter(Proven).validate_json(encode(stretch)) == stretch
     assert still_proven([stretch], whole(decided=((45, 60),)), HELD) == ()
     assert still_proven([half()], decided, HELD) == ()
 
