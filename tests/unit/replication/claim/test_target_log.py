@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Run
 from srm.errors import UnavailableError
 from srm.replication import codes, log_reader
 from srm.replication.batches.batch import batches
@@ -252,7 +252,7 @@ def test_without_known_epochs_markers_of_later_claims_do_not_cover_up_a_loss(los
     for number in range(lost):
         log.claim(2 + number)
 
-    assert held(log, replace(start, target_lineage=UNKNOWN_LINEAGE)).end == start.target_next - lost
+    assert held(log, replace(start, target_lineage=UNKNOWN_LINEAGE)).end == log.start
 
 
 @pytest.mark.parametrize("log_start", [0, 4])
@@ -296,7 +296,32 @@ def test_a_stranger_before_the_position_is_passed_on_the_way_back() -> None:
     log, start = copy_of([3, 3])
     log.copied(5, sequence=0, producer=STRANGER)
 
-    assert held(log, replace(start, target_lineage=UNKNOWN_LINEAGE, written_by=None)).end == 4
+    assert held(log, replace(start, target_next=log.end, written_by=None)).end == 7
+
+
+@pytest.mark.parametrize("markers", [1, 3])
+def test_a_batch_that_went_astray_into_an_emptied_target_is_not_taken_for_the_copy(
+    markers: int,
+) -> None:
+    """Only the map is left: it ends with the first two records, and the log is as long."""
+    log = TargetLog()
+    log.epoch = 1
+    log.copied(2, sequence=13)
+    for number in range(markers):
+        log.claim(2 + number)
+    run, writer = Run(0, 1, 2), ProducerId(OURS, 1)
+    bare = Start(2, 3, frozenset({OURS}), written_by=writer, last_run=run)
+
+    assert held(log, bare).end == 0
+
+
+def test_a_marker_is_not_taken_for_the_record_with_which_the_map_ends() -> None:
+    """A former replica leads again, and its log has a marker in the place of a record."""
+    log, _ = copy_of([3, 3])
+    bare = Start(1, 1, frozenset({OURS}), written_by=ProducerId(OURS, 2))
+
+    assert held(log, bare).end == 1, "the map may end before the marker"
+    assert held(log, replace(bare, last_run=Run(0, 0, 1))).end == 0
 
 
 def test_a_target_that_retention_has_emptied_is_no_loss() -> None:
