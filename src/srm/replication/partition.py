@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from srm.clock import now_s
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     PartitionNotes,
@@ -176,6 +177,7 @@ class PartitionCopy:
     ``blocked``: source offsets that keep a stopped partition from continuing, where known.
     ``fetch_lineage``: lineage of the source before ``fetch_offset``.
     ``fetch_epoch``: the leader epoch that a fetch names, -1 if the log's may not be compared.
+    ``led_since_s``: when the leader of the source became known, monotonic.
     ``in_doubt``: the source's log has to be checked; ``found_epoch`` is of a batch in the place of
         records that are left out, -1 if none was seen.
     ``written_by``: claim of the target's batch before ``target_next``.
@@ -205,6 +207,7 @@ class PartitionCopy:
     fetch_lineage: Lineage = UNKNOWN_LINEAGE
     fetch_epoch: int = -1
     source_leader: Leader = NO_LEADER
+    led_since_s: float = float("-inf")
     in_doubt: bool = False
     found_epoch: int = -1
     source_next: int = 0
@@ -479,7 +482,8 @@ class PartitionCopy:
 
     def note_leader(self, leader: Leader) -> None:
         """Fetch from this leader of the source from now on."""
-        self.source_leader = leader
+        if leader != self.source_leader:
+            self.source_leader, self.led_since_s = leader, now_s()
 
     def note_checked(self, log_start: int) -> None:
         """Remember that both logs were walked after retention had passed the position."""
