@@ -18,12 +18,31 @@ from confluent_kafka.admin import AdminClient
 from srm.clock import pauses
 from srm.config.model import ClientKind, ClusterClients
 from srm.errors import SrmError, UnavailableError
-from srm.kafka.wire.brokers import Brokers, refusal_of
+from srm.kafka.wire.brokers import Brokers, refusals_of
 from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, on_topic, translate
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 _CLOSE_S: Final = 1.0
+DEFAULT_TIMEOUT_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 1.0
+_SHORTEST_REQUEST_S: Final = 1.0
+_FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
+_LOOK_S: Final = 1.0
+_REFUSAL_S: Final = 3.0
+_OVERDUE_S: Final = 5.0
+"""librdkafka answers within the time that it was given: much later it has lost the answer."""
+_logger = logging.getLogger(__name__)
+STATE_RECORDS: Final[Mapping[str, object]] = {
+    # An assignment or a report of thousands of partitions is one record. Brokers limit its
+    # compressed size, librdkafka the uncompressed one.
+    "compression.type": "zstd",
+    "message.max.bytes": 32 << 20,
+}
+"""Producer settings for the records of the state topics."""
+NO_SETTINGS: Final[Mapping[str, object]] = MappingProxyType({})
+_BATCH: Final = 5000
 
 
 class BrokerCalls:
@@ -31,58 +50,49 @@ class BrokerCalls:
 
     def __init__(self, alias: str, properties: Mapping[str, str]) -> None:
         self._alias = alias
-        self._properties = dict(properties)
+        self._properties = properties
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._brokers: Brokers | None = None
+        self._started: tuple[asyncio.AbstractEventLoop, threading.Thread, Brokers] | None = None
 
     def run(self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float) -> _T:
         """Run a request to its end."""
-        running = asyncio.run_coroutine_threadsafe(
-            self._run_bounded(request, timeout_s), self._start()
-        )
+        with self._lock:
+            if self._started is None:
+                self._started = self._start()
+            loop, _, brokers = self._started
+
+        async def answer() -> _T:
+            async with asyncio.timeout(timeout_s):
+                return await request(brokers)
+
         try:
-            return running.result()
+            return asyncio.run_coroutine_threadsafe(answer(), loop).result()
         except CancelledError:
             raise UnavailableError(
                 f"cluster {self._alias}: closed during the request; retry"
             ) from None
-
-    def close(self) -> None:
-        """Close the connections and end the thread; the next call starts another."""
-        with self._lock:
-            loop, thread, brokers = self._loop, self._thread, self._brokers
-            self._loop = self._thread = self._brokers = None
-        if loop is None or thread is None:
-            return
-        if brokers is not None:
-            loop.call_soon_threadsafe(brokers.close)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(_CLOSE_S)
-
-    async def _run_bounded(
-        self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float
-    ) -> _T:
-        if self._brokers is None:
-            self._brokers = Brokers(self._alias, self._properties)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await request(self._brokers)
         except TimeoutError as error:
             raise UnavailableError(
                 f"cluster {self._alias}: no answer within {timeout_s:g} s; retry"
             ) from error
 
-    def _start(self) -> asyncio.AbstractEventLoop:
+    def close(self) -> None:
+        """Close the connections and end the thread; the next call starts another."""
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name=f"srm-{self._alias}", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+            started, self._started = self._started, None
+        if started is None:
+            return
+        loop, thread, brokers = started
+        loop.call_soon_threadsafe(brokers.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_CLOSE_S)
+
+    def _start(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread, Brokers]:
+        brokers, loop = Brokers(self._alias, self._properties), asyncio.new_event_loop()
+        name = f"srm-{self._alias}"
+        thread = threading.Thread(target=_serve, args=(loop,), name=name, daemon=True)
+        thread.start()
+        return loop, thread, brokers
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -96,35 +106,12 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-DEFAULT_TIMEOUT_S: Final = 30.0
-
-_FIRST_PAUSE_S: Final = 0.02
-_LONGEST_PAUSE_S: Final = 1.0
-_SHORTEST_REQUEST_S: Final = 1.0
-_FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
-_LOOK_S: Final = 1.0
-_REFUSAL_S: Final = 3.0
-_OVERDUE_S: Final = 5.0
-"""librdkafka answers within the time that it was given: much later it has lost the answer."""
-_logger = logging.getLogger(__name__)
-
-
 class ClientLog:
     """Logger at debug level: librdkafka reports each refused connection as an error, often."""
 
     def log(self, _level: int, message: str, *values: object) -> None:
         """Take one line of librdkafka's log."""
         _logger.debug(message, *values)
-
-
-STATE_RECORDS: Final[Mapping[str, object]] = {
-    # An assignment or a report of thousands of partitions is one record. Brokers limit its
-    # compressed size, librdkafka the uncompressed one.
-    "compression.type": "zstd",
-    "message.max.bytes": 32 << 20,
-}
-"""Producer settings for the records of the state topics."""
-NO_SETTINGS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 def open_reader(props: Mapping[str, str], more: Mapping[str, object] = NO_SETTINGS) -> Consumer:
@@ -172,9 +159,6 @@ def is_stranded(client: AdminClient | Consumer | Producer, topic: str) -> bool:
     except KafkaException as error:
         return bool(error.args[0].code() == KafkaError._TRANSPORT)  # noqa: SLF001 - its name
     return False
-
-
-_BATCH: Final = 5000
 
 
 def drain(consumer: Consumer, wait_s: float) -> list[Message]:
@@ -299,7 +283,7 @@ class Clients:
         """Raise at once the refusal that librdkafka would retry until timeout and then not name."""
         if props in self._admitted or "security.protocol" not in props:
             return
-        refusal = refusal_of(self.alias, props)
+        [refusal] = refusals_of([(self.alias, props)])
         if refusal is None:
             self._admitted.append(props)
         elif not refusal.retriable:
@@ -328,7 +312,7 @@ class Clients:
                 if now - began >= limit_s:
                     self.discard_admin()  # it may be stranded
                 if now >= deadline:
-                    refusal = refusal_of(self.alias, self.props.admin, _REFUSAL_S)
+                    [refusal] = refusals_of([(self.alias, self.props.admin)], _REFUSAL_S)
                     if refusal is not None and not refusal.retriable:
                         raise refusal from error
                     raise

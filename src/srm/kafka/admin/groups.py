@@ -337,15 +337,12 @@ def pending(
     clients: Clients, groups: Collection[str], also: Collection[TopicPartition] = ()
 ) -> ByGroup[frozenset[TopicPartition]]:
     """Return the partitions with an undecided transactional commit, by group, requested by name."""
-    named: dict[str, list[int]] = defaultdict(list)
-    for partition in sorted(set(also)):
-        named[partition.topic].append(partition.partition)
 
     def take(group: str, found: list[_Commit]) -> frozenset[TopicPartition]:
         _check_places(clients, group, found, {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES})
         return frozenset(place for place, _, code in found if code == _UNSTABLE)
 
-    topics = [None, list(named.items())] if named else [None]
+    topics = [None, api.numbers_by_topic(also)] if also else [None]
     return _commits(clients, topics, lambda: True, take).of(groups)
 
 

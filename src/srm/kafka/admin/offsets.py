@@ -25,6 +25,9 @@ from srm.kafka.wire.requests import (
     offsets_request,
 )
 
+TopicError = Callable[[str, int], SrmError]
+"""Makes the error of a broker's code for a topic."""
+
 
 def log_starts(
     clients: Clients, partitions: Collection[TopicPartition]
@@ -113,10 +116,6 @@ class PartitionLeader(NamedTuple):
     node: int
     epoch: int
     topic_id: bytes
-
-
-TopicError = Callable[[str, int], SrmError]
-"""Makes the error of a broker's code for a topic."""
 
 
 def topic_errors(clients: Clients, doing: str, operation: str = "Read") -> TopicError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Final
@@ -28,10 +27,21 @@ from srm.kafka.wire.requests import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
+    numbers_by_topic,
 )
 
 _DOING: Final = "describing producers"
 _logger = logging.getLogger(__name__)
+TOPIC: Final = "__transaction_state"
+_FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
+"""By version."""
+_VALUE: Final = layout(
+    "producer_id:int64 producer_epoch:int16 timeout_ms:int32 status:int8"
+    " topics[topic:text partitions:int32[]] updated_ms:int64 started_ms:int64"
+)
+_INTERNAL: Final = "__"
+_LONGEST_S: Final = 30.0
+_POLL_S: Final = 0.5
 
 
 def active_producers(
@@ -101,10 +111,7 @@ async def _producers(
     """Return what the leaders of partitions know of their producers, where there are any."""
 
     def make(leaders: Iterable[TopicPartition]) -> Request:
-        topics: dict[str, list[int]] = defaultdict(list)
-        for topic, number in leaders:
-            topics[topic].append(number)
-        return DESCRIBE_PRODUCERS(list(topics.items()))
+        return DESCRIBE_PRODUCERS(numbers_by_topic(leaders))
 
     error = topic_errors(clients, f"{_DOING} of")
     found = await query_leaders(brokers, partitions, make, error)
@@ -134,18 +141,6 @@ async def _names(
                 name = transaction["transactional_id"]
                 found[names[name]] = (name, transaction["start_ms"])
     return found
-
-
-TOPIC: Final = "__transaction_state"
-_FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
-"""By version."""
-_VALUE: Final = layout(
-    "producer_id:int64 producer_epoch:int16 timeout_ms:int32 status:int8"
-    " topics[topic:text partitions:int32[]] updated_ms:int64 started_ms:int64"
-)
-_INTERNAL: Final = "__"
-_LONGEST_S: Final = 30.0
-_POLL_S: Final = 0.5
 
 
 def topics_of(value: bytes) -> frozenset[str]:

@@ -45,7 +45,6 @@ from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.mapping.starts import (
     NOWHERE,
-    KnownMap,
     Predecessor,
     Start,
     cut_start,
@@ -270,10 +269,15 @@ class MapStarts:
                 continue
             for assigned, ending in known.items():
                 copy_id = assigned.copy_id
-                told = reported.get(copy_id, ())
-                start = _start(assigned, ending, told, of_targets[copy_id[1:]])
-                if start is not None:
-                    found[assigned] = start
+                of_target = of_targets[copy_id[1:]]
+                former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
+                try:
+                    start = start_of(ending, reported.get(copy_id, ()), former)
+                except IntegrityError as error:
+                    found[assigned] = error
+                else:
+                    if start is not None:
+                        found[assigned] = start
         return _with_reports(partitions, found, state, reported)
 
     def _copied_partitions(
@@ -323,16 +327,3 @@ def _with_reports(
         if start is not None:
             found[assigned] = start
     return found
-
-
-def _start(
-    assigned: AssignedPartition,
-    known: KnownMap,
-    reported: Sequence[PartitionPosition],
-    of_target: Sequence[PartitionPosition],
-) -> Start | SrmError | None:
-    former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
-    try:
-        return start_of(known, reported, former)
-    except IntegrityError as error:
-        return error

@@ -32,6 +32,17 @@ from srm.replication.ports import Place, WriteResult
 
 _POLL_S: Final = 0.05
 _LOOK_EVERY_S: Final = 5.0
+_CONNECT_S: Final = 0.05
+_ABORT_S: Final = 2.0
+_COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
+"""Time limit of a commit: the check of ``before_commit`` is valid no longer."""
+_logger = logging.getLogger(__name__)
+_OVERTAKEN: Final = frozenset(
+    {
+        KafkaError._FATAL,  # noqa: SLF001 - librdkafka's local code: all it says after being fenced
+        KafkaError.UNKNOWN,  # a coordinator's answer while a newer producer takes over (4.3)
+    }
+)
 
 
 class KafkaStateLog:
@@ -184,21 +195,6 @@ class _Session:
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
         self.waiting: Counter[Place] = Counter()
-
-
-_CONNECT_S: Final = 0.05
-_ABORT_S: Final = 2.0
-_COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
-"""Time limit of a commit: the check of ``before_commit`` is valid no longer."""
-_logger = logging.getLogger(__name__)
-
-
-_OVERTAKEN: Final = frozenset(
-    {
-        KafkaError._FATAL,  # noqa: SLF001 - librdkafka's local code: all it says after being fenced
-        KafkaError.UNKNOWN,  # a coordinator's answer while a newer producer takes over (4.3)
-    }
-)
 
 
 @contextmanager

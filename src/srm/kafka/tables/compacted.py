@@ -56,6 +56,7 @@ class KafkaCompactedTopic:
         self._clients = clients
         self._topic = topic
         self._partition = partition
+        self._name = f"{topic}-{partition}"
 
     def read(self) -> dict[bytes, bytes]:
         """Return the latest committed values by key to the end of now; a missing topic is empty."""
@@ -91,7 +92,7 @@ class KafkaCompactedTopic:
         """
         if not records:
             return None
-        where = self._clients.where(f"writing {self._topic}-{self._partition}")
+        where = self._clients.where(f"writing {self._name}")
         producer = self._clients.producer()
         failures: list[KafkaError] = []
         stamps: list[int] = []
@@ -128,10 +129,8 @@ class KafkaCompactedTopic:
                 )
             except BufferError:
                 if time.monotonic() > deadline:
-                    raise UnavailableError(
-                        f"writing {self._topic}-{self._partition} on cluster "
-                        f"{self._clients.alias}: the queue stays full; retry"
-                    ) from None
+                    where = self._clients.where(f"writing {self._name}")
+                    raise UnavailableError(f"{where}: the queue stays full; retry") from None
                 producer.poll(_QUEUE_FULL_POLL_S)
             else:
                 return
@@ -139,14 +138,25 @@ class KafkaCompactedTopic:
     def _rows(self, most: int | None) -> _Latest:
         """Read the latest values of each key, ``most`` of them."""
         table: _Latest = {}
-        self._each(lambda message: _apply(table, message, most), table.clear)
+
+        def apply(message: Message) -> None:
+            key, row = message.key(), row_of(message)
+            if key is None:
+                return
+            # A row moves to the end when it is written again, as in the log.
+            rows = table.pop(key, deque(maxlen=most))
+            if row is not None:
+                rows.append(row)
+                table[key] = rows
+
+        self._each(apply, table.clear)
         return table
 
     def _each(
         self, visit: Callable[[Message], None], begin: Callable[[], None] = lambda: None
     ) -> None:
         """Show all records; a try that begins again shows them again, after ``begin``."""
-        doing = f"reading {self._topic}-{self._partition}"
+        doing = f"reading {self._name}"
 
         def read(timeout_s: float) -> None:
             begin()
@@ -189,20 +199,19 @@ class KafkaCompactedTopic:
                     return
             if time.monotonic() - progress > self._clients.timeout_s:
                 self._clients.discard_reader()
-                raise UnavailableError(
-                    f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "
-                    f"no record for {self._clients.timeout_s:g} s; retry"
+                where, limit_s = (
+                    self._clients.where(f"reading {self._name}"),
+                    self._clients.timeout_s,
                 )
+                raise UnavailableError(f"{where}: no record for {limit_s:g} s; retry")
 
     def _require_absent(self) -> None:
         """Never read as empty a table that exists but lacks a leader, or is hidden from srm."""
         found = describe(self._clients, [self._topic], "Read").get(self._topic)
         if found is not None and self._partition < found.partitions:
             self._clients.discard_reader()
-            raise UnavailableError(
-                f"reading {self._topic}-{self._partition} on cluster {self._clients.alias}: "
-                "no leader yet; retry"
-            )
+            where = self._clients.where(f"reading {self._name}")
+            raise UnavailableError(f"{where}: no leader yet; retry")
 
 
 def row_of(message: Message) -> Stamped | None:
@@ -218,17 +227,6 @@ def broker_time(message: Message) -> tuple[int, ...]:
     """Return the timestamp of a record that was delivered, nothing if it is not the broker's."""
     kind, time_ms = message.timestamp()
     return (time_ms,) if kind == TIMESTAMP_LOG_APPEND_TIME else ()
-
-
-def _apply(table: _Latest, message: Message, most: int | None) -> None:
-    key, row = message.key(), row_of(message)
-    if key is None:
-        return
-    # A row moves to the end when it is written again, as in the log.
-    rows = table.pop(key, deque(maxlen=most))
-    if row is not None:
-        rows.append(row)
-        table[key] = rows
 
 
 class Sink(Protocol):

@@ -26,6 +26,16 @@ from srm.replication.ports import FetchFrom
 
 TIMEOUT_S: Final = 10.0
 _DEFAULT_PORT: Final = 9092
+Address = tuple[str, int]
+QUESTIONS: Final = "questions"
+"""Purpose of the connections that :meth:`Brokers.query` uses."""
+POLLS: Final = "poll"
+"""Purpose of the connections whose answers are kept as long as their owner, and no longer."""
+_NEXT_BROKER_S: Final = 1.0
+"""Wait for one broker before another one is queried as well."""
+_REFUSAL_S: Final = 5.0
+_LATE: Final = "no answer in time"
+_Versions = Mapping[int, tuple[int, int]]
 
 
 def addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
@@ -79,18 +89,10 @@ async def _use(host: str, port: int, access: SecurityAccess, timeout_s: float) -
         raise UnavailableError(f"{connection.where}: it knows of no broker yet")
 
 
-def refusal_of(
-    alias: str, properties: Mapping[str, str], timeout_s: float = TIMEOUT_S
-) -> SrmError | None:
-    """Do the same for librdkafka's properties; blocks."""
-    [found] = refusals_of([(alias, properties)], timeout_s)
-    return found
-
-
 def refusals_of(
     clusters: Sequence[tuple[str, Mapping[str, str]]], timeout_s: float = TIMEOUT_S
 ) -> list[SrmError | None]:
-    """Do the same for several clusters, at the same time."""
+    """Do the same for librdkafka's properties of clusters, at the same time; blocks."""
     looks = [
         (addresses(properties), SecurityAccess(read_security(alias, properties)))
         for alias, properties in clusters
@@ -106,19 +108,6 @@ def refusals_of(
     # The caller's thread may have an event loop, and Ctrl-C interrupts it while it waits.
     threading.Thread(target=lambda: asyncio.run(look()), name="srm-probe", daemon=True).start()
     return done.result()
-
-
-Address = tuple[str, int]
-
-QUESTIONS: Final = "questions"
-"""Purpose of the connections that :meth:`Brokers.query` uses."""
-POLLS: Final = "poll"
-"""Purpose of the connections whose answers are kept as long as their owner, and no longer."""
-_NEXT_BROKER_S: Final = 1.0
-"""Wait for one broker before another one is queried as well."""
-_REFUSAL_S: Final = 5.0
-_LATE: Final = "no answer in time"
-_Versions = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,16 @@ _Answer = TypeVar("_Answer")
 _MAX_AGE_S: Final = 60.0
 Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
 """Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
+T = TypeVar("T")
+_ACKS_WITHIN: Final = 2 / 3
+"""Part of the request timeout that a broker waits for followers, shorter than for the broker."""
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
+_TRANSACTION_KEYS: Final = 1
+"""Key type of FindCoordinator for transactions."""
+_PATIENCE_S: Final = 20.0
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.5
+_Make = Callable[[Iterable[LogQuery]], Request]
 
 
 class SharedQueries(Generic[_Query, _Answer]):
@@ -210,17 +220,6 @@ class Leaders:
         return answers
 
 
-T = TypeVar("T")
-
-_ACKS_WITHIN: Final = 2 / 3
-"""Part of the request timeout that a broker waits for followers, shorter than for the broker."""
-_TRANSACTION_TIMEOUT_MS: Final = 60_000
-_TRANSACTION_KEYS: Final = 1
-"""Key type of FindCoordinator for transactions."""
-_PATIENCE_S: Final = 20.0
-_FIRST_PAUSE_S: Final = 0.005
-_LONGEST_PAUSE_S: Final = 0.5
-_Make = Callable[[Iterable[LogQuery]], Request]
 _LogQueries = SharedQueries[LogQuery, Mapping[str, Any]]
 
 

@@ -36,46 +36,6 @@ Needs = Mapping[int, str]
 
 NOTHING: Final[Needs] = MappingProxyType({})
 _KINDS: Final = {TOPIC: "topic", GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
-
-
-def error_name(code: int) -> str:
-    """Return Kafka's name of an error code."""
-    return KafkaError(code).name()
-
-
-def on_topic(operation: str, *topics: str) -> Needs:
-    """Name an operation on topics."""
-    return {TOPIC: _on(operation, TOPIC, topics)}
-
-
-def on_group(operation: str, *groups: str) -> Needs:
-    """Name an operation on consumer groups."""
-    return {GROUP: _on(operation, GROUP, groups)}
-
-
-def on_transactional_id(operation: str, name: str) -> Needs:
-    """Name an operation on a transactional id."""
-    return {TRANSACTIONAL_ID: _on(operation, TRANSACTIONAL_ID, (name,))}
-
-
-def on_cluster(operation: str) -> Needs:
-    """Name an operation on the cluster itself."""
-    return {CLUSTER: f"{operation} on the cluster"}
-
-
-def missing(code: int, needs: Needs) -> str | None:
-    """Say what to grant after an error; None where the error is not about rights."""
-    needed = needs.get(code)
-    return None if needed is None else f"grant {needed} to srm's principal (docs/security.md)"
-
-
-def _on(operation: str, kind: int, names: Iterable[str], most: int = 3) -> str:
-    ordered = sorted(set(names))
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    listed = ", ".join(ordered[:most]) + more
-    return f"{operation} on {_KINDS[kind]}{'s' if len(ordered) > 1 else ''} {listed}"
-
-
 _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
     {
         # A later attempt may succeed: brokers restart, leaders move, coordinators load.
@@ -158,12 +118,10 @@ _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
         """,
     }
 )
-
 ERROR_CLASSES: Final[Mapping[int, type[SrmError]]] = MappingProxyType(
     {getattr(KafkaError, name): cls for cls, names in _NAMES.items() for name in names.split()}
 )
 """The srm error class of every error code of the client library."""
-
 _ACTIONS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
     {
         UnavailableError: "check that the cluster is up, bootstrap.servers and security.protocol, "
@@ -178,6 +136,44 @@ _MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
         FencedError: "; another process has taken over",
     }
 )
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code."""
+    return KafkaError(code).name()
+
+
+def on_topic(operation: str, *topics: str) -> Needs:
+    """Name an operation on topics."""
+    return {TOPIC: _on(operation, TOPIC, topics)}
+
+
+def on_group(operation: str, *groups: str) -> Needs:
+    """Name an operation on consumer groups."""
+    return {GROUP: _on(operation, GROUP, groups)}
+
+
+def on_transactional_id(operation: str, name: str) -> Needs:
+    """Name an operation on a transactional id."""
+    return {TRANSACTIONAL_ID: _on(operation, TRANSACTIONAL_ID, (name,))}
+
+
+def on_cluster(operation: str) -> Needs:
+    """Name an operation on the cluster itself."""
+    return {CLUSTER: f"{operation} on the cluster"}
+
+
+def missing(code: int, needs: Needs) -> str | None:
+    """Say what to grant after an error; None where the error is not about rights."""
+    needed = needs.get(code)
+    return None if needed is None else f"grant {needed} to srm's principal (docs/security.md)"
+
+
+def _on(operation: str, kind: int, names: Iterable[str], most: int = 3) -> str:
+    ordered = sorted(set(names))
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    listed = ", ".join(ordered[:most]) + more
+    return f"{operation} on {_KINDS[kind]}{'s' if len(ordered) > 1 else ''} {listed}"
 
 
 def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:

@@ -41,6 +41,7 @@ _PARTITION_BYTES: Final = _PRODUCED.size + 2
 _EMPTY: Final = memoryview(b"")
 _DIVERGING_EPOCH: Final = 0
 """Tag of a partition whose log does not hold the epoch that was fetched last up to the offset."""
+_LAST_EPOCH: Final = 2**31 - 1
 
 
 def fetch_request(
@@ -174,8 +175,6 @@ def produce_response(body: PooledBuffer) -> ProduceAnswer:
             )
     return ProduceAnswer(answers, throttle_time_ms=reader.take(_COUNT)[0])
 
-
-_LAST_EPOCH: Final = 2**31 - 1
 
 Ask = Callable[[bytes, int], Awaitable[FetchResponse]]
 """Sends an encoded fetch with its maximum wait in milliseconds; raises top-level errors."""

@@ -33,6 +33,18 @@ Exchange = Generator[bytes, bytes, None]
 
 _FEWEST_ITERATIONS: Final = 4096
 """RFC 7677, and Kafka's own client: a broker that wants fewer is after the password."""
+_TIMEOUT_S: Final = 10.0
+_DEFAULT_LIFETIME_S: Final = 300
+_MOST_BYTES: Final = 1 << 20
+_OK: Final = 200
+_SERVER_ERROR: Final = 500
+logger = logging.getLogger(__name__)
+_RENEW_AT: Final = 0.8
+UNSUPPORTED_MECHANISM: Final = 33
+ILLEGAL_STATE: Final = 34
+AUTHENTICATION_FAILED: Final = 58
+Ask = Callable[[Request], Awaitable[Mapping[str, Any]]]
+"""Sends a request and returns the answer."""
 
 
 class TokenRefusedError(ValueError):
@@ -92,13 +104,6 @@ def _attributes(text: str, wanted: str) -> dict[str, str]:
     if "m" in found or not found.keys() >= {*wanted}:
         raise ValueError(f"an answer that SCRAM does not have: {text!r}")
     return found
-
-
-_TIMEOUT_S: Final = 10.0
-_DEFAULT_LIFETIME_S: Final = 300
-_MOST_BYTES: Final = 1 << 20
-_OK: Final = 200
-_SERVER_ERROR: Final = 500
 
 
 async def fetch_token(
@@ -179,11 +184,6 @@ def _object(text: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-logger = logging.getLogger(__name__)
-
-_RENEW_AT: Final = 0.8
-
-
 class TokenSource:
     """The current token of one cluster's principal; ``clock`` is epoch seconds."""
 
@@ -242,13 +242,6 @@ def unsecured_token(tokens: UnsecuredTokens, now: float) -> str:
 def _encode(value: object) -> str:
     text = json.dumps(value, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
-
-
-UNSUPPORTED_MECHANISM: Final = 33
-ILLEGAL_STATE: Final = 34
-AUTHENTICATION_FAILED: Final = 58
-Ask = Callable[[Request], Awaitable[Mapping[str, Any]]]
-"""Sends a request and returns the answer."""
 
 
 class SecurityAccess:

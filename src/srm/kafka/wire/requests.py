@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from srm.domain.names.topics import TopicPartition
@@ -147,6 +149,14 @@ def by_topic(
     for (topic, number), fields in partitions:
         topics[topic].append((number, *fields))
     return list(topics.items())
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """Group partitions for a request that takes no further fields."""
+    return [
+        (topic, [at.partition for at in group])
+        for topic, group in groupby(sorted(set(partitions)), attrgetter("topic"))
+    ]
 
 
 def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str, Any]]:

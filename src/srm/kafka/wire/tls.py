@@ -24,6 +24,13 @@ else:
     serialization = library("cryptography.hazmat.primitives.serialization")
     pkcs12 = library("cryptography.hazmat.primitives.serialization.pkcs12")
 
+_T = TypeVar("_T")
+_NAME_MISMATCHES: Final = frozenset({62, 64})
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+_RECORD: Final = 16_384
+"""Bytes of a full TLS record (RFC 8446, 5.1)."""
+_NEXT_ADDRESS_S: Final = 0.25
+
 
 def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
     """Give a context the key of a PKCS12 store, with its certificates; ValueError if it cannot."""
@@ -53,12 +60,6 @@ def _load(context: ssl.SSLContext, key: PrivateKeyTypes, chain: bytes) -> None:
         file = Path(folder, "client.pem")
         file.write_bytes(chain + b"\n" + sealed)
         context.load_cert_chain(file, password=password)
-
-
-_T = TypeVar("_T")
-
-_NAME_MISMATCHES: Final = frozenset({62, 64})
-"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
 
 def tls_context(alias: str, tls: Tls) -> ssl.SSLContext:
@@ -200,11 +201,6 @@ def tls_failure(where: str, error: OSError) -> SrmError:
         f"{where}: TLS handshake failed: {reason}",
         "check security.protocol, ssl.enabled.protocols and ssl.cipher.suites",
     )
-
-
-_RECORD: Final = 16_384
-"""Bytes of a full TLS record (RFC 8446, 5.1)."""
-_NEXT_ADDRESS_S: Final = 0.25
 
 
 class ReadableFirstError(BlockingIOError):

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from tests.unit.kafka.wire.metadata_brokers import LOG_END, Cluster
 
 from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients
+from srm.kafka.admin.cluster_facts import cluster_id
 from srm.kafka.admin.offsets import epoch_ends, log_ends, offsets_at
 from srm.kafka.wire.messages import Request
 
@@ -88,3 +90,22 @@ def test_an_epoch_that_the_leader_knows_nothing_of_has_no_end() -> None:
 def test_a_partition_that_moves_is_asked_again() -> None:
     with pytest.raises(UnavailableError, match="NOT_LEADER"):
         epoch_ends(Asked(Brokers(_NOT_LEADER, -1, -1)), {PLACE: 5})
+
+
+def test_offsets_are_queried_at_the_leader_in_its_epoch_from_any_thread() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        brokers = [await cluster.broker(node) for node in (1, 2)]
+        cluster.leader, cluster.epoch = 2, 6
+        servers = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+        clients = Clients("P", ClusterClients.alike({"bootstrap.servers": servers}))
+        try:
+            assert await asyncio.to_thread(log_ends, clients, [PLACE]) == {PLACE: LOG_END}
+            assert await asyncio.to_thread(cluster_id, clients) == cluster.cluster_id
+        finally:
+            clients.close()
+            for broker in brokers:
+                broker.stop()
+        assert [broker.queries for broker in brokers] == [[], [1]]
+
+    asyncio.run(scenario())
