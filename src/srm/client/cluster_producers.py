@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -16,9 +16,6 @@ from srm.client.settings import ClientSettings
 from srm.client.threads import Aside
 from srm.errors import GivenUpError
 from srm.kafka.wire.errors import Needs, fatal_cause, on_transactional_id
-
-if TYPE_CHECKING:
-    from srm.client.producer import TopicFollower
 
 log = logging.getLogger(__name__)
 
@@ -240,10 +237,15 @@ class Transactions:
     """
 
     def __init__(
-        self, producers: ClusterProducers, routes: TopicFollower, transactional_id: str | None
+        self,
+        producers: ClusterProducers,
+        find_cluster: Callable[..., str],
+        on_end: Callable[[], None],
+        transactional_id: str | None,
     ) -> None:
         self._producers = producers
-        self._routes = routes
+        self._find_cluster = find_cluster
+        self._on_end = on_end
         self._id = transactional_id
         self._natives: dict[str, _Native] = {}
         self._asked = False
@@ -254,7 +256,7 @@ class Transactions:
     def init(self, timeout: float) -> None:
         """Acquire the producer id; HeldError: a hold outlasted the producer's timeout."""
         while True:
-            cluster = self._routes.cluster_for_transaction(timeout, reserve=False)
+            cluster = self._find_cluster(timeout, reserve=False)
             self._asked, self._init_timeout = True, timeout
             if self._init_on(cluster):
                 return
@@ -265,11 +267,11 @@ class Transactions:
         if self._open is not None:
             self._open.producer.begin_transaction()  # raises what confluent-kafka raises
         while True:
-            cluster = self._routes.cluster_for_transaction(patience_s, reserve=False)
+            cluster = self._find_cluster(patience_s, reserve=False)
             if self._asked and not self._init_on(cluster):
                 continue
             native = self._native_on(cluster)
-            self._cluster = self._routes.cluster_for_transaction(patience_s, reserve=True)
+            self._cluster = self._find_cluster(patience_s, reserve=True)
             if self._cluster == cluster and self._producers.is_current(native.producer):
                 break
             self._end()  # it has moved since
@@ -373,7 +375,7 @@ class Transactions:
             raise GivenUpError(f"{doing}: cluster {self._cluster} is abandoned")
         native = self._open
         if native is None:
-            cluster = self._routes.cluster_for_transaction(0.0, reserve=False)
+            cluster = self._find_cluster(0.0, reserve=False)
             native = self._native_on(cluster)
         with self._naming(doing):
             try:
@@ -394,7 +396,7 @@ class Transactions:
 
     def _end(self) -> None:
         self._cluster = self._open = None
-        self._routes.transaction_over()
+        self._on_end()
 
     def _naming(self, doing: str) -> Any:
         needs: Needs = on_transactional_id("Write", self._id) if self._id else {}

@@ -41,147 +41,6 @@ SLICE_S: Final = 0.05
 """Seconds after which a waiting producer checks again."""
 
 
-class TopicFollower:
-    """Target cluster and number of records in flight of each topic.
-
-    A record is handed over only while the followed route is the present one, or within an open
-    transaction. A new route of a topic is followed only when none of its records is in flight and
-    no transaction is open, except from an abandoned cluster. ``wait_s``: limit of waits in a hold.
-    """
-
-    def __init__(
-        self,
-        producers: ClusterProducers,
-        topics: Sequence[str],
-        client_id: str,
-        watcher: RoutingWatcher,
-        wait_s: float,
-    ) -> None:
-        self.client_id = client_id
-        self._producers = producers
-        self._watcher = watcher
-        self._wait_s = wait_s
-        self._announcer = Announcer(watcher, client_id, "producer")
-        self._changed = threading.Condition()
-        self._followed: dict[str, Route] = {}
-        self._outstanding = dict.fromkeys(topics, 0)
-        self._reserved = False
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics it has written to or was created with."""
-        with self._changed:
-            return tuple(self._outstanding)
-
-    def start(self) -> None:
-        """Find the topics' clusters; by default the first :meth:`produce` does."""
-        self._watcher.start(subjects=[topic_subject(topic) for topic in self.topics])
-        with self._changed:
-            self._check_open()
-            if self._thread is None:
-                self._thread = start_thread("srm-producer", self._run)
-
-    def cluster(self, topic: str) -> str | None:
-        """Return the alias of the cluster the topic is written to, None while it is held."""
-        with self._changed:
-            route = self._followed.get(topic)
-            return route.cluster if route is not None and route.state == "go" else None
-
-    def cluster_for_transaction(self, timeout_s: float, *, reserve: bool) -> str:
-        """Return the cluster of all topics; wait for the end of a hold (HeldError).
-
-        ``reserve``: no route is followed until :meth:`transaction_over`.
-        """
-        found: list[str] = []
-
-        def together() -> bool:
-            clusters = {self._settle_cluster(topic) for topic in self._outstanding}
-            if not self._outstanding:
-                clusters = {self._watcher.home}
-            if len(clusters) != 1 or None in clusters:
-                return False
-            found.append(str(clusters.pop()))
-            self._reserved = self._reserved or reserve
-            return True
-
-        with self._changed:
-            what = "its topics were held, or not all on one cluster,"
-            self._wait(together, what, self._wait_s if timeout_s < 0 else timeout_s)
-        return found[-1]
-
-    def transaction_over(self) -> None:
-        """Follow the routes again."""
-        with self._changed:
-            self._reserved = False
-            self._changed.notify_all()
-
-    def _settle_cluster(self, topic: str) -> str | None:
-        """Return the cluster a topic may be written to, None while its route is not followed."""
-        route = self._followed.get(topic)
-        if route is None or route.state == "hold":
-            return None
-        is_present = same_order(self._watcher.route(topic_subject(topic)), route)
-        return route.cluster if is_present else None
-
-    def _wait(self, done: Callable[[], bool], what: str, limit_s: float) -> None:
-        deadline = time.monotonic() + limit_s
-        while not done():
-            self._check_open()
-            if time.monotonic() >= deadline:
-                raise HeldError(
-                    f"{what} for {limit_s:g} s: nothing was handed over; a move is in progress, "
-                    "see srm failover status"
-                )
-            self._changed.release()
-            try:
-                let_consumers_leave()
-            finally:
-                self._changed.acquire()
-            self._changed.wait(SLICE_S)
-
-    def _run(self) -> None:
-        """Poll the producers and follow the routes until closed."""
-        while not self._stop.is_set():
-            for topic in self.topics:
-                self._look(topic)
-            if not self._producers.poll(SLICE_S):
-                with self._changed:
-                    self._changed.wait(SLICE_S)
-
-    def _look(self, topic: str) -> None:
-        with self._changed:
-            route = self._watcher.route(topic_subject(topic))
-            old = self._followed.get(topic)
-            if same_order(route, old):
-                return
-            works_on = old.cluster if old is not None and old.state == "go" else None
-            if works_on is not None and is_given_up(works_on, old, route):
-                self._producers.give_up(works_on)
-                self._follow(topic, route)
-                return
-            step = next_step(works_on, route, busy=self._reserved)
-            # No new record can be added: the route is not the followed one.
-            wait = step == "finish" or (step == "leave" and self._outstanding[topic])
-            if not wait:
-                self._follow(topic, route)
-        if wait:
-            self._producers.flush(SLICE_S)  # sends lingering records now
-
-    def _follow(self, topic: str, route: Route) -> None:
-        self._followed[topic] = route
-        state: Any = "held" if route.state == "hold" else "resumed"
-        if route.generation:
-            log.info("topic %s: %s on %s", topic, state, route.cluster)
-        self._announcer.reach(topic_subject(topic), route, state)
-        self._changed.notify_all()
-
-    def _check_open(self) -> None:
-        if self._stop.is_set():
-            raise ClosedError("Producer has been closed")
-
-
 DeliveryCallback = Callable[[Any, Any], None]
 
 _DELIVERY_TIMEOUT_MS: Final = 120_000
@@ -191,7 +50,7 @@ _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEO
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 
 
-class FailoverProducer(TopicFollower):
+class FailoverProducer:
     """Idempotent producer that moves with its topics; safe to share between threads.
 
     Called like ``confluent_kafka.Producer``, with its exceptions; docs/clients.md lists the
@@ -231,7 +90,7 @@ class FailoverProducer(TopicFollower):
         self._only_errors = str(given.pop("delivery.report.only.error", False)).lower() == "true"
         self._limit = int(given.get("queue.buffering.max.messages", _QUEUE_MESSAGES))
         waits = [given[name] for name in _TIMEOUTS if name in given]
-        wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
+        self._wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
         config = watcher.config if clusters is None and watcher else load_client_config(clusters)
         # librdkafka uses the transaction timeout for both if only that is set.
         own_timeout = waits or "transactional.id" in given
@@ -245,17 +104,25 @@ class FailoverProducer(TopicFollower):
         settings = ClientSettings(config, "producer", given, defaults=defaults, forced=forced)
         logger = logger or ClientLog()
         Producer(settings.without_cluster(), logger=logger)
-        reports = Reports()
-        self._transactional_id = given.get("transactional.id")
-        transactional = self._transactional_id is not None
-        producers = ClusterProducers(settings, reports, logger, transactional=transactional)
-        super().__init__(
-            producers, topics, client_id, watcher or RoutingWatcher(config, home), wait_s
+        self.client_id = client_id
+        self._transactional_id = own_id = given.get("transactional.id")
+        self._reports = Reports()
+        self._producers = ClusterProducers(
+            settings, self._reports, logger, transactional=own_id is not None
         )
+        self._transactions = Transactions(
+            self._producers, self._find_cluster, self._end_transaction, own_id
+        )
+        self._watcher = watcher or RoutingWatcher(config, home)
         self._owns_watcher = watcher is None
-        self._reports = reports
+        self._announcer = Announcer(self._watcher, client_id, "producer")
+        self._changed = threading.Condition()
+        self._followed: dict[str, Route] = {}
+        self._outstanding = dict.fromkeys(topics, 0)
+        self._reserved = False
         self._failure: KafkaException | None = None
-        self._transactions = Transactions(producers, self, self._transactional_id)
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
 
     def __enter__(self) -> Self:
         self.start()
@@ -513,3 +380,115 @@ class FailoverProducer(TopicFollower):
         if self._transactional_id is not None:
             needs |= on_transactional_id("Write", self._transactional_id)
         return needs
+
+    # ----- following: a record is handed over only while the followed route is the present one, or
+    # within an open transaction. A new route of a topic is followed only when none of its records
+    # is in flight and no transaction is open, except from an abandoned cluster.
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics it has written to or was created with."""
+        with self._changed:
+            return tuple(self._outstanding)
+
+    def start(self) -> None:
+        """Find the topics' clusters; by default the first :meth:`produce` does."""
+        self._watcher.start(subjects=[topic_subject(topic) for topic in self.topics])
+        with self._changed:
+            self._check_open()
+            if self._thread is None:
+                self._thread = start_thread("srm-producer", self._run)
+
+    def cluster(self, topic: str) -> str | None:
+        """Return the alias of the cluster the topic is written to, None while it is held."""
+        with self._changed:
+            route = self._followed.get(topic)
+            return route.cluster if route is not None and route.state == "go" else None
+
+    def _find_cluster(self, timeout_s: float, *, reserve: bool) -> str:
+        """Return the cluster of all topics; ``reserve``: until :meth:`_end_transaction`."""
+        found: list[str] = []
+
+        def together() -> bool:
+            clusters = {self._settle_cluster(topic) for topic in self._outstanding}
+            if not self._outstanding:
+                clusters = {self._watcher.home}
+            if len(clusters) != 1 or None in clusters:
+                return False
+            found.append(str(clusters.pop()))
+            self._reserved = self._reserved or reserve
+            return True
+
+        with self._changed:
+            what = "its topics were held, or not all on one cluster,"
+            self._wait(together, what, self._wait_s if timeout_s < 0 else timeout_s)
+        return found[-1]
+
+    def _end_transaction(self) -> None:
+        with self._changed:
+            self._reserved = False
+            self._changed.notify_all()
+
+    def _settle_cluster(self, topic: str) -> str | None:
+        """Return the cluster a topic may be written to, None while its route is not followed."""
+        route = self._followed.get(topic)
+        if route is None or route.state == "hold":
+            return None
+        is_present = same_order(self._watcher.route(topic_subject(topic)), route)
+        return route.cluster if is_present else None
+
+    def _wait(self, done: Callable[[], bool], what: str, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        while not done():
+            self._check_open()
+            if time.monotonic() >= deadline:
+                raise HeldError(
+                    f"{what} for {limit_s:g} s: nothing was handed over; a move is in progress, "
+                    "see srm failover status"
+                )
+            self._changed.release()
+            try:
+                let_consumers_leave()
+            finally:
+                self._changed.acquire()
+            self._changed.wait(SLICE_S)
+
+    def _run(self) -> None:
+        """Poll the producers and follow the routes until closed."""
+        while not self._stop.is_set():
+            for topic in self.topics:
+                self._look(topic)
+            if not self._producers.poll(SLICE_S):
+                with self._changed:
+                    self._changed.wait(SLICE_S)
+
+    def _look(self, topic: str) -> None:
+        with self._changed:
+            route = self._watcher.route(topic_subject(topic))
+            old = self._followed.get(topic)
+            if same_order(route, old):
+                return
+            works_on = old.cluster if old is not None and old.state == "go" else None
+            if works_on is not None and is_given_up(works_on, old, route):
+                self._producers.give_up(works_on)
+                self._follow(topic, route)
+                return
+            step = next_step(works_on, route, busy=self._reserved)
+            # No new record can be added: the route is not the followed one.
+            wait = step == "finish" or (step == "leave" and self._outstanding[topic])
+            if not wait:
+                self._follow(topic, route)
+        if wait:
+            self._producers.flush(SLICE_S)  # sends lingering records now
+
+    def _follow(self, topic: str, route: Route) -> None:
+        self._followed[topic] = route
+        state: Any = "held" if route.state == "hold" else "resumed"
+        if route.generation:
+            log.info("topic %s: %s on %s", topic, state, route.cluster)
+        self._announcer.reach(topic_subject(topic), route, state)
+        self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._stop.is_set():
+            raise ClosedError("Producer has been closed")

@@ -269,11 +269,11 @@ class Routes:
     def give_up(self) -> None:
         self.cluster, self.given_up = "B", True
 
-    def cluster_for_transaction(self, _timeout_s: float, *, reserve: bool) -> str:
+    def find(self, _timeout_s: float, *, reserve: bool) -> str:
         del reserve
         return self.cluster
 
-    def transaction_over(self) -> None: ...
+    def end(self) -> None: ...
 
     def on(self, cluster: str) -> Producer:
         return self.natives[cluster]
@@ -289,7 +289,7 @@ def routes() -> Routes:
 
 def begun(routes: Routes) -> Transactions:
     producers: Any = routes
-    transactions = Transactions(producers, routes, "t")
+    transactions = Transactions(producers, routes.find, routes.end, "t")
     transactions.init(-1)
     transactions.begin(1.0)
     return transactions
@@ -347,7 +347,7 @@ def test_a_producer_id_that_is_asked_for_in_vain_is_asked_for_on_the_other_clust
 
     routes.natives["P"].init_transactions = init
     producers: Any = routes
-    Transactions(producers, routes, "t").init(-1)
+    Transactions(producers, routes.find, routes.end, "t").init(-1)
 
     assert routes.natives["B"].calls == ["init"]
     routes.natives["P"].answers.set()
