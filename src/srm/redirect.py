@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -85,6 +86,7 @@ def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
     return {name: value for name, value in found.items() if len(value.encode()) <= _LONGEST}
 
 
+@dataclass(frozen=True)
 class Command:
     """Runs a program with an order, in the environment and as JSON on standard input and in a file.
 
@@ -92,37 +94,34 @@ class Command:
     process group, which is ended when the time is over.
     """
 
-    def __init__(
-        self, command: Sequence[str], limit_s: float, grace_s: float = DEFAULT_GRACE_S
-    ) -> None:
-        self._command = tuple(command)
-        self._limit_s = limit_s
-        self._grace_s = grace_s
+    command: Sequence[str]
+    time_s: float
+    grace_s: float = DEFAULT_GRACE_S
 
     @property
     def limit_s(self) -> float:
         """Longest time of a call in seconds, all attempts included."""
-        return self._limit_s + self._grace_s
+        return self.time_s + self.grace_s
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
         """Run the command until it succeeds, refuses, or the time is over."""
-        end = now_s() + self._limit_s
+        end = now_s() + self.time_s
         with tempfile.TemporaryDirectory(prefix="srm-") as home:
             file = Path(home, "order.json")
             file.write_bytes(order.value())
             environ = {**os.environ, **trace_environment(), **environment(order, file)}
             once = partial(self._run, environ, file, end, cancelled)
-            return attempt(once, self._limit_s, cancelled)
+            return attempt(once, self.time_s, cancelled)
 
     def _run(
         self, environ: Mapping[str, str], file: Path, end: float, cancelled: threading.Event
     ) -> str:
-        name = Path(self._command[0]).name
+        name = Path(self.command[0]).name
         # Files, not pipes: its background processes would keep pipes open.
         with file.open("rb") as order, tempfile.TemporaryFile() as output:
             try:
                 process = subprocess.Popen(
-                    self._command,
+                    self.command,
                     stdin=order,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -133,7 +132,7 @@ class Command:
                 raise RefusedError(f"{name} cannot be started: {error}") from error
             ended = _wait(process, end, cancelled)
             if not ended:
-                _end_group(process, self._grace_s)
+                _end_group(process, self.grace_s)
             output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL))
             said = _printable_line(output.read(), -1)
         if ended:

@@ -117,7 +117,7 @@ class FailoverConsumer:
             "enable.auto.offset.store": "false",
             "allow.auto.create.topics": "false",
         }
-        settings = ClientSettings(config, "consumer", conf, defaults=_DEFAULTS, forced=forced)
+        settings = ClientSettings(config, "consumer", dict(conf), _DEFAULTS, forced)
         logger = logger or ClientLog()
         Consumer(settings.without_cluster(), logger=logger).close()
         group = str(conf["group.id"])

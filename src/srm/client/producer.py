@@ -101,7 +101,7 @@ class FailoverProducer:
             "acks": "all",
             "allow.auto.create.topics": "false",
         }
-        settings = ClientSettings(config, "producer", given, defaults=defaults, forced=forced)
+        settings = ClientSettings(config, "producer", given, defaults, forced)
         logger = logger or ClientLog()
         Producer(settings.without_cluster(), logger=logger)
         self.client_id = client_id

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from srm.config.loader import load_config
 from srm.config.model import ClientKind, Config
@@ -46,32 +47,24 @@ def load_client_config(given: Config | Path | str | None = None) -> Config:
     return load_config(file)
 
 
+@dataclass(frozen=True)
 class ClientSettings:
     """The properties of an application's client, for each cluster.
 
     The file wins for the connection, the application for all else, ``forced`` over both.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        kind: Literal["consumer", "producer"],
-        given: Mapping[str, Any],
-        *,
-        defaults: Mapping[str, Any],
-        forced: Mapping[str, Any],
-    ) -> None:
-        self.config = config
-        self._kind: ClientKind = kind
-        self._given = dict(given)
-        self._defaults = dict(defaults)
-        self._forced = dict(forced)
+    config: Config
+    kind: ClientKind
+    given: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    forced: Mapping[str, Any]
 
     def on(self, cluster: str) -> dict[str, Any]:
         """Return the properties for one cluster."""
-        from_file = self.config.client(cluster, self._kind)
+        from_file = self.config.client(cluster, self.kind)
         connection = {name: v for name, v in from_file.items() if name.startswith(CONNECTION)}
-        return {**self._defaults, **from_file, **self._given, **connection, **self._forced}
+        return {**self.defaults, **from_file, **self.given, **connection, **self.forced}
 
     def without_cluster(self) -> dict[str, Any]:
         """Return the properties for a client without a cluster, to validate them."""

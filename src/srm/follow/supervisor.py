@@ -83,22 +83,16 @@ class MembersLook:
     error: str = ""
 
 
+@dataclass(eq=False)
 class MemberLooks:
     """Reads a group's members in its own thread, so an unavailable cluster blocks no caller."""
 
-    def __init__(
-        self,
-        open_cluster: Callable[[str], AbstractContextManager[KafkaCluster]],
-        group: str,
-        client_id: str,
-        report: Callable[[MembersLook], None],
-    ) -> None:
-        self._open_cluster = open_cluster
-        self._group = group
-        self._client_id = client_id
-        self._report = report
-        self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+    open_cluster: Callable[[str], AbstractContextManager[KafkaCluster]]
+    group: str
+    client_id: str
+    report: Callable[[MembersLook], None]
+    _wanted: queue.SimpleQueue[_Wanted] = field(default_factory=queue.SimpleQueue)
+    _thread: threading.Thread | None = None
 
     def look(self, cluster: str, dead: str = "") -> None:
         """Request one look for ``report``; members of the ``dead`` client id are removed first."""
@@ -110,14 +104,14 @@ class MemberLooks:
         wanted: _Wanted | None = None
         while True:
             wanted = wanted or self._wanted.get()
-            with self._open_cluster(wanted[0]) as opened:
+            with self.open_cluster(wanted[0]) as opened:
                 wanted = self._stay(wanted, opened)
 
     def _stay(self, wanted: _Wanted, opened: KafkaCluster) -> _Wanted | None:
         """Serve requests for one cluster; return the first for another one, None when idle."""
         cluster = wanted[0]
         while wanted[0] == cluster:
-            self._report(self._look_at(*wanted, opened))
+            self.report(self._look_at(*wanted, opened))
             try:
                 wanted = self._wanted.get(timeout=_IDLE_S)
             except queue.Empty:
@@ -126,15 +120,15 @@ class MemberLooks:
 
     def _look_at(self, cluster: str, dead: str, opened: KafkaCluster) -> MembersLook:
         try:
-            found = opened.groups([self._group])[self._group]
+            found = opened.groups([self.group])[self.group]
             if dead and any(is_member_of(dead, member) for member in found.members):
-                opened.remove_members(self._group, lambda name: is_member_of(dead, f"{name}@"))
-                found = opened.groups([self._group])[self._group]
+                opened.remove_members(self.group, lambda name: is_member_of(dead, f"{name}@"))
+                found = opened.groups([self.group])[self.group]
         except SrmError as error:
             return MembersLook(cluster, error=str(error))
         if found.state == "unknown":
             return MembersLook(cluster, error=found.reason)
-        own = tuple(one for one in found.members if is_member_of(self._client_id, one))
+        own = tuple(one for one in found.members if is_member_of(self.client_id, one))
         return MembersLook(cluster, own, tuple(one for one in found.members if one not in own))
 
 
