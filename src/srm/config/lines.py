@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from srm.config.keys import (
     CLIENT_KEYS,
@@ -37,12 +37,6 @@ Side = Literal["source", "target"]
 _FLOW: Final = re.compile(r"([^.>\s]+?)->([^.\s]+)(?:\.(.+))?")
 _CLIENT: Final = re.compile(r"(?:(source|target)\.)?(consumer|producer|admin)\.(?:override\.)?(.+)")
 _SIDES: Final = re.compile(r"(source|target)\.(?:cluster\.)?(.+)")
-_KINDS: Final[dict[str, ClientKind]] = {
-    "consumer": "consumer",
-    "producer": "producer",
-    "admin": "admin",
-}
-_SIDE_NAMES: Final[dict[str, Side]] = {"source": "source", "target": "target"}
 
 
 class Level(IntEnum):
@@ -147,12 +141,12 @@ def _client_setting(level: Level, scope: str, rest: str, line: Property) -> Sett
             narrowed[3],
             line,
             is_client=True,
-            kind=_KINDS[narrowed[2]],
-            side=_SIDE_NAMES.get(narrowed[1] or ""),
+            kind=cast("ClientKind", narrowed[2]),
+            side=cast("Side | None", narrowed[1]),
         )
     sided = _SIDES.fullmatch(rest) if level is Level.FLOW else None
     if sided and sided[2] in CLIENT_KEYS:
-        side = _SIDE_NAMES[sided[1]]
+        side = cast("Side", sided[1])
         return Setting(level, scope, sided[2], line, is_client=True, side=side)
     if rest in CLIENT_KEYS:
         return Setting(level, scope, rest, line, is_client=True)
@@ -169,13 +163,8 @@ def resolve_key(key: ConfigKey, flow: Flow | None, settings: Iterable[Setting]) 
     )
     if key.scope == "replication":
         found = [s for s in found if s.level is Level.FLOW]
-    return Resolved(key.name, (*_default(key), *map(_candidate, found)))
-
-
-def _default(key: ConfigKey) -> tuple[Candidate, ...]:
-    if key.default is None:
-        return ()
-    return (Candidate("default", key.name, key.default, 0),)
+    default = () if key.default is None else (Candidate("default", key.name, key.default, 0),)
+    return Resolved(key.name, (*default, *map(_candidate, found)))
 
 
 def _candidate(setting: Setting) -> Candidate:
@@ -222,12 +211,9 @@ def _reaches(setting: Setting, alias: str, kind: ClientKind, flow: Flow | None) 
         return False
     if setting.side is not None:
         return alias == (flow.source if setting.side == "source" else flow.target)
-    sides = {"consumer": {flow.source}, "producer": {flow.target}, "admin": {*_aliases(flow)}}
+    source, target = flow.source, flow.target
+    sides = {"consumer": (source,), "producer": (target,), "admin": (source, target)}
     return setting.kind is not None and alias in sides[kind]
-
-
-def _aliases(flow: Flow) -> tuple[str, str]:
-    return flow.source, flow.target
 
 
 _PREFIX: Final = ("consumer.", "producer.override.", "producer.", "admin.", "worker.")
@@ -268,7 +254,7 @@ def check_settings(
                 problems.append(f"{line.at(path)}: {problem}")
             elif line.key not in seen:
                 unknown.append(f"{line.key} (line {line.line}{_stranger(line.key, clusters)})")
-        elif warning := _warning(setting):
+        elif warning := (_client_warning if setting.is_client else _key_warning)(setting):
             warnings.append(f"{line.at(path)}: {line.key}: {warning}")
         if line.key in seen:
             warnings.append(
@@ -384,10 +370,6 @@ def _split_prefixes(key: str, clusters: Sequence[str]) -> tuple[str, str]:
     for head in heads:
         rest = rest.removeprefix(head)
     return key.removesuffix(rest), rest
-
-
-def _warning(setting: Setting) -> str:
-    return _client_warning(setting) if setting.is_client else _key_warning(setting)
 
 
 def _client_warning(setting: Setting) -> str:

@@ -27,7 +27,6 @@ from srm.config.keys import (
     SERVICE_KEYS,
     SPARK_PREFIX,
     STACK_PREFIX,
-    ConfigKey,
 )
 from srm.config.lines import (
     Resolved,
@@ -38,6 +37,7 @@ from srm.config.lines import (
     resolve_key,
 )
 from srm.config.model import (
+    CLIENT_KINDS,
     ClientKind,
     Config,
     FlowConfig,
@@ -58,7 +58,7 @@ from srm.config.values import (
     NEVER,
     ClientProperties,
     Secret,
-    Value,
+    at_place,
     filter_of,
     parse_value,
     policy_of,
@@ -70,19 +70,19 @@ from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_patterns
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
-from srm.errors import ConfigError, UsageError
+from srm.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 CONFIG_VARIABLE: Final = "SRM_CONFIG"
 DEFAULT_FILE: Final = "srm.properties"
-CLIENT_KINDS: Final[tuple[ClientKind, ...]] = ("admin", "consumer", "producer")
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 _FLOW_FIELDS: Final = frozenset(field.name for field in fields(FlowConfig))
+_POLICY: Final = "replication.policy.class"
 _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
 
 
@@ -104,6 +104,16 @@ class SettingsFile:
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
         """Resolve one key of :mod:`srm.config.keys` with its trace."""
         return resolve_key(KEYS[name], flow, self.settings)
+
+    def value(self, name: str, flow: Flow | None = None) -> Any:
+        """Return the value of a key in its type, None where it has none."""
+        resolved = self.resolve(name, flow)
+        if resolved.value is None:
+            return None
+        decided = resolved.trace[-1]
+        line = Property(decided.key, decided.value, decided.line)
+        with at_place(line.at(self.path), decided.key):
+            return parse_value(KEYS[name], resolved.value)
 
 
 def find_config(path: Path | str | None = None) -> Path:
@@ -209,7 +219,7 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
         report_key=_report_key(file),
         service=_service(file),
         sha256=settings_sha256(file),
-        log_format=_value(file, KEYS["log.format"], None),  # type: ignore[arg-type]
+        log_format=file.value("log.format"),
     )
 
 
@@ -231,7 +241,7 @@ def settings_sha256(file: SettingsFile) -> str:
 
 
 def _service(file: SettingsFile) -> ServiceSettings:
-    found: dict[str, Any] = {key.attribute: _value(file, key, None) for key in SERVICE_KEYS}
+    found: dict[str, Any] = {key.attribute: file.value(key.name) for key in SERVICE_KEYS}
     if unknown := sorted({*found["targets"]} - {*file.clusters}):
         raise ConfigError(
             f"{file.path}: service.targets names {', '.join(unknown)}; the clusters are "
@@ -280,27 +290,15 @@ def _clusters(lines: tuple[Property, ...], path: str) -> tuple[str, ...]:
     return clusters
 
 
-def _value(file: SettingsFile, key: ConfigKey, flow: Flow | None) -> Value | None:
-    resolved = resolve_key(key, flow, file.settings)
-    if resolved.value is None:
-        return None
-    try:
-        return parse_value(key, resolved.value)
-    except ConfigError as error:
-        decided = resolved.trace[-1]
-        line = Property(decided.key, decided.value, decided.line)
-        raise ConfigError(f"{line.at(file.path)}: {decided.key}: {error}") from None
-
-
 def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     values: dict[str, Any] = {
-        key.field: _value(file, key, flow) for key in FLOW_KEYS if key.field in _FLOW_FIELDS
+        key.field: file.value(key.name, flow) for key in FLOW_KEYS if key.field in _FLOW_FIELDS
     }
     if values["internal_replication_factor"] is None:
         values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
-    if not _value(file, KEYS["refresh.topics.enabled"], flow):
+    if not file.value("refresh.topics.enabled", flow):
         values["refresh_topics_interval"] = NEVER
-    if not _value(file, KEYS["refresh.groups.enabled"], flow):
+    if not file.value("refresh.groups.enabled", flow):
         values["refresh_groups_interval"] = NEVER
     _check_notifier(file, flow, values["failover_notifier_arguments"])
     policies = _policy(file, flow), _policy(file, flow.reverse)
@@ -312,13 +310,13 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     _refuse_return(file, flow)
     back_topics = NameFilter()
     if keep_names:
-        lists = (_value(file, KEYS[key], flow.reverse) for key in ("topics", "topics.exclude"))
+        lists = (file.value(key, flow.reverse) for key in ("topics", "topics.exclude"))
         back_topics = _filters(file, flow.reverse)["topic_filter"](*lists)
     return FlowConfig(
         flow=flow,
         policy=policies[0],
         back=policies[1],
-        both_enabled=all(_value(file, KEYS["enabled"], one) for one in (flow, flow.reverse)),
+        both_enabled=all(file.value("enabled", one) for one in (flow, flow.reverse)),
         back_topics=back_topics,
         joined=frozenset(other.source for other in joined),
         isolation_level=_isolation_level(file, flow),
@@ -341,21 +339,19 @@ def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
 
 def _records(file: SettingsFile, flow: Flow, others: Collection[Flow]) -> RecordSettings:
     """Read what a flow does to records; ``others`` copy into the same names, or back from them."""
-    values: dict[str, Any] = {key.name: _value(file, key, flow) for key in RECORD_KEYS}
+    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in RECORD_KEYS}
     overrides = "provenance.header.filter.overrides"
     name = "provenance.header.name"
     if not values[name]:
         raise ConfigError(f"{file.path}: {name} is empty")
     for other in others:
-        if values[name] != _value(file, KEYS[name], other):
+        if values[name] != file.value(name, other):
             raise ConfigError(
                 f"{file.path}: {flow}: {name} differs from that of {other}, and each knows the "
                 "other's copies by it; set one name for both"
             )
-    try:
+    with at_place(file.path, overrides):
         found = parse_overrides(values[overrides] or "")
-    except ConfigError as error:
-        raise ConfigError(f"{file.path}: {overrides}: {error}") from None
     return RecordSettings(
         # Names do not show which records have come from the target. Also while the opposite flow is
         # disabled: what is copied without the header would return when it is enabled.
@@ -381,15 +377,13 @@ def _check_notifier(file: SettingsFile, flow: Flow, arguments: str) -> None:
 
 
 def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
-    values: dict[str, Any] = {key.name: _value(file, key, flow) for key in MOVE_KEYS}
+    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in MOVE_KEYS}
 
     def wrong(key: str, why: object) -> ConfigError:
         return ConfigError(f"{file.path}: {flow}: failover.{key}: {why}")
 
-    try:
+    with at_place(file.path, flow, "failover.redirect"):
         kinds = in_order(values["failover.redirect"] or ROUTING_ALONE)
-    except UsageError as error:
-        raise wrong("redirect", error) from None
     url = urlsplit(values["failover.webhook.url"])
     if url.geturl() and not (url.scheme in {"http", "https"} and url.hostname):
         raise wrong("webhook.url", "not an address such as https://host/path")
@@ -418,24 +412,21 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
         raise ConfigError(
             f"{file.path}: replication.policy.separator: {separator!r} is invalid in a topic name"
         )
-    internal = _value(file, KEYS["replication.policy.internal.topic.separator.enabled"], flow)
+    internal = file.value("replication.policy.internal.topic.separator.enabled", flow)
     if separator != "." and not internal:
         raise ConfigError(
             f"{file.path}: replication.policy.internal.topic.separator.enabled = false is not "
             f"supported with the separator {separator!r}; remove one of the two lines"
         )
-    try:
-        key = KEYS["replication.policy.class"]
-        name = resolve_key(key, flow, file.settings).value or key.default or ""
+    name = file.resolve(_POLICY, flow).value or KEYS[_POLICY].default or ""
+    with at_place(file.path, flow, _POLICY):
         return policy_of(name, flow.source, separator)
-    except ConfigError as error:
-        raise ConfigError(f"{file.path}: {flow}: replication.policy.class: {error}") from None
 
 
 def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
     """Return whether a flow is enabled and gives copies the names of their originals."""
     names = FlowTopics(flow, _policy(file, flow))
-    return bool(_value(file, KEYS["enabled"], flow)) and names.keeps_name("topic")
+    return file.value("enabled", flow) and names.keeps_name("topic")
 
 
 def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:
@@ -487,7 +478,7 @@ def _refuse_return(file: SettingsFile, flow: Flow) -> None:
     A name on the target then shows neither what has come there, nor that it goes back.
     """
     back = flow.reverse
-    renames = _value(file, KEYS["enabled"], back) and not _copies_under_names(file, back)
+    renames = file.value("enabled", back) and not _copies_under_names(file, back)
     if renames and _copies_under_names(file, flow) and _may_overlap(file, flow, back):
         raise ConfigError(
             f"{file.path}: {flow} keeps names of topics and {back} does not, so {back} would copy "
@@ -498,7 +489,7 @@ def _refuse_return(file: SettingsFile, flow: Flow) -> None:
 
 def _may_overlap(file: SettingsFile, one: Flow, other: Flow) -> bool:
     """Return whether the lists of two flows may name the same topic."""
-    lists = [set(_value(file, KEYS["topics"], flow) or ()) for flow in (one, other)]  # type: ignore[arg-type]
+    lists = [set(file.value("topics", flow) or ()) for flow in (one, other)]
     plain = [set(NameFilter(tuple(each)).names) for each in lists]
     return lists != plain or bool(lists[0] & lists[1]) or not all(lists)
 
@@ -507,11 +498,9 @@ def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
     found = dict[str, type[NameFilter]]()
     for key in CLASS_KEYS:
         default = key.default or ""
-        try:
-            name = resolve_key(key, flow, file.settings).value or default
+        with at_place(file.path, flow, key.name):
+            name = file.resolve(key.name, flow).value or default
             found[key.field.removesuffix("_class")] = filter_of(name, default)
-        except ConfigError as error:
-            raise ConfigError(f"{file.path}: {flow}: {key.name}: {error}") from None
     return found
 
 
@@ -529,10 +518,8 @@ def _client(
         if CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
         if stores or not name.startswith(_STORES)
     }
-    try:
+    with at_place(file.path, f"cluster {alias}"):
         translated = translate_security(given)
-    except ConfigError as error:
-        raise ConfigError(f"{file.path}: cluster {alias}: {error}") from None
     client: dict[str, str] = {}
     # librdkafka's own name wins over the Java name of the same setting.
     for name in sorted(translated, key=lambda name: _librdkafka(name) == name):

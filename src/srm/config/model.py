@@ -148,6 +148,7 @@ def _parse(attribute: str, value: Any, folder: Path) -> Any:
 
 
 ClientKind = Literal["admin", "consumer", "producer"]
+CLIENT_KINDS: Final[tuple[ClientKind, ...]] = ("admin", "consumer", "producer")
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 
 
@@ -171,7 +172,7 @@ class RedirectSettings:
 
 @dataclass(frozen=True, slots=True)
 class FlowConfig:
-    """Everything one replication flow needs to know; the lists are regexes, full match.
+    """Settings of one flow; the lists are regexes, full match.
 
     ``back`` is the policy of the opposite flow, ``recorded`` are the copies that it does not show.
     ``both_enabled``: whether this flow and the opposite one are enabled. If both keep names, too,
@@ -301,8 +302,7 @@ class Config:
     ``spark`` are Spark's own settings by their names, ``stack`` those of the embedded stack.
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
     ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
-    service, ``log_format`` is how processes log; ``sha256`` identifies what the file says, see
-    :func:`srm.config.loader.settings_sha256`.
+    ``sha256`` identifies what the file says, see :func:`srm.config.loader.settings_sha256`.
     """
 
     path: str
@@ -334,28 +334,23 @@ class Config:
                 f"flow {flow} is unknown: {self.path} lists the clusters {', '.join(self.clusters)}"
             ) from None
 
-    def client(self, alias: str, kind: ClientKind) -> dict[str, str]:
-        """Return the librdkafka properties for one kind of client of a cluster, with secrets."""
+    def client(self, alias: str, kind: ClientKind, flow: Flow | None = None) -> dict[str, str]:
+        """Return the librdkafka properties for a kind of client of a cluster, with secrets.
+
+        With a flow those of its client, which its own lines may change.
+        """
+        own = None if flow is None else self.flow_clients.get((flow, alias, kind))
         try:
-            return dict(self.clients[alias, kind])
+            return dict(own or self.clients[alias, kind])
         except KeyError:
             raise ConfigError(
                 f"cluster {alias!r} is unknown: {self.path} lists {', '.join(self.clusters)}"
             ) from None
 
-    def flow_client(self, flow: Flow, alias: str, kind: ClientKind) -> dict[str, str]:
-        """Return the properties for a kind of client on one side of a flow, with its own lines."""
-        return dict(self.flow_clients.get((flow, alias, kind)) or self.client(alias, kind))
-
     def cluster_clients(self, alias: str, flow: Flow | None = None) -> ClusterClients:
         """Return the properties for all clients of a cluster, those of a flow if it is given."""
-
-        def properties(kind: ClientKind) -> ClientProperties:
-            if flow is None:
-                return ClientProperties(self.client(alias, kind))
-            return ClientProperties(self.flow_client(flow, alias, kind))
-
-        return ClusterClients(properties("admin"), properties("consumer"), properties("producer"))
+        found = (ClientProperties(self.client(alias, kind, flow)) for kind in CLIENT_KINDS)
+        return ClusterClients(*found)
 
 
 OF_APPLICATION: Final = frozenset({"enabled", "tasks_max"})

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from srm.config.keys import PROVIDERS_KEY
-from srm.config.values import shown
+from srm.config.values import at_place, shown
 from srm.domain.names.policy import split_patterns
 from srm.errors import ConfigError
 
@@ -187,10 +187,8 @@ def _connection_lines(line: Property, path: str, read: Connections) -> Iterable[
     prefix, key, rest = line.key.rpartition(CONNECTION_KEY)
     if not key or rest or (prefix and not prefix.endswith(".")):
         return (line,)
-    try:
+    with at_place(line.at(path), line.key):
         found = read(line.value)
-    except ConfigError as error:
-        raise ConfigError(f"{line.at(path)}: {line.key}: {error}") from None
     return [
         replace(line, key=prefix + name, value=value)
         for name, value in found.items()
@@ -209,10 +207,8 @@ def _resolve_values(
         def value(match: re.Match[str]) -> str:
             if match[1] not in providers:
                 return match[0]
-            try:
+            with at_place(line.at(path), line.key):
                 return providers[match[1]](match[2] or "", match[3])
-            except ConfigError as error:
-                raise ConfigError(f"{line.at(path)}: {line.key}: {error}") from None
 
         return replace(line, value=_REFERENCE.sub(value, line.value))
 
@@ -233,24 +229,24 @@ def _declare(
             raise ConfigError(f"environment variable {name} is not set")
         return environment[name]
 
-    known: dict[str, Callable[[str, str], str]] = {
-        "FileConfigProvider": _from_file,
-        "DirectoryConfigProvider": _from_directory,
-        "EnvVarConfigProvider": from_environment,
+    known: dict[tuple[str, str], Callable[[str, str], str]] = {
+        ("file", "FileConfigProvider"): _from_file,
+        ("directory", "DirectoryConfigProvider"): _from_directory,
+        ("env", "EnvVarConfigProvider"): from_environment,
+        ("airflow", ""): from_connection,
     }
-    usual = {"file": _from_file, "directory": _from_directory, "env": from_environment}
-    usual["airflow"] = from_connection
     written = {line.key: line.value for line in lines}
     providers: dict[str, Callable[[str, str], str]] = {}
     for name in split_patterns(written.get(PROVIDERS_KEY, "")):
-        java_class = written.get(f"{PROVIDERS_KEY}.{name}.class", "")
-        provider = known.get(java_class.rpartition(".")[2]) if java_class else usual.get(name)
-        if provider is None:
+        java = written.get(f"{PROVIDERS_KEY}.{name}.class", "").rpartition(".")[2]
+        for (usual, of_java), provider in known.items():
+            if java == of_java if java else name == usual:
+                providers[name] = provider
+        if name not in providers:
+            classes = ", ".join(of_java for _, of_java in known if of_java)
             raise ConfigError(
-                f"{path}: {PROVIDERS_KEY} names {name!r}, whose class is not one of "
-                f"{', '.join(known)}"
+                f"{path}: {PROVIDERS_KEY} names {name!r}, whose class is not one of {classes}"
             )
-        providers[name] = provider
     return providers
 
 

@@ -10,14 +10,12 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from srm.config.model import ClientKind, Config, FlowConfig
+from srm.config.model import CLIENT_KINDS, Config, FlowConfig
 from srm.config.values import ClientProperties
 from srm.domain.names.policy import RestoringPolicy
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import restore_flow
-
-_KINDS: tuple[ClientKind, ...] = ("admin", "consumer", "producer")
 
 
 def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Config:
@@ -40,9 +38,9 @@ def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Conf
         records=RecordSettings(),
     )
     clients = {
-        (alias, kind): ClientProperties(config.flow_client(back, original, kind))
+        (alias, kind): ClientProperties(config.client(original, kind, back))
         for alias, original in ((flow.source, back.source), (flow.target, back.target))
-        for kind in _KINDS
+        for kind in CLIENT_KINDS
     }
     source = {place: each for place, each in clients.items() if place[0] == flow.source}
     return replace(

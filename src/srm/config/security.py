@@ -16,12 +16,12 @@ import ssl
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from srm.config.values import at_place
 from srm.errors import ConfigError
 from srm.extras import library
 
@@ -56,19 +56,14 @@ def read_jks(location: str, password: str, key_password: str | None = None) -> J
     ``password``: of the store; empty to read it unchecked.
     ``key_password``: of its key, empty for that of the store; None to leave the key out.
     """
-    content = _content(location)
-    if not content.startswith(_MAGIC):
-        return None
-    try:
-        return _decode(content, password, key_password)
-    except (ValueError, struct.error) as error:
-        raise ConfigError(f"{location}: not usable as a JKS store: {error}") from None
+    return _jks(location, _content(location), password, key_password)
 
 
 def read_trusted(location: str, password: str) -> str:
     """Return the certificates of a trust store, of the format JKS or PKCS12, as PEM text."""
-    store = read_jks(location, password)
-    found = _pkcs12_certificates(location, password) if store is None else store.certificates
+    content = _content(location)
+    store = _jks(location, content, password)
+    found = _pkcs12(location, content, password) if store is None else store.certificates
     if not found:
         raise ConfigError(f"{location}: the store holds no trusted certificate")
     return found
@@ -82,9 +77,20 @@ def _content(location: str) -> bytes:
         raise ConfigError(f"{location}: cannot be read on {host}: {error.strerror}") from error
 
 
-def _pkcs12_certificates(location: str, password: str) -> str:
+def _jks(
+    location: str, content: bytes, password: str, key_password: str | None = None
+) -> JavaStore | None:
+    if not content.startswith(_MAGIC):
+        return None
     try:
-        store = pkcs12.load_pkcs12(_content(location), password.encode() or None)
+        return _decode(content, password, key_password)
+    except (ValueError, struct.error) as error:
+        raise ConfigError(f"{location}: not usable as a JKS store: {error}") from None
+
+
+def _pkcs12(location: str, content: bytes, password: str) -> str:
+    try:
+        store = pkcs12.load_pkcs12(content, password.encode() or None)
     except ValueError as error:
         reason = str(error).partition(".")[0]
         raise ConfigError(f"{location}: not usable as a PKCS12 store: {reason}") from None
@@ -169,7 +175,6 @@ def _elements(der: bytes) -> Iterator[bytes]:
         yield data.read(size)
 
 
-_T = TypeVar("_T")
 _OPTION: Final = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([^\s;]+))""")
 _MODULE: Final = re.compile(
     r"\s*(?:\w+\.)*(\w+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE
@@ -314,7 +319,8 @@ def _translate_keystore(settings: dict[str, str]) -> None:
     if kind != "JKS":
         raise ConfigError(f"ssl.keystore.type: {kind} is none of JKS, PKCS12, PEM")
     passwords = (settings.get(f"ssl.{name}.password", "") for name in ("keystore", "key"))
-    store = _of_key("ssl.keystore.location", lambda: read_jks(location, *passwords))
+    with at_place("ssl.keystore.location"):
+        store = read_jks(location, *passwords)
     if store is None:
         return  # keytool writes PKCS12 under any name
     if not store.key:
@@ -336,18 +342,10 @@ def _translate_truststore(settings: dict[str, str]) -> None:
     if kind == "PEM":
         settings["ssl.ca.location"] = location
     elif kind in {"JKS", "PKCS12"}:
-        read = partial(read_trusted, location, password)
-        settings["ssl.ca.pem"] = _of_key("ssl.truststore.location", read)
+        with at_place("ssl.truststore.location"):
+            settings["ssl.ca.pem"] = read_trusted(location, password)
     else:
         raise ConfigError(f"ssl.truststore.type: {kind} is none of JKS, PKCS12, PEM")
-
-
-def _of_key(key: str, read: Callable[[], _T]) -> _T:
-    """Name the key of a store that cannot be read."""
-    try:
-        return read()
-    except ConfigError as error:
-        raise ConfigError(f"{key}: {error}") from error
 
 
 def _translate_jaas(settings: dict[str, str]) -> None:
@@ -362,13 +360,15 @@ def _translate_jaas(settings: dict[str, str]) -> None:
         name: _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), double) or single or bare
         for name, double, single, bare in _OPTION.findall(jaas)
     }
-    translate = _LOGIN_MODULES.get(module)
-    if translate is None:
+    names_of = _LOGIN_MODULES.get(module)
+    if names_of is None:
         raise ConfigError(
             f"sasl.jaas.config: login module {module or '(none)'} has no equivalent here; known "
             f"are {', '.join(sorted(_LOGIN_MODULES))}"
         )
-    translated = translate(options)
+    translated = {ours: options[java] for java, ours in names_of.items() if java in options}
+    if names_of is _OAUTH:
+        translated = _translate_oauth(options, translated)
     settings.update({n: value for n, value in translated.items() if n not in stronger})
 
 
@@ -382,30 +382,11 @@ def _translate_tokens(settings: dict[str, str]) -> None:
         settings.setdefault("sasl.oauthbearer.method", "oidc")
 
 
-def _password(options: Mapping[str, str]) -> dict[str, str]:
-    return _pick(options, {"username": "sasl.username", "password": "sasl.password"})
-
-
-def _kerberos(options: Mapping[str, str]) -> dict[str, str]:
-    names = {
-        "keyTab": "sasl.kerberos.keytab",
-        "principal": "sasl.kerberos.principal",
-        "serviceName": "sasl.kerberos.service.name",
-    }
-    return _pick(options, names)
-
-
-def _oauth(options: Mapping[str, str]) -> dict[str, str]:
+def _translate_oauth(options: Mapping[str, str], named: Mapping[str, str]) -> dict[str, str]:
     if any(name.startswith(_UNSECURED) for name in options):
         return _read_unsecured(options)
-    names = {
-        "clientId": "sasl.oauthbearer.client.id",
-        "clientSecret": "sasl.oauthbearer.client.secret",
-        "scope": "sasl.oauthbearer.scope",
-    }
-    settings = {"sasl.oauthbearer.method": "oidc", **_pick(options, names)}
-    extensions = _with_prefix(options, "extension_")
-    if extensions:
+    settings = {"sasl.oauthbearer.method": "oidc", **named}
+    if extensions := _with_prefix(options, "extension_"):
         pairs = ",".join(f"{name}={value}" for name, value in extensions.items())
         settings["sasl.oauthbearer.extensions"] = pairs
     return settings
@@ -431,18 +412,23 @@ def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {n.removeprefix(prefix): value for n, value in options.items() if n.startswith(prefix)}
 
 
-def _pick(options: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    return {ours: options[java] for java, ours in names.items() if java in options}
-
-
-_LOGIN_MODULES: Final[dict[str, Callable[[Mapping[str, str]], dict[str, str]]]] = {
-    "PlainLoginModule": _password,
-    "ScramLoginModule": _password,
-    "Krb5LoginModule": _kerberos,
-    "OAuthBearerLoginModule": _oauth,
+_PASSWORD: Final = {"username": "sasl.username", "password": "sasl.password"}
+_OAUTH: Final = {
+    "clientId": "sasl.oauthbearer.client.id",
+    "clientSecret": "sasl.oauthbearer.client.secret",
+    "scope": "sasl.oauthbearer.scope",
 }
-
-
+_LOGIN_MODULES: Final[Mapping[str, Mapping[str, str]]] = {
+    "PlainLoginModule": _PASSWORD,
+    "ScramLoginModule": _PASSWORD,
+    "Krb5LoginModule": {
+        "keyTab": "sasl.kerberos.keytab",
+        "principal": "sasl.kerberos.principal",
+        "serviceName": "sasl.kerberos.service.name",
+    },
+    "OAuthBearerLoginModule": _OAUTH,
+}
+"""librdkafka's settings by login module and option."""
 _ALIKE: Final = (
     "bootstrap.servers",
     "client.dns.lookup",
@@ -454,11 +440,6 @@ _ALIKE: Final = (
 )
 _LOGIN: Final = "org.apache.kafka.common.security"
 _TOKENS: Final = f"{_LOGIN}.oauthbearer.OAuthBearerLoginCallbackHandler"
-_OPTIONS: Final = {
-    "sasl.oauthbearer.client.id": "clientId",
-    "sasl.oauthbearer.client.secret": "clientSecret",
-    "sasl.oauthbearer.scope": "scope",
-}
 
 
 def java_settings(settings: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]:
@@ -468,24 +449,12 @@ def java_settings(settings: Mapping[str, str], read: Callable[[str], str]) -> di
         java["security.protocol"] = protocol.upper()
     if (verify := settings.get("ssl.endpoint.identification.algorithm")) is not None:
         java["ssl.endpoint.identification.algorithm"] = "" if verify == "none" else verify
-    java |= _truststore(settings)
+    for kind, ours in (("certificates", "ssl.ca.pem"), ("location", "ssl.ca.location")):
+        if ours in settings and "ssl.truststore.type" not in java:
+            java |= {"ssl.truststore.type": "PEM", f"ssl.truststore.{kind}": settings[ours]}
     java |= _keystore(settings, read)
     java |= _login(settings)
     return java
-
-
-def _truststore(settings: Mapping[str, str]) -> dict[str, str]:
-    if "ssl.ca.pem" in settings:
-        return {
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": settings["ssl.ca.pem"],
-        }
-    if "ssl.ca.location" in settings:
-        return {
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": settings["ssl.ca.location"],
-        }
-    return {}
 
 
 def _keystore(settings: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]:
@@ -511,7 +480,7 @@ def _login(settings: Mapping[str, str]) -> dict[str, str]:
         return {}
     java = {"sasl.mechanism": mechanism}
     if mechanism == "OAUTHBEARER":
-        options = {ours: settings[name] for name, ours in _OPTIONS.items() if name in settings}
+        options = {java: settings[name] for java, name in _OAUTH.items() if name in settings}
         pairs = settings.get("sasl.oauthbearer.extensions", "").split(",")
         options |= {
             f"extension_{n}": v for n, found, v in (p.partition("=") for p in pairs) if found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from srm.domain.names.policy import (
     compile_pattern,
     split_patterns,
 )
-from srm.errors import ConfigError
+from srm.errors import ConfigError, UsageError
 
 HIDDEN: Final = "[hidden]"
 _SECRET: Final = (
@@ -34,7 +35,7 @@ _SECRET: Final = (
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a key, with or without its prefixes, is secret."""
+    """Return whether the value of a key, with any prefixes, is secret."""
     return any(part in key for part in _SECRET)
 
 
@@ -120,8 +121,16 @@ def parse_value(key: ConfigKey, text: str) -> Value:
     return value
 
 
-def parse_boolean(text: str) -> bool:
-    """Read ``true`` or ``false`` in any case."""
+@contextmanager
+def at_place(*place: object) -> Iterator[None]:
+    """Begin the message of an error with the place of the setting."""
+    try:
+        yield
+    except (ConfigError, UsageError) as error:
+        raise ConfigError(": ".join(map(str, (*place, error)))) from None
+
+
+def _boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise ConfigError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
@@ -177,7 +186,7 @@ def _choice(text: str, choices: tuple[str, ...]) -> str:
 
 
 _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
-    "boolean": parse_boolean,
+    "boolean": _boolean,
     "count": _count,
     "number": _number,
     "replication factor": _replication_factor,

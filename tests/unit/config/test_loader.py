@@ -113,15 +113,15 @@ class TestMirrorMakerFile:
 
     def test_lines_of_a_flow_reach_only_its_clients(self, config: Config) -> None:
         flow = Flow("us-east", "us-west")
-        producer = config.flow_client(flow, "us-west", "producer")
+        producer = config.client("us-west", "producer", flow)
 
         assert producer == {
             **config.client("us-west", "producer"),
             "compression.type": "zstd",
         }
-        assert config.flow_client(flow, "us-east", "consumer")["fetch.wait.max.ms"] == "250"
+        assert config.client("us-east", "consumer", flow)["fetch.wait.max.ms"] == "250"
         assert "fetch.wait.max.ms" not in config.client("us-east", "consumer")
-        assert config.flow_client(flow.reverse, "us-east", "producer") == config.client(
+        assert config.client("us-east", "producer", flow.reverse) == config.client(
             "us-east", "producer"
         )
 

@@ -44,7 +44,7 @@ def test_it_copies_just_these_topics_with_the_limits_and_clients_of_the_way_back
     assert settings.names.remote("P_a.b") == "a.b"
     assert (settings.tasks_max, settings.max_bytes_per_second) == (3, 1000)
     assert settings.records == RecordSettings()
-    assert config.flow_client(flow, "P", "producer")["linger.ms"] == "77"
+    assert config.client("P", "producer", flow)["linger.ms"] == "77"
     for kind in ("admin", "consumer", "producer"):
         source = config.cluster_clients("restore.B", flow)
         assert getattr(source, kind)["bootstrap.servers"] == "b:1"

@@ -20,8 +20,8 @@ from srm.cli.flows.doctor import Check, Checks, check_clusters, check_connection
 from srm.cli.flows.for_flows import print_table, say
 from srm.config.keys import CLIENT_KEYS, KEYS
 from srm.config.lines import Candidate, Resolved, resolve_client
-from srm.config.loader import CLIENT_KINDS, DEFAULT_FILE, SettingsFile, build_config, read_settings
-from srm.config.model import Config, FlowConfig
+from srm.config.loader import DEFAULT_FILE, SettingsFile, build_config, read_settings
+from srm.config.model import CLIENT_KINDS, Config, FlowConfig
 from srm.config.new_file import PROTOCOLS, client_file, first_file, render, sections_of, write_new
 from srm.config.values import shown
 from srm.domain.names.policy import split_patterns

@@ -26,6 +26,7 @@ from srm.cli.console import Common
 from srm.cli.flows.for_flows import Flows
 from srm.config.loader import build_config, read_settings
 from srm.config.model import ClientKind, Config, FlowConfig
+from srm.config.values import at_place
 from srm.domain.names.rights import (
     ANY_NAME,
     FlowNames,
@@ -117,10 +118,8 @@ def check_connections(config: Config) -> None:
     clients = [(alias, client) for (alias, _), client in config.clients.items()]
     clients += [(alias, client) for (_, alias, _), client in config.flow_clients.items()]
     for alias, client in clients:
-        try:
+        with at_place(config.path):
             read_security(alias, client)
-        except ConfigError as error:
-            raise ConfigError(f"{config.path}: {error}") from None
 
 
 def check_clusters(config: Config, checks: Checks) -> None:
