@@ -54,7 +54,7 @@ class Owner:
         copy.begin_claiming()
         resumed = await resume(
             LogReader(self._source, copy.source, copy.source_id, read_committed=True),
-            LogReader(self._target, copy.target, copy.target_id, read_committed=False),
+            LogReader.of_target(self._target, copy.assigned),
             copy.known_start(),
             claim,
             Comparison(),

@@ -112,7 +112,7 @@ def test_without_the_walk_the_last_records_before_a_crash_are_copied_twice(
     async def no_walk(*known: Any) -> Resumed:
         found = await resume(*known)
         start = known[2]
-        return Resumed(start.source_next, found.target_next, (), ())
+        return Resumed(start.source_next, found.target_next)
 
     monkeypatch.setattr(owners, "resume", no_walk)
 

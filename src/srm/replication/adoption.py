@@ -1,9 +1,8 @@
 """Adoption of remote topics: a plan that proves what was copied, then map and positions.
 
-The walk of both logs may take long, and comes before anything is written. While the map is handed
-over, the flow is paused and its copies are sealed: their logs have to end where they were walked
-to. The process may be killed anywhere; the next one walks again, and continues a map that was begun
-only if it is the same.
+The walk of both logs comes before anything is written. While the map is handed over, the flow is
+paused and its copies are sealed: their logs have to end where they were walked to. The process may
+be killed anywhere; the next one continues a map that was begun only if it is the same.
 """
 
 from __future__ import annotations
@@ -20,24 +19,16 @@ import numpy as np
 from srm.domain.flow_state.liveness_thresholds import SILENT_S
 from srm.domain.flow_state.replication_records import AssignedPartition, Pause
 from srm.domain.flow_state.replication_state import decode_state, positions_by_copy
-from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Columns
-from srm.domain.offset_map.map_records import topic_id_bytes
-from srm.domain.offset_map.offset_map import OffsetMap, Position
+from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
 from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
 from srm.engine.groups import offsets_export
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
-from srm.replication.batches.batch import (
-    AbortedTransactions,
-    batches,
-    content_hash,
-    convert,
-    verify,
-)
+from srm.replication.batches.batch import AbortedTransactions, batches, content_hash, verify
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.claim import Sealed, seal
 from srm.replication.driver.discovery import Discovery
@@ -58,16 +49,12 @@ from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.takeover import WalkedLogs
 
 _RECORDS: Final = 1 << 14
-"""Records of a part: some are compared at once."""
 _TIMES: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
 class LogColumns:
-    """Reads a log as columns; with equal settings on both sides.
-
-    ``with_time``: compare times, too. ``with_keys``: for a side that is compacted.
-    """
+    """Reads a log as columns; with equal settings on both sides."""
 
     comparison: Comparison
     with_time: bool
@@ -115,7 +102,7 @@ async def _batches(
         reader = LogReader(log.wire, log.partition, log.topic_id, read_committed=committed)
         async for wanted, fetched in fetches(reader, at):
             aborted = AbortedTransactions(fetched.aborted if committed else ())
-            for batch in batches(fetched.records, convert):
+            for batch in batches(fetched.records):
                 dropped = aborted.drops(batch)
                 at = max(at, batch.last_offset + 1)
                 if batch.is_control or not batch.record_count or batch.last_offset < wanted:
@@ -165,12 +152,8 @@ async def align(
 ) -> AlignedCopy:
     """Align what the target holds from an offset on with the source.
 
-    Aborted records may have been copied, but an aborted copy is none.
-
-    Args:
-        target: its log; all its transactions have to be decided.
-        begin: source and target offset of a known position, or zeros.
-        compacts: whether source and target are compacted.
+    Aborted records may have been copied, but an aborted copy is none. ``begin``: source and target
+    offset of a known position, or zeros. ``compacts``: whether source and target are compacted.
     """
     await check_decided(target, ends[1])
     target = replace(target, read_committed=True)
@@ -212,12 +195,7 @@ _AT_ONCE: Final = 2
 
 @dataclass(frozen=True)
 class AdoptionContext:
-    """A flow, and access to its logs and state.
-
-    connect: connects to a cluster of it, as the replicator does.
-    starts: what is known of its copies.
-    reporter: makes one that writes to the flow's state.
-    """
+    """A flow, connections to its clusters as the replicator makes them, and its state."""
 
     flow: FlowContext
     connect: Connect
@@ -235,9 +213,7 @@ def plan(
     """Walk both logs of each remote topic that holds records; nothing is written.
 
     Without topics, all that the flow copies; with an empty ``offsets_topic`` MirrorMaker 2's
-    default. ``tell`` receives the progress.
-
-    NotFoundError: the flow does not copy one of the topics, or it has no remote topic.
+    default. NotFoundError: the flow does not copy one of the topics, or it has no remote topic.
     """
     flow, config = context.flow, context.flow.config
     sources, targets = flow.source.topics(), flow.target.topics()
@@ -283,7 +259,6 @@ def _running(
 
 
 def _compaction(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dict[str, bool]:
-    """Return which topics are compacted, of both sides by name."""
     sources, targets = {one.topic for one in assigned}, {one.target_topic for one in assigned}
     configs = [
         *flow.source.topic_configs(sources).items(),
@@ -294,8 +269,6 @@ def _compaction(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dic
 
 @dataclass
 class _Walks:
-    """Walks of partitions, some at once."""
-
     context: AdoptionContext
     starts: Mapping[AssignedPartition, Start | SrmError]
     stored: Mapping[TopicPartition, int]
@@ -326,9 +299,7 @@ class _Walks:
         walked = AdoptedCopy(assigned, target_end, source_end, stored=stored)
         if target_start == target_end:
             return walked if begin[1] or not target_end else _decide_emptied(walked, source_start)
-        reader = LogReader(
-            target, copy, topic_id_bytes(assigned.target_topic_id), read_committed=False
-        )
+        reader = LogReader.of_target(target, assigned)
         compacts = self.compacts.get(original.topic, False), self.compacts.get(copy.topic, False)
         config = self.context.flow.config
         first = await reader.batch_from(target_start)
@@ -339,9 +310,7 @@ class _Walks:
         )
         try:
             aligned = await align(
-                LogReader(
-                    source, original, topic_id_bytes(assigned.topic_id), read_committed=False
-                ),
+                LogReader.of_source(source, assigned),
                 reader,
                 begin,
                 (source_end, target_end),
@@ -361,7 +330,6 @@ class _Walks:
 
 
 def _decide_emptied(copy: AdoptedCopy, source_start: int) -> AdoptedCopy:
-    """Return a copy whose target has deleted all its records."""
     if found := from_record(copy.stored, (source_start, copy.source_end)):
         return replace(copy, aligned=found, by_record=True)
     return replace(
@@ -386,9 +354,8 @@ def adopt(
 ) -> Adopted:
     """Hand map and positions of the proven topics over to the flow; safe to repeat.
 
-    ``accepted``: adopt topics with skipped or foreign records, too.
-
-    ConflictError: MirrorMaker 2 still runs, a copy has grown since the plan, or the flow is paused.
+    ``accepted``: adopt topics with skipped or foreign records, too. ConflictError: MirrorMaker 2
+    still runs, a copy has grown since the plan, or the flow is paused.
     """
     flow = context.flow
     topics = planned.to_adopt(accepted=accepted)
@@ -434,7 +401,7 @@ def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], tell: Te
             "what writes to it, and run this again"
         )
     starts = context.starts.load([one.assigned for one in copies])
-    handovers, expected = [], dict[str, dict[TopicPartition, OffsetMap]]()
+    handovers = []
     for one in copies:
         start = starts.get(one.assigned)
         if isinstance(start, SrmError):
@@ -445,16 +412,10 @@ def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], tell: Te
         at = Position(found.source_next, sealed[_copy(one)].marker + 1, one.source_end)
         lost = found.skipped
         handovers.append(Handover(one.assigned, start, found.runs, at, sealed[_copy(one)], lost))
-        place = TopicPartition(one.assigned.topic, one.assigned.partition)
-        expected.setdefault(place.topic, {})[place] = OffsetMap(found.runs, at)
-    reporter = context.reporter()
-    before = context.starts.predecessor(SLOT)
-    reporter.begin(next_incarnation(before.incarnations, flow.now_ms()), before.notes)
     tell(f"handing over the maps of {amount(len(handovers), 'partition')}")
-    hand_over(handovers, reporter)
-    for topic, maps in expected.items():
-        check_read(flow, topic, maps)
-    return sum(each.records for maps in expected.values() for each in maps.values())
+    hand_over(handovers, context.starts, context.reporter(), flow.now_ms())
+    check_read(flow, handovers)
+    return sum(each.map.records for each in handovers)
 
 
 def _copy(one: AdoptedCopy) -> TopicPartition:
@@ -484,12 +445,7 @@ def plan_handing_back(
     topics: Collection[str] = (),
     show: Callable[[int], None] = lambda _done: None,
 ) -> HandedBack:
-    """Prove where the copies of a stopped flow end; without topics, those of all that it copies.
-
-    ``show`` receives the number of partitions that were walked.
-
-    ConflictError: the replicator, or a slot of it, runs. NotFoundError: no topic was copied.
-    """
+    """Prove where the copies of a stopped flow end; without topics, those of all that it copies."""
     config, records = context.config, state_topic(context).read()
     check_stopped(records, config.flow, context.now_ms())
     reported = positions_by_copy(decode_state(records).reports)
@@ -530,10 +486,7 @@ def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> No
 
 
 def hand_back(context: FlowContext, found: HandedBack, offsets_topic: str = "") -> None:
-    """Write the positions where MirrorMaker 2's workers read them; an empty topic is the default.
-
-    ConflictError: MirrorMaker 2 runs and would overwrite them, or the flow is copied again.
-    """
+    """Write the positions where MirrorMaker 2's workers read them, or to another topic."""
     flow, target = found.flow, context.target
     check_stopped(state_topic(context).read(), flow, context.now_ms())
     group = offsets_export.workers_group(flow)

@@ -1,7 +1,4 @@
-"""Buffers that are used again, so that the hot path touches warm memory only.
-
-Small ones are not kept: an answer must not take the place of eight megabytes of records.
-"""
+"""Buffers that are used again, so that the hot path touches warm memory only."""
 
 from __future__ import annotations
 
@@ -53,5 +50,4 @@ class PooledBuffer:
         return memoryview(self.data)[: self._size]
 
     def __del__(self) -> None:
-        """Return the memory to the pool."""
         self._pool.give(self.data)

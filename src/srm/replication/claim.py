@@ -1,14 +1,12 @@
 """Claims: at any time at most one slot can write to a target partition.
 
 Each target partition has one transactional id. Taking it over raises the producer epoch, and an
-aborted empty transaction puts a marker with that epoch into the partition's log; once the marker is
-there, the broker refuses batches of every older epoch (INVALID_PRODUCER_EPOCH). After that plain
-idempotent batches are enough: no transaction is open while records are copied.
+aborted empty transaction puts a marker with that epoch into the partition's log: from then on the
+broker refuses batches of every older epoch. After that plain idempotent batches are enough.
 
 Brokers forget idle producers (``producer.id.expiration.ms``) and transactional ids
-(``transactional.id.expiration.ms``). An owner that was suspended for longer could write again. So
-a claim is used for a quarter of the shorter time only, then renewed. Both are dynamic configs, so
-they are read again before claims.
+(``transactional.id.expiration.ms``). An owner that was suspended for longer could write again. So a
+claim is used for a quarter of the shorter time only, then renewed.
 
 A producer id has 32 767 epochs. The claim after the last one gets another id, whose marker does not
 fence holders of the old one. Its owner waits until the last claim under the old id has lapsed.
@@ -19,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -27,17 +25,17 @@ from srm.clock import now_s
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.errors import FencedError, SrmError, UnavailableError
-from srm.replication.batches.batch import BatchHeader, batches, convert, next_sequence
+from srm.replication.batches.batch import BatchHeader, batches, next_sequence
 from srm.replication.log_reader import (
-    FETCH_BYTES,
     ONE_BATCH,
-    WAIT_MS,
     LogReader,
+    LongWalkError,
+    Meter,
     OutOfRangeError,
     fetches,
 )
 from srm.replication.mapping.starts import Start
-from srm.replication.ports import FetchedPartition, ProducerId, Wire
+from srm.replication.ports import ProducerId, Wire
 
 _DAY_MS: Final = 86_400_000
 _EXPIRATIONS: Final = {
@@ -86,10 +84,7 @@ def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
 
 
 async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
-    """Fence every older owner of the partition; in force only after :func:`until_in_force`.
-
-    FencedError: another process takes the same claim at this moment.
-    """
+    """Fence every older owner of the partition; in force only after :func:`until_in_force`."""
     name = transactional_id(flow, target)
     expires = now_s() + lifetime_s
     producer = await wire.init_producer_id(name)
@@ -98,13 +93,9 @@ async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float
 
 
 class ClaimLifetime:
-    """Maximum use of a claim, from the target's configs, queried at most once a minute.
-
-    While brokers do not answer, the last known configs apply.
-    """
+    """Maximum use of a claim, from the target's configs, queried at most once a minute."""
 
     def __init__(self, read: ReadConfigs) -> None:
-        """``read`` returns brokers' settings, empty where srm has no right to see them."""
         self._read = read
         self._known_s: float | None = None
         self._asked_at = float("-inf")
@@ -149,9 +140,8 @@ def is_marker(batch: BatchHeader, claim: Claim) -> bool:
 async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
     """Wait until the marker of a claim is in the target's log: from then on it is in force.
 
-    The marker comes shortly after the coordinator has promised it, or late where the partition
-    lacks in-sync followers. The wait holds no lock and uses no long poll, which would delay all
-    later requests on its connection. ``end``: where the log ended before the claim.
+    It comes late where the partition lacks in-sync followers. The wait holds no lock and uses no
+    long poll, which would delay later requests. ``end``: where the log ended before the claim.
     """
     deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
     while now_s() < deadline:
@@ -186,11 +176,7 @@ _LONG_WALKS_AT_ONCE: Final = 4
 
 
 class ClaimPermits:
-    """Concurrent claims for each target broker, not counting those that take too long.
-
-    A thousand claims at once would all end late, and hold the memory of a thousand walks. A
-    partition that waits for a failing broker must not delay one that could be copied.
-    """
+    """Concurrent claims for each target broker, not counting those that take too long."""
 
     def __init__(self) -> None:
         self._free: defaultdict[int, asyncio.Semaphore] = defaultdict(
@@ -202,60 +188,15 @@ class ClaimPermits:
         """Hold a permit for a node, until the end or until it has taken too long."""
         free = self._free[node]
         await free.acquire()
-        held = True
-
-        def release() -> None:
-            nonlocal held
-            if held:
-                held = False
-                free.release()
-
-        overdue = asyncio.get_running_loop().call_later(_CLAIM_S, release)
-        try:
+        with ExitStack() as permit:
+            permit.callback(free.release)
+            overdue = asyncio.get_running_loop().call_later(_CLAIM_S, permit.close)
+            permit.callback(overdue.cancel)
             yield
-        finally:
-            overdue.cancel()
-            release()
-
-
-class Meter:
-    """Counts what a walk reads of both logs."""
-
-    def __init__(self, limit: float) -> None:
-        self._left = limit
-
-    def read(self, count: int) -> None:
-        """Count bytes; LongWalkError: there are more than the limit."""
-        self._left -= count
-        if self._left < 0:
-            raise LongWalkError("a walk turned out to be long")
-
-
-class LongWalkError(UnavailableError):
-    """More is to be read than short walks may."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeteredReader(LogReader):
-    """Reads a partition as long as its meter lets it."""
-
-    meter: Meter
-
-    async def fetch(
-        self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
-    ) -> FetchedPartition:
-        """See :meth:`LogReader.fetch`."""
-        fetched = await LogReader.fetch(self, offset, max_bytes, wait_ms)
-        self.meter.read(len(fetched.records))
-        return fetched
 
 
 class WalkPermits:
-    """Concurrent walks, bounded by memory: short ones per pair of brokers, and long ones.
-
-    A walk is short until it has read too much. Then it ends, releases its memory and starts again
-    as a long one. Long walks are few, because each may hold its whole lookahead.
-    """
+    """Concurrent walks, bounded by memory: short ones per pair of brokers, and long ones."""
 
     def __init__(self) -> None:
         self._short: defaultdict[tuple[int, int], asyncio.Semaphore] = defaultdict(
@@ -264,7 +205,7 @@ class WalkPermits:
         self._long = asyncio.Semaphore(_LONG_WALKS_AT_ONCE)
 
     async def walk(self, pair: tuple[int, int], walk: Callable[[Meter], Awaitable[T]]) -> T:
-        """Walk, if need be twice, through a :class:`MeteredReader` with this meter."""
+        """Walk, if need be twice, through readers with this meter."""
         try:
             async with self._short[pair]:
                 return await walk(Meter(_SHORT_WALK_BYTES))
@@ -283,10 +224,9 @@ _FURTHER: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class HeldLog:
-    """The part of the copy in the target's log.
+    """The part of the copy in the target's log, which has offsets ``log_start`` to ``log_end``.
 
     ``end``: the known position, or the lower offset up to which the log is as expected.
-    ``log_start``, ``log_end``: the offsets of the log.
     ``lineage``: that of the copy, with epochs that began between its batches.
     """
 
@@ -314,7 +254,6 @@ class _OurSide:
     ids: frozenset[int] | None
 
     async def last_before(self, end: int) -> BatchHeader | None:
-        """Return the last batch before an offset; None if there is none, or compaction took it."""
         found = await self.target.batch_at(end - 1) if end > self.log_start else None
         if self.ids is None or (found is not None and found.producer_id in self.ids):
             return found
@@ -327,7 +266,6 @@ class _OurSide:
         return found
 
     async def first_from(self, at: int, end: int) -> BatchHeader | None:
-        """Return the first batch from an offset on; None as before."""
         if self.ids is None:
             return await self.target.batch_at(at)
         async for batch in self._ours(at, end):
@@ -336,7 +274,7 @@ class _OurSide:
 
     async def _ours(self, first: int, end: int) -> AsyncIterator[BatchHeader]:
         async for wanted, fetched in fetches(self.target, first):
-            for batch in batches(fetched.records, convert):
+            for batch in batches(fetched.records):
                 if batch.base_offset >= end:
                     return
                 if self.ids and batch.producer_id in self.ids and batch.last_offset >= wanted:
@@ -346,30 +284,23 @@ class _OurSide:
 async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) -> HeldLog:
     """Compare the target's log with the known position; ``is_shared``: others write to it, too.
 
-    An unclean election, a lost disk or a restored snapshot takes the end of a log. Every marker of
-    a claim makes it longer again: after as many claims as lost records the position looks right::
+    A log that lost its end grows again by each marker of a claim, so its length proves nothing::
 
         what we know        ... |901..950|951..1000|            position 1001, written in epoch 4
         the target          ... |901..950| M | M |              ends, or has epoch 5, at 951
                                          ^ held: the map is cut here, what follows is copied again
 
-    - The log's end, and the offset at which its lineage diverges from the one that was read: a log
-      that was cut off continues under a later epoch at the cut. Of a log without any of these
-      epochs nothing is trusted, nor of one that is too short if no epoch is known: without the
-      markers of later claims at its end.
-    - Where the log begins at the cut, retention may have deleted the markers of claims before it:
-      the cut is earlier by as many offsets at most.
+    - The log ends early, or its lineage diverges from the one that was read: a log that was cut off
+      continues under a later epoch. Of a log without any of these epochs nothing is trusted, nor
+      of one that is too short if no epoch is known: without the markers of later claims at its end.
+    - Where the log begins at the cut, retention may have deleted the markers of claims before it.
     - A later epoch alone proves nothing: the same leader may have been elected again between two of
-      our batches. Then the batch after the boundary is the next one of the same claim, by its
-      sequence number; a batch that went astray into a log that was cut off has another one.
-    - Where other producers or flows write between our batches, only batches under our producer ids
-      count: the nearest ones on each side of the boundary.
+      our batches. Then the batch after the boundary has the next sequence number of the same claim.
+    - Where others write between our batches, only those under our producer ids count.
     - The batch before the position is of a claim of ours, not of a later one, and no marker where
-      the map ends with a record. Where it is gone (retention, compaction) the epochs and the end
-      decide alone.
+      the map ends with a record. Where it is gone the epochs and the end decide alone.
 
-    An undecidable case counts as a loss: that costs a walk, which finds and maps the present
-    records again, and nothing is copied twice.
+    An undecidable case counts as a loss: that costs a walk, and nothing is copied twice.
     """
     log_start, log_end = await target.wire.log_range(target.partition)
     if not start.has_position or start.target_next <= log_start:
@@ -450,7 +381,6 @@ def _can_stand(batch: BatchHeader, start: Start) -> bool:
 
 
 _NOT_USED_S: Final = 0.0
-"""Nothing is written under such a claim."""
 
 
 @dataclass(frozen=True, slots=True)

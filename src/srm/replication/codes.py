@@ -29,7 +29,6 @@ LEADERSHIP: Final = frozenset({5, 6, 9, 56, 74, 75})
 """Leader moved, epoch fenced or unknown, or KAFKA_STORAGE_ERROR: another replica leads soon."""
 
 COORDINATOR: Final = frozenset({14, 15, 16})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
 TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 78, 89})
 """Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
@@ -67,8 +66,7 @@ REFUSED: Final[Mapping[int, Refusal]] = {
         "grant Write on the topic, or IdempotentWrite on the cluster",
     ),
     32: Refusal(
-        "INVALID_TIMESTAMP",
-        "see message.timestamp.before.max.ms and after.max.ms of the target",
+        "INVALID_TIMESTAMP", "see message.timestamp.before.max.ms and after.max.ms of the target"
     ),
     43: Refusal("UNSUPPORTED_FOR_MESSAGE_FORMAT"),
     44: Refusal("POLICY_VIOLATION"),

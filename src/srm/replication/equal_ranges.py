@@ -1,11 +1,9 @@
 """Proof that two ranges hold the same records, by the bytes of their batches.
 
-Both sides are fetched as stored. ``frames.c`` splits batches, however they were cut, merged or
-compressed, and compares each pair of records that the offset map names, without Python.
-
-This finds equality only. On anything else an ordinary consumer has to compare
-(:mod:`srm.domain.verification.comparison`): so the code that copies batches never reports a
-difference.
+``frames.c`` splits batches, however they were cut, merged or compressed, and compares each pair of
+records that the offset map names, without Python. This finds equality only: on anything else an
+ordinary consumer compares (:mod:`srm.domain.verification.comparison`), so the code that copies
+batches never reports a difference.
 """
 
 from __future__ import annotations
@@ -26,15 +24,12 @@ from srm.domain.offset_map.runs import Runs
 from srm.domain.verification.verification import RangeResult, SideResult, new_hash
 from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError
-from srm.extras import MissingExtraError
-from srm.replication.batches.codecs import decompress
+from srm.replication.batches.codecs import open_batch
 from srm.replication.log_reader import LogReader
 from srm.replication.native.library import NativeLibrary, address, layout
 from srm.replication.ports import FetchedPartition
 
-HEADER_SIZE: Final = 61
 _PIECE_BYTES: Final = 1 << 20
-"""So much is compared at a time: it stays in the processor's cache."""
 _MOST_OPEN: Final = 64
 _COMPRESSED: Final = 1
 _STRANGE: Final = -1
@@ -44,8 +39,6 @@ _FRAME_GROWTH: Final = 4
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _NOT_COUNTED: Final = 12
-_CODEC_AT: Final = 22
-_CODEC_BITS: Final = 0x07
 
 
 class Found(IntEnum):
@@ -124,10 +117,7 @@ class Framing:
         job.size, job.at = len(records), 0
 
     def next_piece(self) -> bool:
-        """Frame more of the answer; False where it holds no more whole batch.
-
-        IntegrityError: there is something in it that only an ordinary consumer can judge.
-        """
+        """Frame more of the answer; False where it holds no more whole batch."""
         job = self._job
         while not self.is_complete:
             at = job.at
@@ -150,17 +140,16 @@ class Framing:
         return outcome
 
     def _open(self) -> None:
-        """Frame the compressed batch that is next."""
         job, at = self._job, self._job.at
         (length,) = _LENGTH.unpack_from(self._records, at + _LENGTH_AT)
         batch = self._records[at : at + _NOT_COUNTED + length]
-        opened = memoryview(_decompress(batch))
+        records = memoryview(open_batch(batch))
         outer = getattr(job, "in"), job.size
-        self._make_room(len(opened))
-        setattr(job, "in", address(opened))
-        job.size, job.at, job.opened = len(opened), 0, 1
+        self._make_room(len(records))
+        setattr(job, "in", address(records))
+        job.size, job.at, job.opened = len(records), 0, 1
         self._frames()
-        if job.at != len(opened):
+        if job.at != len(records):
             raise IntegrityError(f"the batch at or after offset {job.next} is malformed")
         setattr(job, "in", outer[0])
         job.size, job.at, job.opened = outer[1], at + len(batch), 0
@@ -217,25 +206,6 @@ class PairSearch:
         return outcome, int(self._job.first), int(self._job.source.at)
 
 
-def _decompress(batch: memoryview) -> bytearray:
-    try:
-        records = decompress(batch[_CODEC_AT] & _CODEC_BITS, batch[HEADER_SIZE:])
-    except MissingExtraError:
-        raise
-    except Exception as error:  # each codec has its own
-        raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
-    made = bytearray(batch[:HEADER_SIZE])
-    made[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
-    made += records
-    _LENGTH.pack_into(made, _LENGTH_AT, len(made) - _NOT_COUNTED)
-    return made
-
-
-def end_of_batches(library: NativeLibrary, records: memoryview) -> int:
-    """Return the offset after the last whole batch, -1 where there is none."""
-    return int(library.behind(address(records), len(records)))
-
-
 _FETCH_BYTES: Final = 4 << 20
 _WAIT_MS: Final = 500
 _SILENCE_S: Final = 5.0
@@ -247,15 +217,19 @@ async def prove_equal(
     """Compare a range as :func:`srm.domain.verification.comparison.compare`; None: not proven."""
     if plan.decided:
         return None
-    sides = (
-        _Reading(source, plan.source_start, min(plan.source_end, plan.source_log_end)),
-        _Reading(target, plan.target_start, min(plan.target_end, plan.target_log_end)),
-    )
-    framings = tuple(
-        Framing(native, side.start, side.end, with_time=plan.timestamps) for side in sides
+    source_end = min(plan.source_end, plan.source_log_end)
+    target_end = min(plan.target_end, plan.target_log_end)
+    sides = tuple(
+        _LogSide(reader, end, native, Framing(native, start, end, with_time=plan.timestamps))
+        for reader, start, end in (
+            (source, plan.source_start, source_end),
+            (target, plan.target_start, target_end),
+        )
     )
     try:
-        return await _prove(plan, native, sides, framings)
+        sides[0].begin(plan.source_start)
+        sides[1].begin(plan.target_start)
+        return await _prove(plan, native, sides)
     except SrmError:
         return None
     finally:
@@ -264,16 +238,17 @@ async def prove_equal(
 
 
 @dataclass
-class _Reading:
-    """Fetch answers of one side, one ahead of what is looked at."""
+class _LogSide:
+    """Fetch answers of one side as frames, one answer ahead of what is looked at."""
 
     reader: LogReader
-    start: int
     end: int
+    native: NativeLibrary
+    framing: Framing
+    count: int = 0
     _ahead: asyncio.Task[FetchedPartition] | None = None
 
     def begin(self, offset: int) -> None:
-        """Fetch from an offset, unless the end is reached."""
         if offset < self.end:
             self._ahead = asyncio.ensure_future(self._fetch(offset))
 
@@ -286,14 +261,19 @@ class _Reading:
             if time.monotonic() > deadline:
                 raise IntegrityError(f"{self.reader.partition}: nothing comes behind {offset}")
 
-    async def answer(self, native: NativeLibrary) -> FetchedPartition:
-        """Return the next answer; request the one after it."""
-        if self._ahead is None:
-            raise IntegrityError(f"{self.reader.partition}: no longer in the log")
-        answer = await self._ahead
-        self._ahead = None
-        self.begin(end_of_batches(native, answer.records))
-        return answer
+    async def next_piece(self) -> Framing | None:
+        while not self.framing.next_piece():
+            if self.framing.is_complete:
+                return None
+            if self._ahead is None:
+                raise IntegrityError(f"{self.reader.partition}: no longer in the log")
+            answer = await self._ahead
+            self._ahead = None
+            records = answer.records
+            self.begin(int(self.native.behind(address(records), len(records))))
+            self.framing.feed(records, answer.aborted)
+        self.count += self.framing.count
+        return self.framing
 
     async def close(self) -> None:
         """Wait for abandoned requests: answers arrive in order."""
@@ -304,42 +284,22 @@ class _Reading:
 
 
 async def _prove(
-    plan: RangePlan,
-    native: NativeLibrary,
-    sides: tuple[_Reading, ...],
-    framings: tuple[Framing, ...],
+    plan: RangePlan, native: NativeLibrary, sides: tuple[_LogSide, ...]
 ) -> RangeResult | None:
     search = PairSearch(native, Runs.of(plan.runs), compacted=plan.compacted)
-    for side in sides:
-        side.begin(side.start)
-    content, counts = new_hash(), [0, 0]
+    content, framing = new_hash(), sides[0].framing
     while True:
         for which, waits in enumerate(search.waits_for):
             if waits:
-                framing = framings[which]
-                has_more = await _advance(framing, sides[which], native)
-                counts[which] += framing.count if has_more else 0
-                search.give(which, framing if has_more else None)
+                search.give(which, await sides[which].next_piece())
         outcome, first, last = search.find()
         if last > first:
-            framing = framings[0]
             start = int(framing.ends[first - 1]) if first else 0
             content.update(framing.room.data[start : int(framing.ends[last - 1])])
         if outcome is Found.UNEQUAL:
             return None
         if outcome is Found.ENDED:
             source, target = (
-                SideResult(count, content.hexdigest(), *framing.end)
-                for count, framing in zip(counts, framings, strict=True)
+                SideResult(side.count, content.hexdigest(), *side.framing.end) for side in sides
             )
             return RangeResult(source, target, 0, search.one_sided, None, by_bytes=True)
-
-
-async def _advance(framing: Framing, side: _Reading, native: NativeLibrary) -> bool:
-    """Frame the next piece of a side; False at the end of the range."""
-    while not framing.next_piece():
-        if framing.is_complete:
-            return False
-        answer = await side.answer(native)
-        framing.feed(answer.records, answer.aborted)
-    return True

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from srm.clock import now_s
-from srm.domain.flow_state.replication_records import PartitionNotes
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.runs import EpochRange, Lineage, Run
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes
-from srm.replication.batches.batch import BatchHeader, batches, convert
+from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.ports import EpochEnd, FetchedPartition, FetchFrom, Wire
 
 FETCH_BYTES: Final = 4 << 20
@@ -29,7 +29,6 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Connect = Callable[[str], AbstractAsyncContextManager[Wire]]
-"""Connects to the cluster of an alias."""
 
 
 class OutOfRangeError(DataLossError):
@@ -57,6 +56,23 @@ class SharedEnd(NamedTuple):
         return bool(lineage) and self.is_exact and copied_to <= self.end
 
 
+class Meter:
+    """Counts what a walk reads of both logs."""
+
+    def __init__(self, limit: float) -> None:
+        self._left = limit
+
+    def read(self, count: int) -> None:
+        """Count bytes; LongWalkError: there are more than the limit."""
+        self._left -= count
+        if self._left < 0:
+            raise LongWalkError("a walk turned out to be long")
+
+
+class LongWalkError(UnavailableError):
+    """More is to be read than short walks may."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogReader:
     """Reads one partition of one cluster, by topic id."""
@@ -65,14 +81,37 @@ class LogReader:
     partition: TopicPartition
     topic_id: bytes
     read_committed: bool
+    meter: Meter | None = None
+
+    @classmethod
+    def of_source(
+        cls,
+        wire: Wire,
+        assigned: AssignedPartition,
+        meter: Meter | None = None,
+        *,
+        read_committed: bool = False,
+    ) -> LogReader:
+        """Return a reader of the original of an assigned partition."""
+        place = TopicPartition(assigned.topic, assigned.partition)
+        return LogReader(wire, place, topic_id_bytes(assigned.topic_id), read_committed, meter)
+
+    @classmethod
+    def of_target(
+        cls, wire: Wire, assigned: AssignedPartition, meter: Meter | None = None
+    ) -> LogReader:
+        """Return a reader of the copy of an assigned partition."""
+        place = TopicPartition(assigned.target_topic, assigned.partition)
+        topic_id = topic_id_bytes(assigned.target_topic_id)
+        return LogReader(wire, place, topic_id, read_committed=False, meter=meter)
 
     async def fetch(
         self, offset: int, max_bytes: int = FETCH_BYTES, wait_ms: int = WAIT_MS
     ) -> FetchedPartition:
-        """Fetch from an offset; the first batch comes whole, whatever ``max_bytes`` is.
+        """Fetch from an offset; the first batch comes whole. OutOfRangeError: it is not in the log.
 
-        If no record is there, the broker waits, and delays all later requests on the connection. So
-        requests for the end of a log do not wait. OutOfRangeError: the offset is not in the log.
+        At the end of the log the broker waits ``wait_ms``, and delays later requests on the
+        connection.
         """
         node, epoch = await self.wire.leader(self.partition)
         wanted = FetchFrom(
@@ -95,6 +134,8 @@ class LogReader:
         if error:
             self.wire.leaders_changed()
             raise UnavailableError(f"{self.partition}: fetch was answered with error {error}")
+        if self.meter is not None:
+            self.meter.read(len(fetched.partitions[0].records))
         return fetched.partitions[0]
 
     async def batch_at(self, offset: int) -> BatchHeader | None:
@@ -113,18 +154,14 @@ class LogReader:
         return self._first_from(offset, fetched)
 
     def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
-        """Return the first batch that ends at an offset or later."""
-        found = (b for b in batches(fetched.records, convert) if b.last_offset >= offset)
+        found = (b for b in batches(fetched.records) if b.last_offset >= offset)
         first = next(found, None)
         if first is None:
             self.check_end(offset, fetched)
         return first
 
     def check_end(self, offset: int, fetched: FetchedPartition) -> None:
-        """Refuse an answer without a record before the end of what may be read (UnavailableError).
-
-        Compaction leaves a log's last batch: tiered storage did not answer the broker in time.
-        """
+        """Refuse an answer without a record before the log's end: tiered storage may be late."""
         end = fetched.last_stable_offset if self.read_committed else fetched.high_watermark
         if offset < end:
             raise UnavailableError(
@@ -154,10 +191,9 @@ class LogReader:
     async def shared_end(self, lineage: Lineage, at: int, *, is_patient: bool = True) -> SharedEnd:
         """Return the offset at which the log diverges from one with a lineage, as followers do.
 
-        That is the lower end of the last epoch in both (KIP-101, KIP-279), ``at`` if they agree.
-        A restored cluster uses epochs again: the same epoch with another start is not in both.
-
-        ``is_patient``: wait for a new leader that may not know the latest epoch yet.
+        That is the lower end of the last epoch in both (KIP-101, KIP-279), ``at`` if they agree. A
+        restored cluster uses epochs again: with another start one is not in both. ``is_patient``:
+        wait for a new leader that may not know the latest epoch yet.
         """
         found = None
         for read in lineage.latest_first(at):
@@ -175,10 +211,7 @@ class LogReader:
         return SharedEnd(min(at, lineage.begin, end), is_exact=False)
 
     async def holds_to(self, lineage: Lineage, at: int, *, is_patient: bool = True) -> SharedEnd:
-        """Return :meth:`shared_end`, but ``at`` where compaction may have removed what was read.
-
-        A replica that was built after compaction knows no epoch whose batches are gone.
-        """
+        """Return :meth:`shared_end`, but ``at`` where compaction may have removed what was read."""
         shared = await self.shared_end(lineage, at, is_patient=is_patient)
         if shared.end == at or not lineage:
             return shared
@@ -220,9 +253,7 @@ async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, Fetche
                 return
             offset = error.log_start
             continue
-        following = max(
-            (b.last_offset + 1 for b in batches(fetched.records, convert)), default=offset
-        )
+        following = max((b.last_offset + 1 for b in batches(fetched.records)), default=offset)
         if following <= offset:
             log.check_end(offset, fetched)
             return

@@ -17,6 +17,7 @@ Each arrow is a method of :class:`PartitionCopy`, the only code that changes its
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
-from srm.replication.batches.batch import BatchToSend, batches, convert, next_sequence, rewrite
+from srm.replication.batches.batch import BatchToSend, batches, next_sequence, rewrite
 from srm.replication.batches.merging import Merging
 from srm.replication.batches.to_send import TargetLimits, Transform, batches_to_send
 from srm.replication.claim import Claim
@@ -103,10 +104,7 @@ Rewrite = Callable[[memoryview, int, int, int], None]
 
 
 class SendQueue:
-    """Batches in the order of the source: first those in flight, then those that wait.
-
-    ``rewrite`` makes a batch ours in place, given producer id, epoch and first sequence number.
-    """
+    """Batches in the order of the source: first those in flight, then those that wait."""
 
     def __init__(self, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
@@ -155,8 +153,41 @@ class SendQueue:
         self.bytes = self._sequence = 0
 
 
+_FIRST_RETRY_S: Final = 0.05
+_LONGEST_RETRY_S: Final = 10.0
+_STOPPED_RETRY_S: Final = 30.0
+_STOPPED_LONG_RETRY_S: Final = 300.0
+_OFTEN: Final = 120
+"""Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _QUEUE_BYTES: Final = 32 << 20
 """Bytes waiting for the target before a partition is left out of fetches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop with a reason: for a moment if a retry may help, else for longer, or for ``retry_s``.
+
+    ``blocked``: source offsets that it concerns. ``stale_leader``: the side (``source`` or
+    ``target``) whose leaders are looked up again. ``action``: the reason's part of what to do.
+    ``is_undecidable``: the logs are checked again before another claim.
+    """
+
+    reason: str
+    retriable: bool = True
+    blocked: tuple[int, int] | None = None
+    stale_leader: str = ""
+    retry_s: float | None = None
+    is_undecidable: bool = False
+    action: str = ""
+
+    def back_off_s(self, failures: int) -> float:
+        """Return the back-off after a number of consecutive failures."""
+        if self.retry_s is not None:
+            return self.retry_s
+        if self.retriable:
+            back_off: float = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2.0 ** min(failures, 10))
+            return back_off * random.uniform(0.8, 1.2)  # noqa: S311 - spreads, hides nothing
+        return _STOPPED_RETRY_S if failures < _OFTEN else _STOPPED_LONG_RETRY_S
 
 
 class Phase(Enum):
@@ -173,25 +204,21 @@ class Phase(Enum):
 class PartitionCopy:
     """State of one partition.
 
-    ``attempt``: number of the claim, to separate its answers from those of older claims.
-    ``blocked``: source offsets that keep a stopped partition from continuing, where known.
-    ``fetch_lineage``: lineage of the source before ``fetch_offset``.
-    ``fetch_epoch``: the leader epoch that a fetch names, -1 if the log's may not be compared.
-    ``led_since_s``: when the leader of the source became known, monotonic.
-    ``in_doubt``: the source's log has to be checked; ``found_epoch`` is of a batch in the place of
-        records that are left out, -1 if none was seen.
-    ``written_by``: claim of the target's batch before ``target_next``.
-    ``target_lineage``: lineage of the target before that claim's marker, and of the marker.
-    ``held_back``: the map cannot be written, or the position is untold; nothing is fetched.
-    ``is_troubled``: from a stop, also of a former owner, until progress is acknowledged or nothing
-        is left to copy.
-    ``end_at_rest``: end of the source found while nothing was fetched.
-    ``position_is_untold``: no report under our claim has the position after a cut or a skip. Lost
-        records would be translated as their successors, and the next owner's walk would find a gap.
-    ``others``: target offsets [from, to) of foreign records before srm's first one, where the
-        target holds no copy.
-    ``is_shared``: others write to the target, too, between our batches.
-    ``over``: decisions that the source's log holds only in part or no more, with their new ends.
+    - ``attempt``: number of the claim, to separate its answers from those of older claims.
+    - ``blocked``: source offsets that keep a stopped partition from continuing, where known.
+    - ``fetch_lineage``, ``fetch_epoch``: lineage of the source before ``fetch_offset``, and the
+      epoch that a fetch names, -1 if the log's may not be compared.
+    - ``led_since_s``: when the leader of the source became known, monotonic.
+    - ``in_doubt``: the source's log has to be checked; ``found_epoch`` is of a batch in the place
+      of records that are left out, -1 if none was seen.
+    - ``written_by``, ``target_lineage``: claim of the batch before ``target_next``, to its marker.
+    - ``held_back``: the map cannot be written, or the position is untold; nothing is fetched.
+    - ``is_troubled``: from a stop, also of a former owner, until progress or nothing is left.
+    - ``end_at_rest``: end of the source found while nothing was fetched.
+    - ``position_is_untold``: no report under our claim has the position after a cut or a skip: lost
+      records would be translated as their successors.
+    - ``others``: target offsets [from, to) of foreign records in a target without a copy.
+    - ``over``: decisions that the source's log holds only in part or no more, with their new ends.
     """
 
     assigned: AssignedPartition
@@ -233,7 +260,6 @@ class PartitionCopy:
         self.source = TopicPartition(assigned.topic, assigned.partition)
         self.target = TopicPartition(assigned.target_topic, assigned.partition)
         self.source_id = topic_id_bytes(assigned.topic_id)
-        self.target_id = topic_id_bytes(assigned.target_topic_id)
         start = self.start
         self.limits = TargetLimits()
         self.sync_marks = SyncMarks()
@@ -252,7 +278,6 @@ class PartitionCopy:
         self.target_next = start.target_next
         self.target_lineage, self.written_by = start.target_lineage, start.written_by
         self.has_position = start.has_position
-        """True if a position exists to report and to resume from."""
         self.has_lost_start = False
         self.is_undecidable = False
         self._claimed_ids: frozenset[int] = frozenset()
@@ -288,8 +313,7 @@ class PartitionCopy:
         """True if there is something to write but no valid claim.
 
         A cut has to be reported under a claim of its own: of the reports of one claim the furthest
-        is the newest, and an older process may have left one from before the cut. Without a
-        position there is nothing to report, even if nothing is copied.
+        is the newest. Without a position there is nothing to report, even if nothing is copied.
         """
         if self.phase is Phase.IDLE:
             return self._queue.has_waiting or self._is_cut or not self.has_position
@@ -330,7 +354,7 @@ class PartitionCopy:
     def _note_epochs(self, records: memoryview, end: int) -> None:
         """Add the epochs of the batches before an offset; what follows it may be damaged."""
         at = self.fetch_offset
-        for batch in batches(records, convert):
+        for batch in batches(records):
             if batch.last_offset >= at:
                 self.fetch_lineage = self.fetch_lineage.with_epoch(batch.leader_epoch, at)
                 at = batch.last_offset + 1
@@ -455,13 +479,22 @@ class PartitionCopy:
         """Remember which target offsets others have written."""
         self.others = offsets
 
+    def note_leader(self, leader: Leader) -> None:
+        """Fetch from this leader of the source from now on."""
+        if leader != self.source_leader:
+            self.source_leader, self.led_since_s = leader, now_s()
+
+    def note_target(self, lineage: Lineage) -> None:
+        """Remember the lineage of the target that a check before a claim has proven."""
+        self.target_lineage = lineage
+
     def lose_start(self) -> None:
         """Nothing can be done before where to start has been found out again."""
         self.has_lost_start = True
 
     def leave(self) -> None:
         """Stop writing for good: the partition has another owner or none."""
-        self.rest(Phase.FENCED, "")
+        self.rest(Phase.FENCED, Stop(""))
         if self.map.has_claim:  # otherwise the run may still be growing, where it is not seen here
             self.map.close_block()
 
@@ -479,11 +512,6 @@ class PartitionCopy:
         """Fetch on: the source holds what was copied, whatever the epoch of what follows."""
         self.fetch_offset, self.fetch_epoch = self.source_next, -1
         self.in_doubt = False
-
-    def note_leader(self, leader: Leader) -> None:
-        """Fetch from this leader of the source from now on."""
-        if leader != self.source_leader:
-            self.source_leader, self.led_since_s = leader, now_s()
 
     def note_checked(self, log_start: int) -> None:
         """Remember that both logs were walked after retention had passed the position."""
@@ -523,66 +551,41 @@ class PartitionCopy:
         self._forget()
 
     def note_walk(self, claim: Claim, walked: Walked) -> None:
-        """Take over what a walk under way has proven, and how far it is, under the new claim.
-
-        Its marker comes later, but nothing before it will change.
-        """
+        """Take over what a walk under way has proven, and how far it is, under the new claim."""
         self.reason, self.action = walked.text, ""
-        settled = walked.settled
-        if settled is not None:
-            self._stand_at(claim, settled, settled.runs, walked.target_lineage)
+        if walked.settled is not None:
+            self._stand_at(claim, walked.settled)
 
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         """Continue from the proven position."""
         self.claim = claim
         self._old_id_lapses_at = None
-        self._stand_at(claim, resumed, resumed.runs, resumed.target_lineage)
+        self._stand_at(claim, resumed)
         self.in_doubt = False
         self.held_back = self.held_back or self.position_is_untold
         self.phase = Phase.COPYING
         self._forget_reason()
 
-    def _stand_at(
-        self,
-        claim: Claim,
-        place: ProvenPlace | Resumed,
-        runs: Sequence[Run],
-        target_lineage: Lineage,
-    ) -> None:
-        """Move to a proven position, with what was found before it."""
+    def _stand_at(self, claim: Claim, place: ProvenPlace) -> None:
         self.map.begin_claim(claim.producer)
         self._fetch_from(place.source_next, place.source_lineage)
-        if runs:
-            self._map(runs)
+        if place.runs:
+            self._map(place.runs)
         self.target_next = place.target_next
-        self.target_lineage, self.written_by = target_lineage, claim.producer
+        self.target_lineage, self.written_by = place.target_lineage, claim.producer
         self.has_position = True
         self._fresh = self._truncated = self._is_unproven = self._is_cut = False
 
-    def rest(
-        self,
-        phase: Phase,
-        reason: str,
-        blocked: tuple[int, int] | None = None,
-        *,
-        is_undecidable: bool = False,
-        action: str = "",
-    ) -> None:
+    def rest(self, phase: Phase, stop: Stop) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
-        self.is_undecidable = is_undecidable
         self.phase = phase
         self.is_troubled = True
-        self.reason = reason
-        self.action = action
-        self.blocked = blocked
+        self.reason, self.action, self.blocked = stop.reason, stop.action, stop.blocked
+        self.is_undecidable = stop.is_undecidable
         self.claim = self.checked = None
         self.attempt += 1
         self.failures += 1
         self._forget()
-
-    def note_target(self, lineage: Lineage) -> None:
-        """Remember the lineage of the target that a check before a claim has proven."""
-        self.target_lineage = lineage
 
     def note_claim(self, claim: Claim) -> None:
         """Remember a claim that was taken: batches under its producer id are ours."""

@@ -16,41 +16,19 @@ from srm.errors import SrmError, UnavailableError
 Header = tuple[str, bytes | None]
 
 
-class DecodedRecord(Protocol):
-    """One record of a batch."""
+class DecodedRecord(NamedTuple):
+    """One record of a batch; aiokafka's own records have these attributes, too."""
 
-    @property
-    def offset(self) -> int:
-        """Offset in the log it was read from."""
-        ...
-
-    @property
-    def timestamp(self) -> int:
-        """Epoch milliseconds, -1 for none."""
-        ...
-
-    @property
-    def key(self) -> bytes | None:
-        """Its key."""
-        ...
-
-    @property
-    def value(self) -> bytes | None:
-        """Its value, None for a tombstone."""
-        ...
-
-    @property
-    def headers(self) -> list[Header]:
-        """Its headers, in order."""
-        ...
+    offset: int
+    timestamp: int
+    """Epoch milliseconds, -1 for none."""
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
 
 
 class Leader(NamedTuple):
-    """The node that leads a partition, and the epoch in which it does.
-
-    A broker that was replaced as the leader, and does not know it, has a lower epoch. Requests that
-    name the epoch are refused there (KIP-320).
-    """
+    """The node that leads a partition, and the epoch in which it does."""
 
     node: int
     epoch: int
@@ -63,12 +41,9 @@ NO_LEADER: Final = Leader(-1, -1)
 class FetchFrom:
     """One partition in a fetch request. The id protects against a topic that was re-created.
 
-    ``epoch`` is the leader epoch of the batch before the offset, -1 where that is not to be
-    compared. A log that does not hold that epoch up to the offset is another one than was read: the
-    offset is out of its range then (KIP-320, as followers ask since KIP-595).
-
-    ``leader_epoch`` is that of the :class:`Leader`; in another one the broker refuses the fetch. -1
-    accepts any.
+    ``epoch``: leader epoch of the batch before the offset, -1 for no check. A log without that
+    epoch up to the offset is another one: the offset is out of its range (KIP-320). In another
+    ``leader_epoch`` the broker refuses the fetch; -1 accepts any.
     """
 
     topic_id: bytes
@@ -100,8 +75,7 @@ class FetchedPartition:
 class Fetched:
     """A fetch response; the records stay valid as long as ``owner`` is referenced.
 
-    ``throttle_time_ms`` is the pause that the broker's quota demands (KIP-219): so long the broker
-    reads nothing more from the connection.
+    ``throttle_time_ms``: pause that the broker's quota demands (KIP-219).
     """
 
     partitions: list[FetchedPartition]
@@ -134,9 +108,8 @@ class ProduceAnswer:
 class EpochEnd:
     """A leader epoch and its end: where a later one starts, or the log end; -1 if not known.
 
-    An ``epoch`` lower than the requested one means that the log has no records of that one. Its end
-    then says nothing about the requested epoch: a leader after an unclean election may have more of
-    an earlier epoch than the leaders between had.
+    An ``epoch`` lower than the requested one: the log has no records of that one, and the end says
+    nothing about it.
     """
 
     epoch: int
@@ -152,60 +125,40 @@ class ProducerId:
 
 
 class FetchSession(Protocol):
-    """Long polls of one broker, which remembers between them what is wanted (KIP-227).
-
-    So a poll costs what has changed, not what is followed. One poll at a time.
-    """
+    """Long polls of one broker, which remembers between them what is wanted (KIP-227)."""
 
     def want(self, partition: FetchFrom) -> None:
         """Follow a partition from an offset; again whenever the offset has moved."""
-        ...
 
     def forget(self, topic_id: bytes, partition: int) -> None:
         """Follow a partition no more."""
-        ...
 
     async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
         """Wait for news of the partitions; those without any are left out."""
-        ...
 
 
 class ProduceRequest(NamedTuple):
-    """One batch for each of some partitions, and the receiver of the results.
-
-    It has no future for each batch: the cost of a request recurs every few batches.
-    """
+    """One batch for each of some partitions, and the receiver of the results."""
 
     batches: Sequence[tuple[TopicPartition, memoryview]]
     answered: Callable[[ProduceAnswer | UnavailableError], None]
 
 
 class Wire(Protocol):
-    """The hot path to one cluster.
-
-    Calls raise UnavailableError when a connection breaks, AuthorizationError and ConfigError where
-    the cluster does not let srm in.
-    """
+    """The hot path to one cluster; UnavailableError: a connection broke."""
 
     @property
     def alias(self) -> str:
         """Alias of the cluster, for messages."""
-        ...
 
     async def leader(self, partition: TopicPartition) -> Leader:
-        """Return the leader of a partition; UnavailableError while there is none.
-
-        A broker that knows only an older leader is not trusted.
-        """
-        ...
+        """Return the leader of a partition; UnavailableError while there is none."""
 
     def leaders_changed(self) -> None:
         """Request metadata again: a broker does not lead a partition, or not in this epoch."""
-        ...
 
     def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
         """Return a session on a connection of its own; connects at the first poll."""
-        ...
 
     async def fetch(
         self,
@@ -221,60 +174,45 @@ class Wire(Protocol):
         The records need no owner: they stay valid as long as they are referenced. The pauses of a
         quota are waited for.
         """
-        ...
 
     async def connect(self, node: int) -> None:
         """Open the connection that :meth:`produce` uses, if it is not open."""
-        ...
 
     def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
-        """Send requests, acks from all in-sync replicas, to be carried out in their order.
-
-        Each is answered by one call, after this one has returned.
-        """
-        ...
+        """Send requests, acks from all in-sync replicas, to be carried out in their order."""
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """Return log start and log end (high watermark) of a partition."""
-        ...
 
     async def log_end(self, partition: TopicPartition) -> EpochEnd:
         """Return the leader's epoch with the log end (high watermark) in it."""
-        ...
 
     async def topic_id(self, topic: str) -> bytes | None:
         """Return the id of the topic that has a name now, None if there is none."""
-        ...
 
     async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
         """Return the first offset whose record has this time or a later one, else the log end."""
-        ...
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         """Return the newest leader epoch up to one that the log holds, and its end (KIP-320)."""
-        ...
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
         """Take over a transactional id: every older owner's epoch is outdated from now on."""
-        ...
 
     async def abort_empty_transaction(
         self, transactional_id: str, producer: ProducerId, partition: TopicPartition
     ) -> None:
         """Write an abort marker into the partition, which shuts out older epochs there."""
-        ...
 
 
 Place = tuple[str, int]
-"""Topic and partition of an internal topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """Fate of records: some of each ``failed`` place are lost, for the given reason.
+    """Fate of records: ``failed`` places lost some, those of ``pending`` places are in flight.
 
-    Records of ``pending`` places are still in flight. ``offsets`` are those of the records
-    acknowledged since the last call, by place and key, the newest of each.
+    ``offsets`` are those of the records acknowledged since the last call, by place and key.
     """
 
     failed: Mapping[Place, SrmError]
@@ -283,38 +221,19 @@ class WriteResult:
 
 
 class StateLog(Protocol):
-    """Asynchronous writes to internal topics; :meth:`settle` returns their results.
-
-    One partition that cannot be written delays no other one. Threads may share it.
-    """
+    """Asynchronous writes to internal topics; :meth:`settle` returns their results."""
 
     def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
-        """Hand over one record; None is a tombstone.
-
-        Raises:
-            UnavailableError: too much is waiting already.
-        """
-        ...
+        """Hand over one record, None a tombstone; UnavailableError: too much is waiting already."""
 
     def waiting(self, place: Place) -> int:
         """Return how many records of a place are not acknowledged yet."""
-        ...
 
     def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
-        """Wait until all records for the places are acknowledged, have failed, or are late.
-
-        Each failure is returned once.
-        """
-        ...
+        """Wait until all records for the places are acknowledged, failed, or late."""
 
     def flush(self, timeout_s: float) -> None:
-        """Wait until everything handed over is acknowledged.
-
-        Raises:
-            UnavailableError: not in time.
-            SrmError: a record was refused.
-        """
-        ...
+        """Wait until all is acknowledged; UnavailableError: not in time, SrmError: refused."""
 
 
 Clock = Callable[[], int]

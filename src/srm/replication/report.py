@@ -1,10 +1,10 @@
 """A slot's report of each second: map blocks, then positions, then derived records.
 
-The order matters to readers. A position is written only after its map blocks are acknowledged, so
-every run before a visible position exists. Notes precede the position, so none passes an unreported
-loss. The last position of a leaving partition precedes the group without it. One report takes all
-positions and blocks at the same moment, between two steps of the event loop. It visits only changed
-partitions, and all of them each half minute.
+A position is written only after its map blocks are acknowledged, so every run before a visible
+position exists. Notes precede the position, so none passes an unreported loss. The last position of
+a leaving partition precedes the group without it. One report takes all positions and blocks at the
+same moment, between two steps of the event loop; it visits changed partitions, and all of them each
+half minute.
 
 Unwritten records wait, only the newest version of each. Where blocks of some partitions are late,
 only the positions of those partitions wait with them.
@@ -36,6 +36,7 @@ from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup, SlotHe
 from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import CopyId, map_partition
 from srm.domain.offset_map.runs import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
@@ -50,10 +51,7 @@ Records = dict[bytes, bytes | None]
 
 
 class PositionGroups:
-    """Keeps the positions of a slot in groups, and knows which of them are to be written.
-
-    A partition stays in its group until its last position is acknowledged in another record.
-    """
+    """Keeps the positions of a slot in groups, and knows which of them are to be written."""
 
     def __init__(self, slot: str, incarnation: Incarnation) -> None:
         self._slot = slot
@@ -138,29 +136,26 @@ _STATES: Final[dict[Phase, State]] = {
     Phase.STOPPED: "stopped",
 }
 
-_Key = tuple[str, int]
-
 
 class Statuses:
     """Reports the states of partitions on change, and repeats them from time to time."""
 
     def __init__(self, map_topic: str) -> None:
-        """Begin without a reported state; ``map_topic`` is the flow's, for people."""
         self._map_topic = map_topic
-        self._told: dict[_Key, PartitionStatus] = {}
-        self._rests_since: dict[_Key, int] = {}
+        self._told: dict[TopicPartition, PartitionStatus] = {}
+        self._rests_since: dict[TopicPartition, int] = {}
 
     def forget(self, copy: PartitionCopy) -> None:
         """A partition is copied here no more."""
-        self._told.pop(_key(copy), None)
-        self._rests_since.pop(_key(copy), None)
+        self._told.pop(copy.source, None)
+        self._rests_since.pop(copy.source, None)
 
     def changes(
         self, copies: Sequence[PartitionCopy], now_ms: int, *, due: bool, rests_due: bool
     ) -> Iterator[PartitionStatus]:
         """Return the states to report: changed ones, all if ``due``, idle ones if ``rests_due``."""
         for copy in copies:
-            key = _key(copy)
+            key = copy.source
             known = self._told.get(key)
             status = self._status(copy, known or copy.start.at_rest, now_ms)
             if status == known and not (due or (rests_due and status.state != "copying")):
@@ -171,8 +166,7 @@ class Statuses:
     def _status(
         self, copy: PartitionCopy, known: PartitionStatus | None, now_ms: int
     ) -> PartitionStatus:
-        """Return the state; a stopped partition stays so over retries until it makes progress."""
-        key, state = _key(copy), _STATES[copy.phase]
+        key, state = copy.source, _STATES[copy.phase]
         if known is not None and known.state in AT_REST:
             self._rests_since.setdefault(key, known.time_ms)
             is_tried = copy.is_troubled and state not in AT_REST
@@ -192,10 +186,6 @@ class Statuses:
         return replace(status, time_ms=now_ms)
 
 
-def _key(copy: PartitionCopy) -> _Key:
-    return copy.source.topic, copy.source.partition
-
-
 _SETTLE_S: Final = 2.0  # what is late after that is looked at again in the next report
 _LAST_S: Final = 20.0
 _EVERYTHING_S: Final = 30.0
@@ -207,10 +197,7 @@ _Sync = tuple[PartitionCopy, SyncMark]
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Contents of one report: changed and leaving positions, MM2 syncs, metrics.
-
-    ``untold``: partitions with an unreported cut or skip, and the claim that reports it.
-    """
+    """Contents of one report: changed and leaving positions, MM2 syncs, metrics."""
 
     positions: Sequence[tuple[int, PartitionPosition]]
     without_position: Sequence[CopyId]
@@ -225,15 +212,10 @@ class Reporter:
     """Writes the state of one slot to the flow's internal topics."""
 
     def __init__(
-        self,
-        config: FlowConfig,
-        slot: str,
-        state: StateLog,
-        offset_syncs: StateLog,
-        now_ms: Clock,
+        self, config: FlowConfig, slot: str, state: StateLog, offset_syncs: StateLog, now_ms: Clock
     ) -> None:
         self._config = config
-        self._slot = slot
+        self.slot = slot
         self._state = state
         self._offset_syncs = offset_syncs
         self._now_ms = now_ms
@@ -267,15 +249,10 @@ class Reporter:
         self._metrics = MetricsReader(config)
         self._writing = threading.RLock()
 
-    @property
-    def slot(self) -> str:
-        """Name of the slot."""
-        return self._slot
-
     def begin(self, incarnation: Incarnation, notes: Iterable[PartitionNotes] = ()) -> None:
         """Report as this process, and continue the notes of those before it, who had their keys."""
         self._incarnation = incarnation
-        self._groups = PositionGroups(self._slot, incarnation)
+        self._groups = PositionGroups(self.slot, incarnation)
         self._notes = {(entry.topic, entry.partition): entry for entry in notes}
 
     @property
@@ -335,7 +312,7 @@ class Reporter:
         """Return whether the partition has to wait because too much of its map is unwritten."""
         if not self._map.is_late:
             return False
-        return self._map.is_full(map_partition(copy.source.topic, copy.source.partition))
+        return self._map.is_full(map_partition(*copy.source))
 
     def has_told_position(self, copy: PartitionCopy) -> bool:
         """Return whether the last report contains the position after a cut or a skip."""
@@ -343,10 +320,7 @@ class Reporter:
         return claim is not None and self._told_positions.get(copy.assigned.copy_id) == claim
 
     def tell_everything(self) -> None:
-        """Write all positions and statuses with the next report, those too that have not changed.
-
-        A process that owns nothing any more may have written a status, whose key all slots share.
-        """
+        """Write all positions and statuses next: a former owner may have written its own."""
         self._everything_due = 0.0
         self._statuses_due = True
 
@@ -364,7 +338,7 @@ class Reporter:
         now_ms = self._now_ms()
         heard_ms = 0 if source_silent_s == float("inf") else now_ms - round(source_silent_s * 1000)
         beat = SlotHeartbeat(
-            *(self._slot, self._incarnation, generation, now_ms, partitions),
+            *(self.slot, self._incarnation, generation, now_ms, partitions),
             source_heard_ms=heard_ms,
             source_growth=source_growth,
             held_back=held_back,
@@ -373,15 +347,12 @@ class Reporter:
         try:
             self._state.write(topic, beat.key(), beat.value(), partition)
         except SrmError as error:
-            logger.warning("slot %s: no heartbeat: %s", self._slot, error)
+            logger.warning("slot %s: no heartbeat: %s", self.slot, error)
 
     def prepare(
         self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
     ) -> Callable[[], None]:
-        """Take a snapshot now; the returned call writes it, and blocks while it does.
-
-        ``leaving``: what it copies no more since the last report.
-        """
+        """Take a snapshot now; the returned call writes it, and blocks while it does."""
         now_ms = self._now_ms()
         for copy in leaving:
             self._statuses.forget(copy)
@@ -412,12 +383,11 @@ class Reporter:
                 try:
                     self._late = self._write(snapshot)
                 except SrmError as error:
-                    logger.warning("slot %s: report is late: %s", self._slot, error)
+                    logger.warning("slot %s: report is late: %s", self.slot, error)
 
         return write
 
     def _copies_to_report(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
-        """Return the copies that may have changed: all each half minute, and once all is due."""
         looked_at = self._looked_at
         if self._statuses_due or now_s() >= self._everything_due:
             self._looked_at = {copy: copy.state() for copy in copies}
@@ -431,13 +401,12 @@ class Reporter:
         return changed
 
     def _take(self, copies: Iterable[PartitionCopy]) -> list[tuple[int, PartitionPosition]]:
-        """Take over what maps have come to; return positions, with the part of the map topic."""
         positions = []
         for copy in copies:
             position = copy.position()
             self._map.take(copy.map, position.position)
             if copy.has_position:
-                number = map_partition(copy.source.topic, copy.source.partition)
+                number = map_partition(*copy.source)
                 positions.append((number, position))
         return positions
 
@@ -451,7 +420,7 @@ class Reporter:
             try:
                 log.flush(_LAST_S)
             except SrmError as error:
-                logger.warning("slot %s: the last report is not complete: %s", self._slot, error)
+                logger.warning("slot %s: the last report is not complete: %s", self.slot, error)
 
     def _send_map(
         self, records: Mapping[int, Sequence[MapRecord]]
@@ -465,7 +434,7 @@ class Reporter:
                 self._state.write(topic, key, value, number)
         settled = self._state.settle(sent, _SETTLE_S)
         for (topic, number), failure in settled.failed.items():
-            logger.warning("slot %s: %s-%s is late: %s", self._slot, topic, number, failure)
+            logger.warning("slot %s: %s-%s is late: %s", self.slot, topic, number, failure)
         unknown = settled.pending | settled.failed.keys()
         return {place[1]: settled.offsets.get(place, {}) for place in sent if place not in unknown}
 
@@ -494,7 +463,6 @@ class Reporter:
         return late
 
     def _note_positions(self, snapshot: _Snapshot) -> None:
-        """Take over changed positions; drop those of partitions that have left."""
         gone = set(snapshot.without_position)
         if not snapshot.copied >= self._positions.keys():
             gone |= self._positions.keys() - snapshot.copied
@@ -506,7 +474,6 @@ class Reporter:
             self._unplaced[entry.copy_id] = None
 
     def _place_positions(self, late: Collection[int]) -> None:
-        """Put into their groups what was not there yet, and does not rest on what is late."""
         for copy_id in list(self._unplaced):
             number, entry = self._positions[copy_id]
             if number not in late:
@@ -549,7 +516,6 @@ class Reporter:
             self._everything_due = now_s() + _EVERYTHING_S
 
     def _write_reports(self, records: Records) -> None:
-        """Write to the partition of reports and wait."""
         topic, partition = place = self._reports
         if self._state.waiting(place) >= _MOST_WAITING:
             self._state.settle([place], _SETTLE_S)
@@ -567,7 +533,7 @@ class Reporter:
         topic, partition = place = self._metrics_place
         if metrics and self._state.waiting(place) < _MOST_WAITING:
             for value in encode_raw(metrics):
-                self._state.write(topic, self._slot.encode(), value, partition)
+                self._state.write(topic, self.slot.encode(), value, partition)
 
     def _write_syncs(self, syncs: Sequence[_Sync]) -> None:
         self._look_after_syncs()
@@ -594,13 +560,12 @@ class Reporter:
         notes = self._notes.get((assigned.topic, assigned.partition))
         if notes is not None and notes.topic_id == assigned.topic_id:
             return notes
-        return PartitionNotes(self._slot, assigned.topic, assigned.partition, assigned.topic_id)
+        return PartitionNotes(self.slot, assigned.topic, assigned.partition, assigned.topic_id)
 
     def _note(self, notes: PartitionNotes) -> None:
         self._notes[notes.topic, notes.partition] = self._untold_notes[notes.key()] = notes
 
     def _new_syncs(self, copies: Sequence[PartitionCopy]) -> list[_Sync]:
-        """Collect MM2 offset syncs: the newest run start and the newest copied record."""
         syncs = []
         if self._offset_syncs.waiting(self._syncs_place) >= _MOST_WAITING:
             return []

@@ -1,13 +1,12 @@
 """End of a copy without a writer, and the records of the source after it.
 
-The last position of a slot can be a second old, so both logs are walked from there as the next
-owner would walk them, but without a claim and without a write.
+Both logs are walked from the last position as the next owner would, but without claim or write.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,12 +14,10 @@ from typing import Final
 from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.errors import IntegrityError, SrmError, UnavailableError
-from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, convert, verify
+from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, verify
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.batches.to_send import ClusterIds, Transform
 from srm.replication.claim import held_log
@@ -46,14 +43,13 @@ async def find_copy_end(
 ) -> CopyEnd:
     """Find the first record of the source that the target does not hold.
 
-    ``target`` is None if the partition does not exist, ``start`` if no copy is known.
-    IntegrityError: the logs are ambiguous; the message says what to do.
+    ``target``: None if the partition does not exist. IntegrityError: the logs are ambiguous.
     """
     log_start, high = await source.wire.log_range(source.partition)
     fetched = await source.fetch(max(log_start, high - 1), max_bytes=ONE_BATCH, wait_ms=0)
     log_end = fetched.last_stable_offset if source.read_committed else high
     log_end = min(log_end, high)
-    last = [batch.leader_epoch for batch in batches(fetched.records, convert)]
+    last = [batch.leader_epoch for batch in batches(fetched.records)]
     epoch = last[-1] if last else -1
     if target is None:
         return CopyEnd(log_start, log_start, 0, log_start, log_end, high, epoch=epoch)
@@ -102,7 +98,7 @@ async def find_copy_end(
 
 
 async def read_range(
-    source: LogReader, wanted: OffsetRange, transform: Transform | None
+    source: LogReader, wanted: OffsetRange, transform: Transform | None = None
 ) -> AsyncGenerator[list[DecodedRecord]]:
     """Yield the records of a range that the flow would copy, piece by piece; none is a marker."""
     offset, turns, heard = wanted.start, LoopShare(), now_s()
@@ -122,7 +118,7 @@ async def read_range(
                     kept = [record for record in piece if record.offset < wanted.end]
                     if kept := list(kept if transform is None else transform.select(kept)):
                         yield kept
-        found = batches(fetched.records, convert)
+        found = batches(fetched.records)
         offset = max((batch.last_offset + 1 for batch in found), default=offset)
         if offset > before:
             heard = now_s()
@@ -133,7 +129,7 @@ async def read_range(
 def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator[BatchHeader]:
     """Yield the batches that hold what the flow copies."""
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
-    for batch in batches(fetched.records, convert):
+    for batch in batches(fetched.records):
         if not (aborted.drops(batch) or batch.is_control):
             yield batch
 
@@ -154,8 +150,25 @@ class WalkedLogs:
         """See the port."""
         if not partitions:
             return {}
+        done, flow = 0, self.config.flow
         starts = self.starts.load([one for one in partitions if one.target_topic_id])
-        return asyncio.run(self._copy_ends(partitions, starts, show))
+
+        async def find_all() -> list[CopyEnd | SrmError]:
+            async with self.connect(flow.source) as source, self.connect(flow.target) as target:
+
+                async def find(assigned: AssignedPartition) -> CopyEnd | SrmError:
+                    nonlocal done
+                    try:
+                        return await self._copy_end(assigned, starts.get(assigned), source, target)
+                    except SrmError as error:
+                        return error
+                    finally:
+                        done += 1
+                        show(done)
+
+                return await some_at_once(find, partitions, _AT_ONCE)
+
+        return dict(zip(partitions, asyncio.run(find_all()), strict=True))
 
     def read(
         self,
@@ -164,30 +177,22 @@ class WalkedLogs:
         at_once: int,
     ) -> None:
         """See the port."""
+
+        async def read_all() -> None:
+            async with self.connect(self.config.flow.source) as source:
+
+                async def read(index: int) -> None:
+                    assigned, one = wanted[index]
+                    log, transform = self._reader(source, assigned), self._transform(assigned)
+                    async with aclosing(read_range(log, one, transform)) as pieces:
+                        async for piece in pieces:
+                            if not visit(index, piece):
+                                break
+
+                await some_at_once(read, range(len(wanted)), at_once)
+
         if wanted:
-            asyncio.run(self._read(wanted, visit, at_once))
-
-    async def _copy_ends(
-        self,
-        partitions: Sequence[AssignedPartition],
-        starts: Mapping[AssignedPartition, Start | SrmError],
-        show: Callable[[int], None],
-    ) -> dict[AssignedPartition, CopyEnd | SrmError]:
-        done, flow = 0, self.config.flow
-        async with self.connect(flow.source) as source, self.connect(flow.target) as target:
-
-            async def find(assigned: AssignedPartition) -> CopyEnd | SrmError:
-                nonlocal done
-                try:
-                    return await self._copy_end(assigned, starts.get(assigned), source, target)
-                except SrmError as error:
-                    return error
-                finally:
-                    done += 1
-                    show(done)
-
-            found = await some_at_once(find, partitions, _AT_ONCE)
-        return dict(zip(partitions, found, strict=True))
+            asyncio.run(read_all())
 
     async def _copy_end(
         self,
@@ -200,12 +205,7 @@ class WalkedLogs:
             raise start
         target_reader = None
         if assigned.target_topic_id:
-            target_reader = LogReader(
-                target,
-                TopicPartition(assigned.target_topic, assigned.partition),
-                topic_id_bytes(assigned.target_topic_id),
-                read_committed=False,
-            )
+            target_reader = LogReader.of_target(target, assigned)
         if start is not None and target_reader is not None:
             is_shared = self.config.shares(assigned.topic)
             held = await held_log(target_reader, start, is_shared=is_shared)
@@ -214,46 +214,17 @@ class WalkedLogs:
         reader = self._reader(source, assigned)
         left = start.left_out if start is not None else ()
         decided = [note.up_to(await reader.held_to(note)) for note in left]
-        comparison = Comparison(
-            self.config.records.target_only,
-            self.config.data_loss_policy == "continue",
-            self._transform(assigned),
-            [note.left_out for note in decided if note and note.left_out],
-            self.config.shares(assigned.topic),
-            self.config.joins(assigned.topic),
-        )
+        left_out = [note.left_out for note in decided if note and note.left_out]
+        transform = self._transform(assigned)
+        comparison = Comparison.of(self.config, assigned.topic, transform, left_out)
         return await find_copy_end(reader, target_reader, start, comparison)
 
-    async def _read(
-        self,
-        wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[DecodedRecord]], bool],
-        at_once: int,
-    ) -> None:
-        async with self.connect(self.config.flow.source) as source:
-
-            async def read(index: int) -> None:
-                assigned, one = wanted[index]
-                pieces = read_range(self._reader(source, assigned), one, self._transform(assigned))
-                async with aclosing(pieces):
-                    async for piece in pieces:
-                        if not visit(index, piece):
-                            break
-
-            await some_at_once(read, range(len(wanted)), at_once)
-
     def _reader(self, source: Wire, assigned: AssignedPartition) -> LogReader:
-        return LogReader(
-            source,
-            TopicPartition(assigned.topic, assigned.partition),
-            topic_id_bytes(assigned.topic_id),
-            read_committed=self.config.isolation_level == "read_committed",
-        )
+        committed = self.config.isolation_level == "read_committed"
+        return LogReader.of_source(source, assigned, read_committed=committed)
 
     def _transform(self, assigned: AssignedPartition) -> Transform | None:
-        settings = self.config.records
-        if settings.does_nothing:
+        if self.config.records.does_nothing:
             return None
         self._ids = self._ids or ClusterIds(*self.cluster_ids())
-        alias = self.config.flow.source
-        return Transform(settings, self._ids, alias, assigned.topic, assigned.target_topic)
+        return Transform.of(self.config, self._ids, assigned)

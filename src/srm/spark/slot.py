@@ -33,6 +33,7 @@ from srm.kafka.wire.cluster import WireCluster
 from srm.logs import LogFormat
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
+from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot, SlotSpec
 from srm.replication.report import Reporter
@@ -97,19 +98,18 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
         for wire in (source, target, commands):
             await wire.start()
         ids = await asyncio.to_thread(_cluster_ids, spec, cluster)
-        slot = Slot(
+        context = SlotContext(
             config,
             source,
             target,
-            KafkaAssignmentFeed(flow, spec.slot, commands),
-            MapStarts(flow, cluster),
             Reporter(config, spec.slot, target_state, syncs, now_ms),
             now_ms,
             ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),
             Quota(config.max_bytes_per_second),
             ids,
-            spec.driver,
         )
+        feed = KafkaAssignmentFeed(flow, spec.slot, commands)
+        slot = Slot(context, feed, MapStarts(flow, cluster), spec.driver)
         await _unless_replaced(slot.run(stop), (source, target))
     finally:
         for wire in (source, target, commands):

@@ -40,7 +40,7 @@ from srm.engine.flows.target_topics import StateTopic
 from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import ClientLog
 from srm.kafka.wire.errors import on_cluster, translate
-from srm.replication.batches.batch import batches, convert
+from srm.replication.batches.batch import batches
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.mapping.starts import (
@@ -99,7 +99,7 @@ class KafkaAssignmentFeed:
                 async for piece in records_of(batch, turns, before):
                     records += ((bytes(r.key), r.value) for r in piece if r.key is not None)
         newest = await asyncio.to_thread(self._take, records) if records else None
-        read = batches(fetched.records, convert)
+        read = batches(fetched.records)
         self.position = max((batch.last_offset + 1 for batch in read), default=before)
         return newest
 

@@ -23,7 +23,7 @@ from srm.kafka.admin.offsets import TopicError, find_leaders, log_starts, topic_
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import kafka_errors, on_group, on_topic, translate
 from srm.kafka.wire.frames import FetchResponse
-from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, convert, verify
+from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, verify
 from srm.replication.batches.records import decode
 from srm.replication.codes import OFFSET_OUT_OF_RANGE
 from srm.replication.ports import DecodedRecord, FetchedPartition, FetchFrom
@@ -195,7 +195,7 @@ def fetched_of(
 def _batches(fetched: FetchedPartition) -> _Batches:
     """Yield batches, each with whether readers get its records."""
     aborted = AbortedTransactions(fetched.aborted)
-    for batch in batches(fetched.records, convert):
+    for batch in batches(fetched.records):
         yield batch, not (aborted.drops(batch) or batch.is_control)
 
 

@@ -6,10 +6,8 @@ Layout of a version 2 batch (Kafka's DefaultRecordBatch)::
     21 attributes i16 | 23 lastOffsetDelta i32 | 27 baseTimestamp i64 | 35 maxTimestamp i64
     43 producerId i64 | 51 producerEpoch i16 | 53 baseSequence i32 | 57 recordCount i32 | 61 records
 
-The CRC32C covers everything from the attributes on. Compressed records are never opened.
-
-The checksum of a new header is derived from the old one, not computed from the records. So the
-target's broker detects and refuses a batch that was damaged in transit.
+The CRC32C covers everything from the attributes on. That of a new header is derived from the old
+one, so the target's broker detects a batch that was damaged in transit.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from __future__ import annotations
 import os
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from srm.errors import IntegrityError
 from srm.extras import MissingExtraError, library
@@ -43,7 +41,7 @@ except ModuleNotFoundError:  # the base install: commands check a few batches
 HEADER_SIZE: Final = 61
 MAX_SEQUENCE: Final = 2**31
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_HEADER: Final = struct.Struct(">qiibIhi8xqqh4xi")
 _PREFIX: Final = 12
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
@@ -146,18 +144,16 @@ class BatchHeader(NamedTuple):
         return Path.PASS if self.is_dense else Path.REBUILD
 
 
-def batches(
-    records: memoryview, convert: Callable[[memoryview], memoryview] | None = None
-) -> Iterator[BatchHeader]:
+def batches(records: memoryview) -> Iterator[BatchHeader]:
     """Cut fetched records at batch boundaries, without an incomplete last one.
 
-    ``convert`` turns a message set of an older format into a batch; without it there is none.
-    IntegrityError: unknown format, senseless length or counts, or offsets that go back.
+    Message sets of older formats become batches. IntegrityError: unknown format, senseless counts,
+    or offsets that go back.
     """
     at = behind = 0
     end = len(records)
     while end - at > _MAGIC_AT:
-        if records[at + _MAGIC_AT] < 2 and convert is not None:
+        if records[at + _MAGIC_AT] < 2:
             (_, length) = _OFFSET_AND_LENGTH.unpack_from(records, at)
             size = _PREFIX + length
             if end - at < size:
@@ -169,21 +165,7 @@ def batches(
             continue
         if end - at < HEADER_SIZE:
             return
-        (
-            base_offset,
-            length,
-            leader_epoch,
-            magic,
-            crc,
-            attributes,
-            last_offset_delta,
-            _,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            _,
-            count,
-        ) = _HEADER.unpack_from(records, at)
+        base_offset, length, epoch, magic, crc, *rest = _HEADER.unpack_from(records, at)
         if magic != 2 or length < HEADER_SIZE - _PREFIX:
             raise IntegrityError(
                 f"batch at offset {base_offset} has format {magic} and length {length}, which "
@@ -192,26 +174,16 @@ def batches(
         size = _PREFIX + length
         if end - at < size:
             return
-        if count < 0 or last_offset_delta < 0:
+        batch = BatchHeader(records[at : at + size], base_offset, epoch, crc, *rest)
+        if batch.record_count < 0 or batch.last_offset_delta < 0:
             raise IntegrityError(
-                f"batch at offset {base_offset} says that it has {count} records, the last one "
-                f"{last_offset_delta} behind the first"
+                f"batch at offset {base_offset} says that it has {batch.record_count} records, the "
+                f"last one {batch.last_offset_delta} behind the first"
             )
         if base_offset < behind:
             raise disorder(base_offset)
-        behind = base_offset + last_offset_delta + 1
-        yield BatchHeader(
-            records[at : at + size],
-            base_offset,
-            leader_epoch,
-            crc,
-            attributes,
-            last_offset_delta,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            count,
-        )
+        behind = batch.last_offset + 1
+        yield batch
         at += size
 
 
@@ -246,8 +218,8 @@ def header_checksum(view: memoryview) -> int:
 def correct_checksum(view: memoryview, before: int) -> None:
     """Make the checksum fit again after a change of the header alone, if it did before.
 
-    A CRC is linear: the checksum changes by the change of the header's (``before``), carried over
-    as many zero bytes as there are records. Those are read from the processor's cache.
+    A CRC is linear: it changes by the change of the header's (``before``), carried over as many
+    zero bytes as there are records.
     """
     # The library inverts the register before and after, as CRC32C says; this has to be without.
     change = before ^ header_checksum(view) ^ _ALL_ONES
@@ -276,12 +248,11 @@ def next_sequence(sequence: int, count: int) -> int:
 
 @dataclass(slots=True)
 class BatchToSend:
-    """One batch on its way: passed through, or rebuilt from one or several.
+    """One batch on its way: passed through, or rebuilt from one or several (``is_merged``).
 
-    ``stretches`` are (first source offset, count) of consecutive records, in order; a batch that
-    passes through has one. ``source_next`` is the source offset after the original batches and
-    what is dropped between them, ``leader_epoch`` that of the batch before. ``owner`` keeps the
-    memory behind ``view``. ``is_merged``: it was made of several.
+    ``stretches`` are (first source offset, count) of consecutive records, in order. ``source_next``
+    is the source offset after the original batches and what is dropped between them,
+    ``leader_epoch`` that of the batch before. ``owner`` keeps the memory of ``view``.
     """
 
     view: memoryview
@@ -328,18 +299,13 @@ def _after_varint(view: memoryview, at: int) -> int:
 
 
 class AbortedTransactions:
-    """Filter for the batches of aborted transactions, as in Kafka's consumer (CompletedFetch).
-
-    A fetch response lists each by producer id and first offset; its batches end at the abort marker
-    of that producer.
-    """
+    """Filter for the batches of aborted transactions, as in Kafka's consumer (CompletedFetch)."""
 
     def __init__(self, aborted: tuple[tuple[int, int], ...]) -> None:
         self._to_come = deque(sorted(aborted, key=lambda transaction: transaction[1]))
         self._open: set[int] = set()
 
     def __bool__(self) -> bool:
-        """Return whether an aborted transaction is open or may follow."""
         return bool(self._to_come or self._open)
 
     def drops(self, batch: BatchHeader) -> bool:
@@ -361,10 +327,7 @@ _HASH: Final = struct.Struct(">q")
 
 
 def content_hash(*parts: bytes | memoryview | None) -> int:
-    """Hash some parts to 64 bits, each with its length, under a key of this process.
-
-    Python's hash is unfit: Spark sets its key to 0, and a producer can make two contents collide.
-    """
+    """Hash some parts to 64 bits, each with its length, under a key of this process."""
     state = _KEYED.copy()
     for part in parts:
         state.update(_LENGTH.pack(-1 if part is None else len(part)))
@@ -385,6 +348,19 @@ _TIMESTAMPS: Final = struct.Struct(">qq")
 _TIMESTAMPS_AT: Final = 27
 
 
+def batch_builder(codec: int) -> Any:
+    """Return aiokafka's builder of a version 2 batch, without a producer and of any size."""
+    return default_records.DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=_NO_LIMIT,
+    )
+
+
 def convert(message_set: memoryview) -> memoryview:
     """Return a message set of a format before Kafka 0.11 (magic 0 and 1) as a version 2 batch.
 
@@ -401,15 +377,7 @@ def convert(message_set: memoryview) -> memoryview:
         raise IntegrityError(f"message at offset {offset} cannot be decoded: {error!r}") from error
     if not records:
         raise IntegrityError(f"message at offset {offset} is damaged: its checksum is wrong")
-    builder = default_records.DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=message_set[_OLD_ATTRIBUTES_AT] & _CODEC_BITS,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=_NO_LIMIT,
-    )
+    builder = batch_builder(message_set[_OLD_ATTRIBUTES_AT] & _CODEC_BITS)
     times = [_NO_TIMESTAMP if r.timestamp is None else r.timestamp for r in records]
     first = records[0].offset
     for record, time in zip(records, times, strict=True):

@@ -115,13 +115,29 @@ def open_into(batch: memoryview, room: memoryview) -> int:
     """Write a compressed batch uncompressed into a room, with a wrong checksum; return its size."""
     codec = _CODECS[codec_of(batch)]
     room[:HEADER_SIZE] = batch[:HEADER_SIZE]
-    room[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
     try:
         size = codec.decompress_into(batch[HEADER_SIZE:], room[HEADER_SIZE:])
     except Exception as error:  # each codec has its own
         raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
-    _LENGTH.pack_into(room, _LENGTH_AT, HEADER_SIZE + size - _NOT_COUNTED)
+    _mark_opened(room, HEADER_SIZE + size)
     return HEADER_SIZE + size
+
+
+def open_batch(batch: memoryview) -> bytearray:
+    """Return a compressed batch of any size uncompressed, with a wrong checksum."""
+    try:
+        records = decompress(codec_of(batch), batch[HEADER_SIZE:])
+    except Exception as error:  # as above
+        raise IntegrityError(f"records cannot be decompressed: {error!r}") from error
+    made = bytearray(batch[:HEADER_SIZE])
+    made += records
+    _mark_opened(made, len(made))
+    return made
+
+
+def _mark_opened(batch: bytearray | memoryview, size: int) -> None:
+    batch[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
+    _LENGTH.pack_into(batch, _LENGTH_AT, size - _NOT_COUNTED)
 
 
 def compress(batch: memoryview, codec: int) -> memoryview:

@@ -1,8 +1,7 @@
 """Batches of one fetch answer that leave as fewer, larger ones: the native path.
 
-A produce request takes one batch of each partition, and costs both srm and the broker the same
-whatever its size. Producers send 16 KB by default, so batches that arrived together are merged, up
-to a size that every usual topic accepts. No batch waits for a merge. ``merge.c`` merges, and closes
+A produce request takes one batch of each partition, and costs the same whatever its size. So
+batches that arrived together are merged; none waits for a merge. ``merge.c`` merges, and closes
 holes on the way; it leaves batches of unsupported form to the plain path.
 """
 
@@ -22,7 +21,6 @@ LARGEST_MERGED: Final = 1 << 19
 """Bytes above which a batch is sent alone: to copy it costs more than its request."""
 
 SMALL_COMPRESSED: Final = 1 << 15
-"""Bytes above which a compressed batch is never opened."""
 _OPENED_EACH: Final = 24
 _OPENED_EVER: Final = 1 << 15
 """Bytes that a small batch may always unpack to, plus the ratio above, to bound memory."""
@@ -44,11 +42,7 @@ class Merging:
     def pieces(
         self, records: memoryview, wanted_offset: int, owner: object, limit: int
     ) -> Iterator[BatchToSend | Dropped | memoryview]:
-        """Yield what is to be sent, how far nothing is, and bytes for the plain path.
-
-        An incomplete last batch is left out. IntegrityError: offsets go back; what is before is
-        yielded.
-        """
+        """Yield what is to be sent, how far nothing is, and bytes for the plain path."""
         limit = min(limit, self.limit)
         to_open = _OPENED_AT_ONCE if limit else 0
         small: list[BatchToSend] = []
@@ -91,7 +85,6 @@ class Merging:
     # ----- compressed batches
 
     def _merge_compressed(self, small: list[BatchToSend], limit: int) -> Iterator[BatchToSend]:
-        """Merge records of compressed batches of one codec; the limit is of compressed bytes."""
         if len(small) < 2:
             yield from small
             return
@@ -116,7 +109,6 @@ class Merging:
         yield from self._compress(group, image[:size], limit)
 
     def _open_into(self, batch: memoryview, room: memoryview) -> int:
-        """Return the size of the opened batch, 0 if that cannot be done."""
         if not self.native.is_valid(batch):
             return 0
         try:
@@ -127,7 +119,6 @@ class Merging:
     def _compress(
         self, group: list[BatchToSend], image: memoryview, limit: int
     ) -> Iterator[BatchToSend]:
-        """Make one compressed batch of several, opened one after the other in an image."""
         if len(group) < 2:
             yield from group
             return

@@ -1,9 +1,8 @@
 """Records of batches: decode them whole or piece by piece, and encode them again.
 
-Batches that cannot pass through unchanged are rebuilt: brokers accept only dense ones, so holes
-(compaction) are closed. A batch that begins before the wanted offset loses its head. LogAppendTime
-becomes an explicit timestamp. aiokafka's native code takes 0.7 us a record; the base install has
-none, as commands read few batches.
+Batches that cannot pass through unchanged are rebuilt: brokers accept only dense ones, so holes are
+closed, and LogAppendTime becomes an explicit timestamp. aiokafka's native code takes 0.7 us a
+record; the base install has none.
 """
 
 from __future__ import annotations
@@ -11,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import cache
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from srm.clock import now_s
-from srm.errors import IntegrityError
-from srm.extras import MissingExtraError, library
+from srm.errors import IntegrityError, SrmError
 from srm.replication.batches.batch import (
     HEADER_SIZE,
     BatchHeader,
+    BatchToSend,
+    Dropped,
+    batch_builder,
     batches,
     correct_checksum,
     header_checksum,
@@ -33,16 +34,6 @@ _HEADER: Final = struct.Struct(">q13xh4xqq14xi")
 _LOG_APPEND_TIME: Final = 0x08
 
 Reader = Callable[[memoryview], Iterator[DecodedRecord]]
-
-
-class PlainRecord(NamedTuple):
-    """One record (implements :class:`srm.replication.ports.DecodedRecord`)."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
 
 
 def records_in(batch: memoryview) -> Iterator[DecodedRecord]:
@@ -64,7 +55,7 @@ def _reader() -> Reader:
     return read_natively
 
 
-def read_plainly(batch: memoryview) -> Iterator[PlainRecord]:
+def read_plainly(batch: memoryview) -> Iterator[DecodedRecord]:
     """Do the same in Python."""
     base, attributes, first_time, latest_time, count = _HEADER.unpack_from(batch)
     stamped = attributes & _LOG_APPEND_TIME
@@ -87,7 +78,7 @@ def read_plainly(batch: memoryview) -> Iterator[PlainRecord]:
         if at != end or end > len(data):
             raise ValueError(f"the record at offset {base + delta} is not as long as it says")
         timestamp = latest_time if stamped else first_time + time
-        yield PlainRecord(base + delta, timestamp, key, value, headers)
+        yield DecodedRecord(base + delta, timestamp, key, value, headers)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -106,9 +97,8 @@ def _field(data: bytes, at: int) -> tuple[bytes | None, int]:
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
-default_records = library("aiokafka.record.default_records")
-
 NO_LIMIT: Final = 2**31 - 1
+_NO_END: Final = Dropped(0, -1)
 _TIMESTAMPS: Final = struct.Struct(">qq")
 _TIMESTAMPS_AT: Final = 27
 
@@ -116,26 +106,10 @@ _TIMESTAMPS_AT: Final = 27
 HeadersOf = Callable[[DecodedRecord], list[Header]]
 
 
-@dataclass(frozen=True, slots=True)
-class RebuiltBatch:
-    """One dense batch; ``stretches`` are (first source offset, count) of its records, in order."""
-
-    view: memoryview
-    count: int
-    stretches: list[tuple[int, int]]
-    max_timestamp: int
-
-
 def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[DecodedRecord]:
     """Decode records from ``wanted_offset`` on; with LogAppendTime they have the batch's time."""
-    try:
-        records: list[DecodedRecord] = list(records_in(batch.view))
-    except MissingExtraError:
-        raise
-    except Exception as error:
-        raise IntegrityError(
-            f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
-        ) from error
+    with _decoding(batch):
+        records = list(records_in(batch.view))
     if records and records[0].offset < wanted_offset:
         return [record for record in records if record.offset >= wanted_offset]
     return records
@@ -144,36 +118,29 @@ def decode(batch: BatchHeader, wanted_offset: int = 0) -> list[DecodedRecord]:
 def encode(
     records: Sequence[DecodedRecord],
     codec: int,
+    end: Dropped = _NO_END,
     *,
     limit: int = NO_LIMIT,
     headers_of: HeadersOf | None = None,
-) -> Iterator[RebuiltBatch]:
+) -> Iterator[BatchToSend]:
     """Encode records as dense batches of at most ``limit`` bytes, or of one record each.
 
-    ``headers_of``: returns the headers that a record gets instead of its own.
+    ``end``: where the source is passed with them. ``headers_of``: the headers that a record gets.
     """
-    built = _build(records, codec, headers_of)
+    built = _build(records, codec, end, headers_of)
     count = len(records)
     if len(built.view) <= limit or count == 1:
         yield built
         return
     step = max(1, count // -(-len(built.view) // limit))
     for at in range(0, count, step):
-        yield from encode(records[at : at + step], codec, limit=limit, headers_of=headers_of)
+        yield from encode(records[at : at + step], codec, end, limit=limit, headers_of=headers_of)
 
 
 def _build(
-    records: Sequence[DecodedRecord], codec: int, headers_of: HeadersOf | None
-) -> RebuiltBatch:
-    builder = default_records.DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=codec,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=NO_LIMIT,
-    )
+    records: Sequence[DecodedRecord], codec: int, end: Dropped, headers_of: HeadersOf | None
+) -> BatchToSend:
+    builder = batch_builder(codec)
     append = builder.append
     # The builder takes a first timestamp of -1 for none at all and shifts the others, so it gets
     # differences to the first one, which is written into the header afterwards.
@@ -190,19 +157,21 @@ def _build(
     _, latest = _TIMESTAMPS.unpack_from(view, _TIMESTAMPS_AT)
     _TIMESTAMPS.pack_into(view, _TIMESTAMPS_AT, first, first + latest)
     correct_checksum(view, before)
-    return RebuiltBatch(view, len(records), stretches(records), first + latest)
+    return BatchToSend(
+        view, len(records), stretches([r.offset for r in records]), *end, first + latest, view
+    )
 
 
-def stretches(records: Sequence[DecodedRecord]) -> list[tuple[int, int]]:
-    """Group records in offset order into (first offset, count) of consecutive ones."""
-    first, count = records[0].offset, len(records)
-    if records[-1].offset - first + 1 == count:
+def stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Group ascending offsets into (first offset, count) of consecutive ones."""
+    first, count = offsets[0], len(offsets)
+    if offsets[-1] - first + 1 == count:
         return [(first, count)]
     found: list[tuple[int, int]] = []
     begin = 0
     for index in range(1, count + 1):
-        if index == count or records[index].offset != records[index - 1].offset + 1:
-            found.append((records[begin].offset, index - begin))
+        if index == count or offsets[index] != offsets[index - 1] + 1:
+            found.append((offsets[begin], index - begin))
             begin = index
     return found
 
@@ -232,14 +201,10 @@ async def records_of(
 ) -> AsyncIterator[list[DecodedRecord]]:
     """Decode a batch, or a run of them, from ``wanted_offset`` on, piece by piece."""
     unpacks = batch.codec and len(batch.view) > _UNPACKED_HERE
-    try:
+    with _decoding(batch):
         for each in batches(batch.view):
             records = records_in(each.view)
-            if unpacks:
-                loop = asyncio.get_running_loop()
-                piece = await loop.run_in_executor(None, _piece, records)
-            else:
-                piece = _piece(records)
+            piece = await asyncio.to_thread(_piece, records) if unpacks else _piece(records)
             while piece:
                 if piece[0].offset < wanted_offset:
                     piece = [record for record in piece if record.offset >= wanted_offset]
@@ -247,24 +212,24 @@ async def records_of(
                     yield piece
                 await turns.give_way()
                 piece = _piece(records)
-    except (IntegrityError, MissingExtraError):
-        raise
-    except Exception as error:
-        raise _damage_of(batch, error) from error
 
 
 def first_record(batch: BatchHeader) -> DecodedRecord:
     """Decode the first record of a batch that has one."""
-    try:
+    with _decoding(batch):
         return next(records_in(batch.view))
-    except (IntegrityError, MissingExtraError):
+
+
+@contextmanager
+def _decoding(batch: BatchHeader) -> Iterator[None]:
+    try:
+        yield
+    except (SrmError, GeneratorExit):
         raise
     except Exception as error:
-        raise _damage_of(batch, error) from error
-
-
-def _damage_of(batch: BatchHeader, error: Exception) -> IntegrityError:
-    return IntegrityError(f"batch at offset {batch.base_offset} cannot be decoded: {error!r}")
+        raise IntegrityError(
+            f"batch at offset {batch.base_offset} cannot be decoded: {error!r}"
+        ) from error
 
 
 def _piece(records: Iterator[DecodedRecord]) -> list[DecodedRecord]:

@@ -7,12 +7,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
 from srm.clock import now_ms, now_s
-from srm.domain.flow_state.replication_records import PartitionNotes
+from srm.config.model import FlowConfig
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.names.record_headers import (
     SOURCE_OFFSETS_HEADER,
     Provenance,
@@ -28,7 +29,6 @@ from srm.replication.batches.batch import (
     Dropped,
     Path,
     batches,
-    convert,
     verify,
 )
 from srm.replication.batches.merging import Merging
@@ -64,6 +64,16 @@ class Transform:
         self._here = f"{clusters.target},{target_topic},".encode()
         self._there = f"{clusters.source},{topic},".encode()
         self.drops_some = bool(settings.provenance or patterns)
+
+    @classmethod
+    def of(
+        cls, config: FlowConfig, clusters: ClusterIds, assigned: AssignedPartition
+    ) -> Transform | None:
+        """Return that of a partition's topic, None if the settings change nothing."""
+        if config.records.does_nothing:
+            return None
+        names = config.flow.source, assigned.topic, assigned.target_topic
+        return cls(config.records, clusters, *names)
 
     def select(self, records: Sequence[DecodedRecord]) -> Sequence[DecodedRecord]:
         """Return the records that are copied."""
@@ -137,17 +147,13 @@ _FORGET_S: Final = 600.0
 class TargetLimits:
     """Limits of one partition learned from the target's refusals: batch size, refused records.
 
-    A refusal says little about the record that caused it, so the copy searches for it: each refusal
-    costs a new claim and a walk over the logs, about 10 ms.
+    The copy searches for what is refused; each refusal costs a new claim and a walk, about 10 ms.
+    After a merged batch that is too large, batches are merged up to half its size. After another
+    one, batches above the middle between the largest accepted and the smallest refused one are sent
+    in pieces. A refused record is named by the broker, or else the batch is cut in two until it is
+    left.
 
-    - Merged batch too large: batches are merged up to half its size from then on.
-    - Batch too large: the limit is between the largest accepted and the smallest refused batch.
-      Batches above the middle are sent in pieces, so later ones are not refused.
-    - Record refused (its timestamp, for example): the broker usually names it; else the batch is
-      cut in two until one record is left.
-
-    Ranges that operators decided not to copy are left out. Each applies to the log up to a leader
-    epoch: later batches have other records. What has been passed is forgotten.
+    Ranges that operators decided not to copy are left out, each in the log up to a leader epoch.
     """
 
     def __init__(self) -> None:
@@ -234,7 +240,7 @@ class TargetLimits:
     def epoch_of_others(self, records: memoryview) -> int | None:
         """Return the leader epoch of a batch in such a place; None: none, or a damaged one."""
         with suppress(IntegrityError):
-            for batch in batches(records, convert) if self._decided else ():
+            for batch in batches(records) if self._decided else ():
                 ends = [
                     end for _, end, decided in self._decided if 0 <= decided < batch.leader_epoch
                 ]
@@ -272,7 +278,6 @@ class TargetLimits:
 
 
 _MERGED_BYTES: Final = 1 << 18
-"""Tiny batches are merged up to this size where the native library is missing."""
 
 
 def batches_to_send(
@@ -285,13 +290,7 @@ def batches_to_send(
     transform: Transform | None = None,
     merging: Merging | None = None,
 ) -> Iterator[BatchToSend | Dropped]:
-    """Yield the batches to send, and the offsets up to which nothing is to be sent.
-
-    Batches of one response are merged, in native code if available; in Python only tiny ones are.
-    So no batch waits for a merge, and single records are merged only when they arrive faster than
-    they can be sent alone.
-    ``read_committed``: records of aborted transactions are dropped. Without ``merging``: Python.
-    """
+    """Yield the batches to send, and the offsets up to which nothing is to be sent."""
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
     knows = limits is not None and limits.knows_something
     plainly = _Plainly(wanted_offset, owner, limits if knows else None, transform, aborted)
@@ -321,11 +320,10 @@ class _Plainly:
         return self.limits is not None or self.transform is not None
 
     def travel(self, records: memoryview) -> Iterator[BatchToSend | Dropped]:
-        made = partial(_make_batches, self.wanted_offset, self.owner, self.limits, self.transform)
-        opens_all, limits = self.opens_all, self.limits
+        opens_all, limits, made = self.opens_all, self.limits, self._make
         group = _Group(self.wanted_offset)
         try:
-            for batch in batches(records, convert):
+            for batch in batches(records):
                 is_dropped = self.aborted.drops(batch)
                 path = Path.DROP if is_dropped else batch.path(self.wanted_offset)
                 if path is Path.DROP:
@@ -347,6 +345,36 @@ class _Plainly:
             raise
         if group.batches:
             yield from made(group)
+
+    def _make(self, group: _Group) -> Iterator[BatchToSend | Dropped]:
+        first, end, passes, transform = group.batches[0], group.end, group.passes, self.transform
+        headers_of = None if transform is None else transform.headers_of()
+        if passes and (transform is None or not transform.drops_some) and headers_of is None:
+            yield _pass_through(first, end, self.owner)
+            return
+        decoded = decode(first, self.wanted_offset)
+        for batch in group.batches[1:]:
+            decoded += decode(batch, self.wanted_offset)
+        records: Sequence[DecodedRecord] = decoded
+        if transform is not None:
+            records = transform.select(decoded)
+        if passes and headers_of is None and len(records) == first.record_count:
+            yield _pass_through(first, end, self.owner)
+            return
+        parts = [records] if self.limits is None else self.limits.parts(records)
+        limit = NO_LIMIT if self.limits is None else self.limits.limit
+        made = [
+            built
+            for part in parts
+            if part
+            for built in encode(part, first.codec, end, limit=limit, headers_of=headers_of)
+        ]
+        if not made:
+            yield end
+        # Each ends where the next begins: what is dropped between them has been passed by then.
+        for outgoing, following in pairwise(made):
+            outgoing.source_next = following.stretches[0][0]
+        yield from made
 
 
 class _Group:
@@ -375,41 +403,6 @@ class _Group:
 
     def pass_over(self, batch: BatchHeader) -> None:
         self.end = Dropped(batch.last_offset + 1, batch.leader_epoch)
-
-
-def _make_batches(
-    wanted_offset: int,
-    owner: object,
-    limits: TargetLimits | None,
-    transform: Transform | None,
-    group: _Group,
-) -> Iterator[BatchToSend | Dropped]:
-    first, end, passes = group.batches[0], group.end, group.passes
-    headers_of = None if transform is None else transform.headers_of()
-    if passes and (transform is None or not transform.drops_some) and headers_of is None:
-        yield _pass_through(first, end, owner)
-        return
-    decoded = decode(first, wanted_offset)
-    for batch in group.batches[1:]:
-        decoded += decode(batch, wanted_offset)
-    records: Sequence[DecodedRecord] = decoded if transform is None else transform.select(decoded)
-    if passes and headers_of is None and len(records) == first.record_count:
-        yield _pass_through(first, end, owner)
-        return
-    parts = [records] if limits is None else limits.parts(records)
-    limit = NO_LIMIT if limits is None else limits.limit
-    made = [
-        BatchToSend(built.view, built.count, built.stretches, *end, built.max_timestamp, built.view)
-        for part in parts
-        if part
-        for built in encode(part, first.codec, limit=limit, headers_of=headers_of)
-    ]
-    if not made:
-        yield end
-    # Each ends where the next begins: what is dropped between them has been passed by then.
-    for outgoing, following in pairwise(made):
-        outgoing.source_next = following.stretches[0][0]
-    yield from made
 
 
 def _pass_through(batch: BatchHeader, end: Dropped, owner: object) -> BatchToSend:

@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
-from srm.domain.offset_map.runs import both_ends
+from srm.domain.offset_map.runs import OffsetRange, both_ends
 from srm.errors import FencedError, IntegrityError
-from srm.replication.batches.batch import batches, convert
-from srm.replication.batches.records import LoopShare, records_of
-from srm.replication.batches.to_send import Transform
+from srm.replication.batches.to_send import ClusterIds, Transform
 from srm.replication.claim import (
     Claim,
     ClaimLifetime,
     ClaimPermits,
-    Meter,
-    MeteredReader,
     WalkPermits,
     held_log,
     take,
     until_in_force,
 )
-from srm.replication.copy.write_answers import Doubt, Stop
-from srm.replication.log_reader import LogReader, fetches
-from srm.replication.partition import PartitionCopy
-from srm.replication.ports import DecodedRecord, Wire
+from srm.replication.copy.fetching import Quota
+from srm.replication.copy.write_answers import Doubt
+from srm.replication.log_reader import LogReader, Meter
+from srm.replication.partition import PartitionCopy, Stop
+from srm.replication.ports import Clock, Wire
+from srm.replication.report import Reporter
 from srm.replication.resume.find_place import records_of_others
 from srm.replication.resume.resume import Resumed, Walked, resume
 from srm.replication.resume.source_lookahead import Comparison
+from srm.replication.takeover import read_range
+
+
+@dataclass(frozen=True, slots=True)
+class SlotContext:
+    """Settings, clusters and limits that all partitions of a slot share."""
+
+    config: FlowConfig
+    source: Wire
+    target: Wire
+    reporter: Reporter
+    now_ms: Clock
+    claim_lifetime: ClaimLifetime
+    quota: Quota
+    clusters: ClusterIds
+
+    @property
+    def read_committed(self) -> bool:
+        """True if records of open and aborted transactions are not copied."""
+        return self.config.isolation_level == "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +76,13 @@ class Claiming:
     """Claims the partitions of one slot, with bounded concurrency."""
 
     def __init__(
-        self,
-        config: FlowConfig,
-        source: Wire,
-        target: Wire,
-        claim_lifetime: ClaimLifetime,
-        read_assignment: Callable[[], Awaitable[None]],
+        self, context: SlotContext, read_assignment: Callable[[], Awaitable[None]]
     ) -> None:
-        self._flow = config.flow
-        self._source = source
-        self._target = target
-        self._claim_lifetime = claim_lifetime
+        self._context = context
+        self._config = context.config
+        self._source = context.source
+        self._target = context.target
         self._read_assignment = read_assignment
-        self._added_headers = config.records.target_only
-        self._joins, self._is_both_ways = config.joins, config.both_ways
-        self._accepts_loss = config.data_loss_policy == "continue"
-        self._read_committed = config.isolation_level == "read_committed"
         self._claims = ClaimPermits()
         self._walks = WalkPermits()
         self.after_others: set[CopyId] = set()
@@ -83,7 +92,7 @@ class Claiming:
         """Claim a partition and find its position; IntegrityError: it cannot be decided."""
         source_leader = await self._source.leader(copy.source)
         nodes = source_leader.node, (await self._target.leader(copy.target)).node
-        target = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        target = LogReader.of_target(self._target, copy.assigned)
         async with self._claims.hold(nodes[1]):
             await self._read_assignment()
             if copy.attempt != attempt:
@@ -107,17 +116,18 @@ class Claiming:
             copy.note_target(held.lineage)
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt == attempt and resumed.has_rotated:
-            until = copy.note_rotated(claim.expires)
-            if now_s() < until:
-                return _old_id_in_force(copy, until - now_s())
+            wait_s = copy.note_rotated(claim.expires) - now_s()
+            if wait_s > 0:
+                reason = (
+                    f"{copy.target}: its claim has a new producer id; an owner under the old id "
+                    f"may still write for {wait_s:.0f} s, so copying waits"
+                )
+                return Stop(reason, retriable=False, retry_s=wait_s)
         return Claimed(claim, resumed)
 
     async def _is_source_whole(self, copy: PartitionCopy) -> bool:
-        """Return whether the source's log is the one that was read before the position.
-
-        A fetch names only the leader epoch, which a restored cluster may use again.
-        """
-        log = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
+        """Return whether the source's log is the one that was read before the position."""
+        log = LogReader.of_source(self._source, copy.assigned)
         at, lineage = copy.source_next, copy.source_lineage
         return not lineage or (await log.holds_to(lineage, at)).end == at
 
@@ -131,15 +141,14 @@ class Claiming:
     ) -> Claim | None:
         """Return a claim in force, None if the attempt was abandoned.
 
-        Its marker is at ``target_end``, the former end of the log, or later. The assignment is read
-        again under the claim: a pause is written before its seals. So a seal fences each claim
-        before it, and each claim after it has read the pause.
+        The assignment is read again under the claim: a pause is written before its seals. So a seal
+        fences each claim before it, and each claim after it has read the pause.
         """
         async with self._claims.hold(target_node):
             if copy.attempt != attempt:
                 return None
-            lifetime_s = await self._claim_lifetime.seconds()
-            claim = await take(self._target, self._flow, copy.target, lifetime_s)
+            lifetime_s = await self._context.claim_lifetime.seconds()
+            claim = await take(self._target, self._config.flow, copy.target, lifetime_s)
             copy.note_claim(claim)
         await until_in_force(target, target_end, claim)
         await self._read_assignment()
@@ -148,17 +157,14 @@ class Claiming:
     async def _are_known(
         self, copy: PartitionCopy, transform: Transform, target: LogReader
     ) -> bool:
-        """Return whether the target's records are copies of other flows, or originals there.
-
-        One that names the source is the copy of another tool.
-        """
+        """Return whether the target's records are copies of other flows, or originals there."""
         if copy.others is None or not copy.is_shared:
             return False
-        are_originals = self._is_both_ways and await self._returns(copy, transform)
-        joins = self._joins(copy.source.topic)
+        are_originals = self._config.both_ways and await self._returns(copy, transform)
+        joins = self._config.joins(copy.source.topic)
         if not (are_originals or joins):
             return False
-        async for found in _records_in(target, copy.others):
+        async for found in read_range(target, OffsetRange(*copy.target, *copy.others)):
             if any(map(transform.is_copy, found)):
                 return False
             if not (are_originals or all(map(transform.is_of_another, found))):
@@ -166,12 +172,10 @@ class Claiming:
         return True
 
     async def _returns(self, copy: PartitionCopy, transform: Transform) -> bool:
-        """Return whether the opposite flow copies what the target holds.
-
-        The source has no record, or begins with records of the target, apart from third clusters'.
-        """
-        source = LogReader(self._source, copy.source, copy.source_id, read_committed=False)
-        async for records in _records_in(source, await self._source.log_range(copy.source)):
+        """Return whether the opposite flow copies what the target holds."""
+        source = LogReader.of_source(self._source, copy.assigned)
+        ends = await source.wire.log_range(copy.source)
+        async for records in read_range(source, OffsetRange(*copy.source, *ends)):
             for record in records:
                 if transform.returns(record):
                     return True
@@ -182,62 +186,34 @@ class Claiming:
     async def _walk(
         self, copy: PartitionCopy, attempt: int, claim: Claim | None, meter: Meter
     ) -> Resumed:
-        """Walk both logs from the last known position."""
 
-        def note_walk(claim: Claim, walked: Walked) -> None:
+        def note_walk(walked: Walked) -> None:
             if copy.attempt != attempt:
                 raise FencedError(f"{copy.target}: released while its logs were walked")
-            copy.note_walk(claim, walked)
+            if claim is not None:
+                copy.note_walk(claim, walked)
 
-        committed = self._read_committed
-        source = MeteredReader(
-            self._source, copy.source, copy.source_id, read_committed=committed, meter=meter
-        )
-        target = MeteredReader(
-            self._target, copy.target, copy.target_id, read_committed=False, meter=meter
-        )
+        committed = self._context.read_committed
+        source = LogReader.of_source(self._source, copy.assigned, meter, read_committed=committed)
+        target = LogReader.of_target(self._target, copy.assigned, meter)
         copy.decide({note: await source.held_to(note) for note in copy.decisions})
         start = copy.known_start()
-        comparison = Comparison(
-            self._added_headers,
-            self._accepts_loss or copy.accepts_loss,
-            copy.transform,
-            copy.limits.left_out,
-            copy.is_shared,
-            self._joins(copy.source.topic),
+        comparison = Comparison.of(
+            self._config, copy.source.topic, copy.transform, copy.limits.left_out
         )
+        if copy.accepts_loss:
+            comparison = replace(comparison, accepts_loss=True)
         if copy.is_unknown and copy.assigned.copy_id not in self.after_others:
-            copy.note_others(
-                await records_of_others(
-                    target, start.producer_ids, copy.others, comparison.is_of_another
-                )
+            others = await records_of_others(
+                target, start.producer_ids, copy.others, comparison.is_of_another
             )
+            copy.note_others(others)
             if copy.others is not None and not (
                 copy.transform and await self._are_known(copy, copy.transform, target)
             ):
-                raise _held_by_others(copy, copy.others, self._flow)
-        return await resume(
-            source,
-            target,
-            start,
-            claim,
-            comparison,
-            partial(note_walk, claim) if claim is not None else None,
-        )
-
-
-async def _records_in(
-    log: LogReader, offsets: tuple[int, int]
-) -> AsyncIterator[list[DecodedRecord]]:
-    """Yield the records between two offsets, piece by piece."""
-    turns, (first, end) = LoopShare(), offsets
-    async for wanted, fetched in fetches(log, first):
-        for batch in batches(fetched.records, convert):
-            if batch.base_offset >= end:
-                return
-            if batch.record_count and not batch.is_control and batch.last_offset >= wanted:
-                async for records in records_of(batch, turns, wanted):
-                    yield records
+                raise _held_by_others(copy, copy.others, self._config.flow)
+        progress = note_walk if claim is not None else None
+        return await resume(source, target, start, claim, comparison, progress)
 
 
 def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -> IntegrityError:
@@ -250,11 +226,3 @@ def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -
         f"{topic}; "
         f"to copy into an empty topic, delete {remote} on {flow.target}",
     )
-
-
-def _old_id_in_force(copy: PartitionCopy, wait_s: float) -> Stop:
-    reason = (
-        f"{copy.target}: its claim has a new producer id; an owner under the old id may still "
-        f"write for {wait_s:.0f} s, so copying waits"
-    )
-    return Stop(reason, retriable=False, retry_s=wait_s)

@@ -98,7 +98,6 @@ class SourceLoop:
     _quickest_s: float = float("inf")
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     answered_s: float = float("-inf")
-    """Time of the broker's last answer, monotonic."""
 
     def __post_init__(self) -> None:
         self._backlog = Backlog()
@@ -168,7 +167,6 @@ class SourceLoop:
                 await asyncio.sleep(pause)
 
     def _note_answered(self) -> None:
-        """Resume stopped partitions for which the source reports no error."""
         for key, copy in list(self._troubled.items()):
             if key in self._asked and copy.note_source_answered():
                 del self._troubled[key]
@@ -208,7 +206,6 @@ class SourceLoop:
         return None
 
     async def _dispatch(self, fetched: Fetched, seconds: float) -> int:
-        """Hand out what has arrived; return its size in bytes."""
         size = largest = 0
         turn_s = now_s()
         for part in fetched.partitions:
@@ -247,8 +244,7 @@ class SourceLoop:
 class Backlog:
     """Data that one source loop has fetched and each target broker has not yet accepted.
 
-    A slow or silent target broker fills only its share, and fetches for the others continue. A
-    broker alone has the whole limit, with another full one half of it, and at least an eighth.
+    A slow target broker fills only its share: the whole limit alone, an eighth at least.
     """
 
     def __init__(self) -> None:
@@ -285,10 +281,7 @@ class Backlog:
         return self._node_of[copy] in self._held
 
     def weigh(self, limit: int) -> Collection[PartitionCopy] | None:
-        """Return the partitions to pause, until half a broker's share is accepted, or to resume.
-
-        None while all brokers are full.
-        """
+        """Return the partitions to pause, until half a broker's share is accepted, or to resume."""
         waiting = {node: self._weight(node) for node in self._copies}
         self.bytes = sum(waiting.values())
         shares = {

@@ -1,10 +1,8 @@
 """Life of the partitions of one slot: placed, claimed, resumed, copied, stopped, restarted.
 
 After any failure a partition is claimed and resumed again, at once or after a back-off, while the
-others continue. A permanent failure stops the partition with a reason and the range of source
-offsets. ``data.loss.policy=continue`` notes the range as lost and continues after it.
-:mod:`srm.replication.partition` has the picture of the phases,
-:mod:`srm.replication.copy.write_answers` the meaning of a broker's answers.
+others continue. A permanent failure stops it with a reason and the range of source offsets.
+``data.loss.policy=continue`` notes the range as lost and continues after it.
 """
 
 from __future__ import annotations
@@ -17,26 +15,23 @@ from functools import partial
 from typing import Any, Final
 
 from srm.clock import now_s
-from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import set_key
 from srm.errors import DataLossError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.to_send import ClusterIds, Transform
-from srm.replication.claim import ClaimLifetime, first_record_in
+from srm.replication.batches.to_send import Transform
+from srm.replication.claim import first_record_in
 from srm.replication.copy import write_answers
-from srm.replication.copy.claiming import Claimed, Claiming, TargetCut
-from srm.replication.copy.fetching import Quota
+from srm.replication.copy.claiming import Claimed, Claiming, SlotContext, TargetCut
 from srm.replication.copy.sending import Placement, Spawn
 from srm.replication.copy.write_answers import Verdict
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.starts import NOWHERE, Start
 from srm.replication.native.library import native_library
-from srm.replication.partition import PartitionCopy, Phase
-from srm.replication.ports import Clock, Produced, Wire
-from srm.replication.report import Reporter
+from srm.replication.partition import PartitionCopy, Phase, Stop
+from srm.replication.ports import Produced
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +47,7 @@ class Lifecycle:
 
     def __init__(
         self,
-        config: FlowConfig,
-        source: Wire,
-        target: Wire,
-        reporter: Reporter,
-        now_ms: Clock,
-        claim_lifetime: ClaimLifetime,
-        quota: Quota,
-        clusters: ClusterIds,
+        context: SlotContext,
         *,
         read_assignment: Callable[[], Awaitable[None]],
         load_again: Callable[[AssignedPartition], None],
@@ -69,60 +57,34 @@ class Lifecycle:
         """Hold no partition yet.
 
         ``read_assignment`` waits until the slot obeys the current end of the assignment log.
-        ``load_again`` requests the start of a partition, and then :meth:`begin`.
-        ``cut_map`` cuts a map at a target offset and returns the new start.
-        ``spawn`` runs a task whose failure ends the slot.
+        ``load_again`` requests the start of a partition, and then :meth:`begin`. ``cut_map`` cuts a
+        map at a target offset and returns the new start. ``spawn`` runs a task whose failure ends
+        the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
-        self._flow = config.flow
-        accepting = set_key(config.flow, "data.loss.policy", "continue")
-        self._accept_loss = f"to record the loss and copy on, {accepting}"
-        self._skip_refused = f"to skip it, {set_key(config.flow, 'errors.tolerance', 'all')}"
-        self._source = source
-        self._target = target
-        self._reporter = reporter
-        self._records = config.records
-        self._is_shared, self._joins = config.shares, config.joins
-        self._clusters = clusters
+        self._context, self._config = context, context.config
+        self._source, self._target = context.source, context.target
+        self._reporter = context.reporter
         native = native_library()
-        self._merging = Merging(native, config.merge_bytes) if native else None
-        self._read_committed = config.isolation_level == "read_committed"
+        self._merging = Merging(native, self._config.merge_bytes) if native else None
         self._load_again = load_again
         self._cut_map = cut_map
         self._spawn = spawn
         self._has_ended = False
-        self._claiming = Claiming(config, source, target, claim_lifetime, read_assignment)
-        self._placement = Placement(
-            source,
-            target,
-            self,
-            quota,
-            now_ms,
-            spawn,
-            read_committed=self._read_committed,
-            linger_s=config.linger_ms / 1000,
-        )
+        self._claiming = Claiming(context, read_assignment)
+        self._placement = Placement(context, self, spawn)
 
     # ----- coming and leaving
 
     def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
         """Take a partition on at its known, or first, position; an error stops it at once."""
-        transform = None
-        if not self._records.does_nothing:
-            transform = Transform(
-                self._records,
-                self._clusters,
-                self._flow.source,
-                assigned.topic,
-                assigned.target_topic,
-            )
-        known = start if isinstance(start, Start) else None
+        config, known = self._config, start if isinstance(start, Start) else None
         copy = PartitionCopy(
             assigned,
             known or NOWHERE,
-            transform,
+            Transform.of(config, self._context.clusters, assigned),
             self._merging,
-            is_shared=self._is_shared(assigned.topic),
+            is_shared=config.shares(assigned.topic),
         )
         self.copies[assigned] = copy
         if known is not None and known.fresh and known.has_former:
@@ -158,10 +120,7 @@ class Lifecycle:
                 self._placement.fetch_on(copy)
 
     def source_heard_s(self) -> float | None:
-        """Return when the source last answered for all partitions, monotonic seconds.
-
-        None while one of them, unless abandoned, has no broker to fetch from.
-        """
+        """Return when the source last answered for all partitions, monotonic seconds."""
         going = (copy for copy in self.copies.values() if copy.phase not in _AT_REST)
         return self._placement.heard_s(going)
 
@@ -174,7 +133,6 @@ class Lifecycle:
                 self._take_up(copy)
 
     def _take_up(self, copy: PartitionCopy) -> None:
-        """Continue with a new or a stopped partition."""
         copy.take_up()
         if copy.has_lost_start:
             del self.copies[copy.assigned]
@@ -185,7 +143,6 @@ class Lifecycle:
             self._run(copy, self._find_first_position(copy))
 
     async def _find_first_position(self, copy: PartitionCopy) -> None:
-        """Begin a partition of which no position is known at the start of both logs."""
         attempt = copy.attempt
         source_start, _ = await self._source.log_range(copy.source)
         target_start, target_end = await self._target.log_range(copy.target)
@@ -196,10 +153,7 @@ class Lifecycle:
     # ----- copying
 
     async def _place(self, copy: PartitionCopy, *, compared: bool = False) -> None:
-        """Fetch from, and send to, the partition's leaders; claim if data waits.
-
-        A claim moves the position to the target's end, too, unless the two just were ``compared``.
-        """
+        """Fetch from, and send to, the partition's leaders; claim if data waits."""
         source = await self._source.leader(copy.source)
         target_node = (await self._target.leader(copy.target)).node
         await self._target.connect(target_node)
@@ -254,22 +208,21 @@ class Lifecycle:
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
         """Return whether the target's log lost its end or holds only markers after the position.
 
-        A log that lost its end and has grown to the position does not hold the latest leader epoch
-        of the copy up to there; a claim finds out where it diverges. Consumers pass markers, so a
-        translation of their offsets needs a position after them. A walk judges records there, once
-        there is a batch to write. Where flows from other clusters write, too, a marker of one would
-        be followed by a claim of the other without end.
+        A log that lost its end and has grown again does not hold the latest leader epoch of the
+        copy up to there. Consumers pass markers, so a translation of their offsets needs a position
+        after them. Where flows from other clusters write, too, claims would follow each other
+        without end.
         """
         at, epoch = copy.target_next, copy.target_lineage.epoch
         now = await self._target.log_end(copy.target)
         if now.end < at or not copy.has_position:
             return now.end < at
-        log = LogReader(self._target, copy.target, copy.target_id, read_committed=False)
+        log = LogReader.of_target(self._target, copy.assigned)
         if 0 <= epoch != now.epoch:  # a leader does not truncate its log
             held = await log.epoch_end(epoch)
             if held.epoch != epoch or held.end < at:
                 return True
-        if self._joins(copy.source.topic) or now.end <= at:
+        if self._config.joins(copy.source.topic) or now.end <= at:
             return False
         return await first_record_in(log, [(at, now.end)]) is None
 
@@ -302,7 +255,7 @@ class Lifecycle:
         match outcome:
             case TargetCut(end):
                 await self._begin_at_cut(copy, attempt, end)
-            case write_answers.Stop():
+            case Stop():
                 self._stop(copy, outcome)
             case write_answers.Doubt():
                 copy.take_up()
@@ -318,7 +271,6 @@ class Lifecycle:
                 await self._place(copy)
 
     async def _begin_at_cut(self, copy: PartitionCopy, attempt: int, target_end: int) -> None:
-        """The target lost the end of its log: cut the map there, and copy again from there on."""
         start = await self._cut_map(copy.assigned, target_end)
         if copy.attempt != attempt:
             return
@@ -351,14 +303,13 @@ class Lifecycle:
     async def _judge(
         self, copy: PartitionCopy, attempt: int, ask: Callable[[], Awaitable[Verdict]]
     ) -> None:
-        """Carry out the verdict on the logs, unless the partition has changed in the meantime."""
         verdict = await ask()
         if copy.attempt == attempt:
             self._carry_out(copy, verdict)
 
     def _carry_out(self, copy: PartitionCopy, verdict: Verdict) -> None:
         match verdict:
-            case write_answers.Stop():
+            case Stop():
                 self._stop(copy, verdict)
             case write_answers.Fenced(reason):
                 self._fence(copy, reason)
@@ -384,9 +335,7 @@ class Lifecycle:
                 copy.believe()
                 self._run(copy, self._place(copy))
 
-    async def _follow_leader(
-        self, copy: PartitionCopy, attempt: int, otherwise: write_answers.Stop
-    ) -> None:
+    async def _follow_leader(self, copy: PartitionCopy, attempt: int, otherwise: Stop) -> None:
         """Fetch from the present leader under the same claim: an election needs no walk.
 
         A broker may learn after its clients that it leads; it is tried again for a few seconds.
@@ -416,11 +365,12 @@ class Lifecycle:
             copy.skip_to(offset + 1)
             self.claim(copy)
             return
-        action = "; or ".join(filter(None, (refusal.action, self._skip_refused)))
+        skip = f"to skip it, {set_key(self._config.flow, 'errors.tolerance', 'all')}"
+        action = "; or ".join(filter(None, (refusal.action, skip)))
         refused = f"{copy.target} refused the record at source offset {offset}: {what}"
         self._stop(
             copy,
-            write_answers.Stop(
+            Stop(
                 message(refused, action),
                 retriable=False,
                 blocked=(offset, offset + 1),
@@ -433,9 +383,10 @@ class Lifecycle:
         first, end = lost.first, lost.end
         is_decided = lost.only_markers or copy.limits.leaves_out(first, end)
         if not (self._reporter.accepts_loss or is_decided):
+            accept = set_key(self._config.flow, "data.loss.policy", "continue")
             loss = DataLossError(
                 f"{copy.source}: records {both_ends(first, end)} are gone: {lost.what}",
-                self._accept_loss,
+                f"to record the loss and copy on, {accept}",
             )
             self._stop(copy, replace(write_answers.stop_of(loss), blocked=(first, end)))
             return
@@ -450,24 +401,18 @@ class Lifecycle:
 
     def _fence(self, copy: PartitionCopy, reason: str) -> None:
         self._placement.remove(copy)
-        copy.rest(Phase.FENCED, reason)
+        stop = Stop(reason)
+        copy.rest(Phase.FENCED, stop)
         logger.warning("%s: %s; claimed again while it is assigned", copy.target, reason)
-        self._retry_later(copy, write_answers.Stop(reason).back_off_s(copy.failures))
+        self._retry_later(copy, stop.back_off_s(copy.failures))
 
-    def _stop(self, copy: PartitionCopy, stop: write_answers.Stop) -> None:
-        """Stop a partition for a while, and log the reason if it is new."""
+    def _stop(self, copy: PartitionCopy, stop: Stop) -> None:
         self._placement.remove(copy)
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
         back_off = stop.back_off_s(copy.failures)
         level = logging.DEBUG if stop.reason == copy.reason else logging.WARNING
-        copy.rest(
-            Phase.STOPPED,
-            stop.reason,
-            stop.blocked,
-            is_undecidable=stop.is_undecidable,
-            action=stop.action,
-        )
+        copy.rest(Phase.STOPPED, stop)
         logger.log(level, "%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
         self._retry_later(copy, back_off)
 
@@ -487,7 +432,6 @@ class Lifecycle:
     async def _guard(
         self, copy: PartitionCopy, attempt: int, work: Coroutine[Any, Any, None]
     ) -> None:
-        """Run a partition's work; its errors stop this partition only."""
         try:
             await work
         except SrmError as error:

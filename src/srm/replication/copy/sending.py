@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,8 @@ from srm.clock import now_s
 from srm.errors import UnavailableError
 from srm.replication import codes
 from srm.replication.batches.batch import BatchToSend
-from srm.replication.copy.fetching import Quota, SourceLoop
+from srm.replication.copy.claiming import SlotContext
+from srm.replication.copy.fetching import SourceLoop
 from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Clock, Leader, ProduceAnswer, Produced, ProduceRequest, Wire
 
@@ -68,7 +69,6 @@ class TargetLink:
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Fill the pipeline, with as many requests at once as there is room for."""
         self._pump_due = False
         requests: list[ProduceRequest] = []
         while self._has_room() and self._ready:
@@ -164,7 +164,6 @@ class TargetLink:
 
 
 def _failure(failure: Exception) -> Produced:
-    """Return the failure of a partition that has to be resumed."""
     return Produced(codes.NO_ANSWER, -1, repr(failure))
 
 
@@ -175,15 +174,9 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 class Placement:
     """One fetch loop for each source broker, one link to each target broker, made when needed."""
 
-    source: Wire
-    target: Wire
+    context: SlotContext
     life: Lifecycle
-    quota: Quota
-    now_ms: Clock
     spawn: Spawn
-    _: KW_ONLY
-    read_committed: bool
-    linger_s: float
     _loops: dict[int, SourceLoop] = field(default_factory=dict)
     _links: dict[int, TargetLink] = field(default_factory=dict)
     _placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = field(default_factory=dict)
@@ -223,15 +216,15 @@ class Placement:
 
     def _loop(self, node: int) -> SourceLoop:
         if node not in self._loops:
-            committed = self.read_committed
+            source, committed = self.context.source, self.context.read_committed
             loop = SourceLoop(
-                self.source.fetch_session(node, read_committed=committed),
-                f"node {node} of {self.source.alias}",
+                source.fetch_session(node, read_committed=committed),
+                f"node {node} of {source.alias}",
                 self.life.on_data,
                 self.life.on_fetch_trouble,
-                self.quota,
+                self.context.quota,
                 read_committed=committed,
-                linger_s=self.linger_s,
+                linger_s=self.context.config.linger_ms / 1000,
             )
             self._loops[node] = loop
             self.spawn(loop.run())
@@ -240,9 +233,9 @@ class Placement:
     def _link(self, node: int) -> TargetLink:
         if node not in self._links:
             self._links[node] = TargetLink(
-                self.target,
+                self.context.target,
                 node,
-                self.now_ms,
+                self.context.now_ms,
                 self.life.on_progress,
                 self.life.claim,
                 self.life.on_refused,

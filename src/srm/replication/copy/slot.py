@@ -1,8 +1,4 @@
-"""A slot: one event loop that copies many partitions, inside one long-lived Spark task.
-
-It follows its assignment live, takes partitions on where they were left, and reports each second;
-:mod:`srm.replication.copy.lifecycle` does the copying.
-"""
+"""A slot: one event loop that copies many partitions, inside one long-lived Spark task."""
 
 from __future__ import annotations
 
@@ -30,14 +26,10 @@ from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.offset_map.map_records import IndexRecord
 from srm.domain.text.amount import amount
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
-from srm.replication.batches.to_send import ClusterIds
-from srm.replication.claim import ClaimLifetime
-from srm.replication.copy.fetching import Quota
+from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.mapping.starts import Start, StartReader
 from srm.replication.partition import PartitionCopy
-from srm.replication.ports import Clock, Wire
-from srm.replication.report import Reporter
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -50,10 +42,7 @@ _FIRST_ROUNDS_S: Final = 1.0
 
 @dataclass(eq=False)
 class MapScrub:
-    """Goes through the maps of the partitions that a slot has at that moment, again and again.
-
-    ``run`` runs what blocks in another thread; ``begin_again`` restarts before a lost block.
-    """
+    """Goes through the maps of the partitions that a slot has at that moment, again and again."""
 
     copies: Callable[[], Sequence[PartitionCopy]]
     checker: StartReader
@@ -94,7 +83,8 @@ class MapScrub:
     async def _look_at(self, copy: PartitionCopy) -> None:
         root, newest = copy.map.index.records
         for number in range(root.deleted, len(root.entries)):
-            chunk = await self._read_chunk(copy, root, number)
+            read = partial(self.checker.read_chunk, copy.assigned, root, number)
+            chunk = await self._call(read)
             if chunk is not None and number == 0 and self._is_below(copy, root):
                 copy.map.index.drop_chunk(chunk)
             elif chunk is None or not await self._is_whole(copy, chunk):
@@ -111,15 +101,10 @@ class MapScrub:
             first.source_end <= maps.source_log_start and first.target_end <= maps.target_log_start
         )
 
-    async def _read_chunk(
-        self, copy: PartitionCopy, root: IndexRecord, number: int
-    ) -> IndexRecord | None:
-        return await self._call(lambda: self.checker.read_chunk(copy.assigned, root, number))
-
     async def _is_whole(self, copy: PartitionCopy, chunk: IndexRecord) -> bool:
         if len(chunk.entries) == chunk.deleted:
             return True
-        return await self._call(lambda: self.checker.is_whole(copy.assigned, chunk))
+        return await self._call(partial(self.checker.is_whole, copy.assigned, chunk))
 
     async def _call(self, ask: Callable[[], _T]) -> _T:
         found: list[_T] = []
@@ -136,17 +121,15 @@ _SIGNS: Final = 3  # heartbeats, reports and the stop: one each
 _READ_S: Final = 10.0  # to read the assignment to the end of its log, before a claim
 _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
 _GROWTH_LOOKS: Final = 10
-"""Looks at the source whose highest growth counts."""
 _MOST_HELD: Final = 2000
-"""Maximum partitions reported as held back."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotSpec:
     """Settings of a slot for its Spark task; ``source`` and ``target`` are for its clients.
 
-    It obeys the ``driver`` of its application, any if empty, and ends once another one drives the
-    flow. Its text form hides secrets; its pickled form, which Spark sends to workers, is complete.
+    It obeys the ``driver`` of its application, any if empty. Its text form hides secrets; its
+    pickled form is complete.
     """
 
     flow_config: FlowConfig
@@ -162,55 +145,36 @@ class AssignmentFeed(Protocol):
     @property
     def position(self) -> int:
         """Offset up to which the log with the assignment was read."""
-        ...
 
     async def poll(self, timeout_s: float) -> Assignment | None:
         """Return the newest assignment that arrived since the last call, if any."""
-        ...
 
     async def end(self) -> int:
         """Ask where the log ends: its high watermark, open transactions included."""
-        ...
 
     @property
     def driver(self) -> DriverHeartbeat | None:
         """The last heartbeat of a driver, as far as the log was read."""
-        ...
 
     def take_decisions(self) -> Collection[PartitionNotes]:
         """Return the decisions that have arrived since the last call; does not block."""
-        ...
 
     def share(self) -> float:
         """Return this slot's part of all assigned partitions, 0 to 1; does not block."""
-        ...
 
 
 class Slot:
     """Copies the assigned partitions until stopped."""
 
     def __init__(
-        self,
-        config: FlowConfig,
-        source: Wire,
-        target: Wire,
-        feed: AssignmentFeed,
-        starts: StartReader,
-        reporter: Reporter,
-        now_ms: Clock,
-        claim_lifetime: ClaimLifetime,
-        quota: Quota,
-        clusters: ClusterIds,
-        driver: str = "",
+        self, context: SlotContext, feed: AssignmentFeed, starts: StartReader, driver: str = ""
     ) -> None:
-        self._flow = config.flow
+        self._context = context
         self._driver = driver
         self._foreign_until: int | None = None
         self._feed = feed
         self._starts = starts
-        self._reporter = reporter
-        self._now_ms = now_ms
-        self._quota = quota
+        self._reporter = context.reporter
         self._wanted: set[AssignedPartition] = set()
         self._loading: set[AssignedPartition] = set()
         self._leaving: list[PartitionCopy] = []
@@ -228,14 +192,7 @@ class Slot:
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
         self._partitions = Lifecycle(
-            config,
-            source,
-            target,
-            reporter,
-            now_ms,
-            claim_lifetime,
-            quota,
-            clusters,
+            context,
             read_assignment=self._read_assignment,
             load_again=lambda assigned: self._load([assigned]),
             cut_map=self._cut_map,
@@ -251,7 +208,7 @@ class Slot:
     async def run(self, stop: threading.Event) -> None:
         """Copy until ``stop`` is set, then write the last positions; after an error start again."""
         before = await self._read(partial(self._starts.predecessor, self._reporter.slot))
-        self._incarnation = next_incarnation(before.incarnations, self._now_ms())
+        self._incarnation = next_incarnation(before.incarnations, self._context.now_ms())
         self._reporter.begin(self._incarnation, before.notes)
         self._spawn(self._beat())
         self._spawn(self._follow_assignments())
@@ -274,7 +231,6 @@ class Slot:
         self._reporter.report(copies, self._leaving)
 
     async def _until_end(self, stop: threading.Event) -> None:
-        """Wait until ``stop`` is set or a task has failed."""
         loop = asyncio.get_running_loop()
         failed = loop.create_task(self._failed.wait())
         try:
@@ -299,7 +255,7 @@ class Slot:
                 logger.warning("assignment cannot be followed: %s", error)
                 await asyncio.sleep(_POLL_S)  # back-off between attempts
                 continue
-            self._quota.set_share(self._feed.share())
+            self._context.quota.set_share(self._feed.share())
             self._partitions.hear(self._feed.take_decisions())
             if newest is not None and newest.generation > self._generation:
                 self._apply(newest)
@@ -308,10 +264,7 @@ class Slot:
             self._has_read.clear()
 
     async def _check_driver(self) -> None:
-        """End for good (SupersededError) if another application drives the flow.
-
-        Its driver is the last one in the log, read up to its end: earlier ones come first.
-        """
+        """End for good (SupersededError) if another application drives the flow."""
         beat = self._feed.driver
         if beat is None or self._driver in ("", beat.driver):
             self._foreign_until = None
@@ -319,10 +272,11 @@ class Slot:
         if self._foreign_until is None:
             self._foreign_until = await self._feed.end()
         if self._feed.position >= self._foreign_until:
+            flow = self._context.config.flow
             raise SupersededError(
-                f"another application drives flow {self._flow} now (pid {beat.pid} on {beat.host}, "
-                f"Spark application {beat.application_id}): slot {self._reporter.slot} of this one "
-                "ends"
+                f"another application drives flow {flow} now (pid {beat.pid} on "
+                f"{beat.host}, Spark application {beat.application_id}): slot "
+                f"{self._reporter.slot} of this one ends"
             )
 
     async def _read_assignment(self) -> None:
@@ -354,13 +308,11 @@ class Slot:
         self._load([a for a in assignment.partitions if a not in held and a not in self._loading])
 
     def _load(self, assigned: Sequence[AssignedPartition]) -> None:
-        """Find the start positions of partitions and begin them, while the others are copied."""
         if assigned:
             self._loading.update(assigned)
             self._spawn(self._load_and_begin(tuple(assigned)))
 
     async def _load_and_begin(self, loading: tuple[AssignedPartition, ...]) -> None:
-        """Begin partitions once one thread has loaded their starts; retry unavailable maps."""
         while loading:
             try:
                 starts = await self._read(partial(self._starts.load, loading))
@@ -393,7 +345,6 @@ class Slot:
         return await self._read(partial(self._starts.cut, assigned, target_end))
 
     async def _begin_before_loss(self, copy: PartitionCopy) -> None:
-        """Have a partition begin again before the first block of its map that is lost."""
         assigned = copy.assigned
         start = await self._read(partial(self._starts.load_again, assigned))
         if self._partitions.copies.get(assigned) is copy:
@@ -424,10 +375,10 @@ class Slot:
             await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait
 
     async def _beat(self) -> None:
-        """Write a heartbeat each second, however long a report takes.
+        """Write a heartbeat each second, however long a report takes; first once all is read.
 
-        The first one follows once the assignment is read: the driver assigns partitions to a
-        process with heartbeats, and must not count on those of another application.
+        The driver assigns partitions to a process with heartbeats, and must not count on those of
+        another application.
         """
         await self._read_assignment()
         loop = asyncio.get_running_loop()
@@ -447,7 +398,6 @@ class Slot:
             await asyncio.sleep(until_next(HEARTBEAT_S))  # the rhythm of heartbeats, not a wait
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task of the slot; its failure ends the slot."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finish)
@@ -460,10 +410,7 @@ class Slot:
 
 
 class SourceSigns:
-    """A slot's last knowledge of its source, updated with each heartbeat.
-
-    The last values stay: a source that fails is neither known to be idle nor to grow.
-    """
+    """A slot's last knowledge of its source, updated with each heartbeat."""
 
     def __init__(self) -> None:
         self._heard_at = float("-inf")
@@ -481,9 +428,8 @@ class SourceSigns:
     ) -> None:
         """Record the progress of partitions.
 
-        ``heard_at``: last answer for all of them, monotonic; None: not known. ``ends`` and
-        ``highs``: last reported end and high watermark of each; a high is larger while a
-        transaction is open.
+        ``heard_at``: last answer for all of them, monotonic; None: not known. ``highs``: high
+        watermarks, above ``ends`` while a transaction is open.
         """
         if not ends:
             self._growth.clear()  # others copy what grew

@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Final
 
 from srm.errors import FencedError, IntegrityError, SrmError
 from srm.replication import codes
 from srm.replication.log_reader import LogReader
-from srm.replication.partition import PartitionCopy
+from srm.replication.partition import PartitionCopy, Stop
 from srm.replication.ports import Produced, Wire
 
-_FIRST_RETRY_S: Final = 0.05
-_LONGEST_RETRY_S: Final = 10.0
-_STOPPED_RETRY_S: Final = 30.0
-_STOPPED_LONG_RETRY_S: Final = 300.0
-_OFTEN: Final = 120
-"""Failures after which a stopped partition is tried less often: each try takes an epoch."""
 _CERTAIN_AFTER: Final = 6
 """Consecutive answers, over about 3 s, after which a topic is missing and not just new."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop with a reason: for a moment if a retry may help, else for longer.
-
-    ``blocked``: source offsets that it concerns.
-    ``stale_leader``: the side (``source`` or ``target``) whose leaders have to be looked up again.
-    ``retry_s``: time until the retry, where known. ``action``: the reason's part of what to do.
-    ``is_undecidable``: the logs are checked again before another claim.
-    """
-
-    reason: str
-    retriable: bool = True
-    blocked: tuple[int, int] | None = None
-    stale_leader: str = ""
-    retry_s: float | None = None
-    is_undecidable: bool = False
-    action: str = ""
-
-    def back_off_s(self, failures: int) -> float:
-        """Return the back-off after a number of consecutive failures."""
-        if self.retry_s is not None:
-            return self.retry_s
-        if self.retriable:
-            back_off: float = min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2.0 ** min(failures, 10))
-            return back_off * random.uniform(0.8, 1.2)  # noqa: S311 - spreads, hides nothing
-        return _STOPPED_RETRY_S if failures < _OFTEN else _STOPPED_LONG_RETRY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +153,7 @@ async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
 
 
 async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
-    """Check whether the source still holds the log that was copied.
-
-    Signs: the offset is out of range, also for a log without the leader epoch before it; or a batch
-    has taken the place of records that are left out.
-    """
+    """Check whether the source still holds the log that was copied."""
     at, lineage = copy.source_next, copy.source_lineage
     start, _ = await source.log_range(copy.source)
     if at < start and copy.checked != (at, start):
@@ -202,7 +163,7 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
         return Lost(at, start, f"deleted on {source.alias} (retention, or DeleteRecords)")
     if copy.limits.is_overtaken(copy.found_epoch):
         return Walk(start)  # the claim reads the skipped ranges again
-    log = LogReader(source, copy.source, copy.source_id, read_committed=False)
+    log = LogReader.of_source(source, copy.assigned)
     is_patient = copy.failures < _CERTAIN_AFTER
     end, is_exact = shared = await log.holds_to(lineage, at, is_patient=is_patient)
     if end < at:
@@ -217,7 +178,6 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
 
 
 def _records_gone_with(copy: PartitionCopy) -> str:
-    """Say which records have gone with a topic; not as a range of the topic that has its name."""
     if copy.source_end <= copy.source_next:
         return ""
     return f", with its records from offset {copy.source_next} to {copy.source_end - 1} or later"

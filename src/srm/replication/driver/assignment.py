@@ -1,14 +1,10 @@
 """Assignment of partitions to slots: sticky first, balanced second, deterministic.
 
-Three rules, each held by a property test:
+- A partition that a live slot copies stays there: a new topic moves nothing.
+- Unassigned partitions go, heaviest first, to the slot with the least load.
+- A live slot that copies nothing while another copies several takes over from the heaviest ones.
 
-- a partition that a live slot copies stays there: a new topic moves nothing, a lost slot moves only
-  what it copied;
-- unassigned partitions go, heaviest first, to the slot with the least load;
-- a live slot that copies nothing while another copies several takes over from the heaviest ones.
-
-Load is the sum of weights. A weight is a partition's byte rate relative to the mean rate, so that
-a partition whose rate is unknown counts like an average one.
+Load is the sum of weights: byte rates relative to the mean rate, 1 where it is unknown.
 """
 
 from __future__ import annotations
@@ -77,11 +73,7 @@ def rebalance(
     tolerance: float,
     max_moves: int,
 ) -> Assigned:
-    """Move a few partitions from overloaded slots, as rates have drifted apart.
-
-    ``current`` is complete, over live slots. The heaviest may carry ``tolerance`` times the mean
-    load. Each move costs a claim, so there are ``max_moves`` at most.
-    """
+    """Move a few partitions from overloaded slots, as rates have drifted apart."""
     everything = [partition for held in current.values() for partition in held]
     loads = _keep(everything, tuple(current), current, weights)
     mean = sum(load.total for load in loads) / max(1, len(loads))
@@ -97,8 +89,6 @@ def rebalance(
 
 
 class _Load:
-    """Load of one slot; partitions ascend by weight."""
-
     def __init__(self, slot: str, weights: Mapping[AssignedPartition, float]) -> None:
         self.slot = slot
         self.weights = weights
@@ -141,11 +131,7 @@ def _keep(
 
 
 def _share(loads: list[_Load], newcomer: _Load) -> None:
-    """Move partitions of the heaviest slots to the newcomer while that evens the load.
-
-    A slot with one partition keeps it, as a move would only reverse the difference. So a newcomer
-    stays empty only where no slot has two, and a repeated call moves nothing.
-    """
+    """Move partitions of the heaviest slots to the newcomer while that evens the load."""
     moving = True
     while moving:
         donors = [load for load in loads if len(load.partitions) > 1]
@@ -185,24 +171,16 @@ def _result(loads: list[_Load]) -> Assigned:
 
 
 class AssignmentBook:
-    """The last assignment published for each slot.
+    """The last assignment published for each slot, slots that are dead or gone included.
 
-    Invariant: ``generation`` is at least that of every one ever published, so a newer one is known.
+    ``meant``: the process that it is for. Invariant: the generation is at least that of every one
+    ever published.
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[AssignedPartition, ...]] = {}
-        self._meant: dict[str, Incarnation | None] = {}
+        self.held: dict[str, tuple[AssignedPartition, ...]] = {}
+        self.meant: dict[str, Incarnation | None] = {}
         self._generation = 0
-
-    @property
-    def partitions_by_slot(self) -> Mapping[str, tuple[AssignedPartition, ...]]:
-        """Partitions by slot, slots that are dead or gone included."""
-        return self._held
-
-    def incarnation_of(self, slot: str) -> Incarnation | None:
-        """Return the process that a slot's assignment is for."""
-        return self._meant.get(slot)
 
     def saw(self, generation: int) -> None:
         """A slot has seen an assignment of a generation, of which the record may be damaged."""
@@ -210,8 +188,8 @@ class AssignmentBook:
 
     def load(self, assignment: Assignment) -> None:
         """Take over what an earlier driver published."""
-        self._held[assignment.slot] = assignment.partitions
-        self._meant[assignment.slot] = assignment.incarnation
+        self.held[assignment.slot] = assignment.partitions
+        self.meant[assignment.slot] = assignment.incarnation
         self._generation = max(self._generation, assignment.generation)
 
     def changes(
@@ -224,8 +202,8 @@ class AssignmentBook:
         repeated, meant = set(again), incarnations or {}
         return tuple(
             Assignment(slot, self._generation + 1, wanted.get(slot, ()), meant.get(slot))
-            for slot in sorted(self._held.keys() | wanted.keys())
-            if slot in repeated or wanted.get(slot, ()) != self._held.get(slot, ())
+            for slot in sorted(self.held.keys() | wanted.keys())
+            if slot in repeated or wanted.get(slot, ()) != self.held.get(slot, ())
         )
 
 
@@ -244,13 +222,12 @@ class Term:
         progress: ProgressBook,
         clock: Callable[[], float],
     ) -> None:
-        """Know nothing yet; ``progress`` outlives the term."""
         self.liveness = liveness
         self.cleaning = Cleaning()
         self.pause: Pause | None = None  # while there is one, no slot copies
         self._progress = progress
         self._clock = clock
-        self._book = AssignmentBook()
+        self.book = AssignmentBook()
         self._state = StateBook(slots)
         self._settled: tuple[tuple[str, ...], Discovered] | None = None
         self._rebalance_due = clock() + REBALANCE_S
@@ -261,7 +238,7 @@ class Term:
         """Apply a record from before the log was opened: it is not a heartbeat."""
         value = record.value or b""
         if record.key.startswith(ASSIGNMENT_PREFIX):
-            self._book.load(Assignment.decode(value))
+            self.book.load(Assignment.decode(value))
         elif record.key.startswith(COPIED_PREFIX):
             self.cleaning.load(CopiedTopic.decode(value))
         else:
@@ -271,7 +248,8 @@ class Term:
         """Take in what a slot has written; ``alive``: just now."""
         key = record.partition, record.key
         if record.key == PAUSE_KEY:
-            self._set_pause(record.value)
+            pause = {} if record.value is None else {PAUSE_KEY: record.value}
+            self.pause, self._settled = read_pause(pause), None
             return
         if record.value is None:
             self._state.forget(key)
@@ -288,13 +266,9 @@ class Term:
         elif isinstance(found, SlotHeartbeat):
             self._heard(found, alive=alive)
 
-    def _set_pause(self, value: bytes | None) -> None:
-        self.pause = read_pause({} if value is None else {PAUSE_KEY: value})
-        self._settled = None
-
     def _heard(self, beat: SlotHeartbeat, *, alive: bool) -> None:
         """A slot is alive; what an older process of its id says does not count."""
-        self._book.saw(beat.generation)
+        self.book.saw(beat.generation)
         if not alive or self._state.newest.get(beat.slot) != beat.incarnation:
             return
         self.liveness.observe(beat.slot, self._clock())
@@ -313,29 +287,21 @@ class Term:
             return ()
         wanted = self._assignment(found, alive, even_out=due)
         self._settled = (alive, found)
-        return self._book.changes(wanted, again, self._state.newest)
-
-    def on_publish(self, change: Assignment) -> None:
-        """An assignment is in force."""
-        self._book.load(change)
+        return self.book.changes(wanted, again, self._state.newest)
 
     def new_topics(self, found: Discovered | None) -> list[CopiedTopic]:
         """Return the topics to write down as copied; while nothing is copied, none become it."""
         return [] if self.pause is not None else self.cleaning.new_topics(found)
 
     def deletions(self, now: float) -> list[tuple[int, bytes]]:
-        """Return some records to delete now, by partition and key; mostly none.
-
-        None while the flow is paused: what a source that was lost has held is still to be decided.
-        """
+        """Return some records to delete now, by partition and key; mostly none."""
         if self.pause is not None:
             return []
         return self.cleaning.deletions(self._state, now)
 
     def _restarted_slots(self, alive: Collection[str]) -> set[str]:
-        """Return the slots that are another process than assigned; naming it ends the older one."""
         newest = self._state.newest
-        return {slot for slot in alive if self._book.incarnation_of(slot) != newest.get(slot)}
+        return {slot for slot in alive if self.book.meant.get(slot) != newest.get(slot)}
 
     def _is_settled(self, alive: tuple[str, ...], found: Discovered) -> bool:
         settled = self._settled
@@ -344,7 +310,7 @@ class Term:
     def _assignment(self, found: Discovered, alive: Collection[str], *, even_out: bool) -> Assigned:
         weights = relative_weights(self._progress.rates())
         partitions = () if self.pause is not None else found.partitions
-        wanted = assign(partitions, alive, self._book.partitions_by_slot, weights)
+        wanted = assign(partitions, alive, self.book.held, weights)
         if even_out:
             self._rebalance_due = self._clock() + REBALANCE_S
             wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)
@@ -352,11 +318,10 @@ class Term:
 
 
 class Liveness:
-    """Arrival times of slot reports, by which slots live. All times are monotonic seconds.
+    """Arrival times of slot reports, by which slots live; monotonic seconds of the driver's clock.
 
-    Clocks of other machines are not compared with ours: the driver's own clock at arrival counts. A
-    log that cannot be read makes every slot look silent, so silence only counts while the driver's
-    own heartbeats return through the same log.
+    A log that cannot be read makes every slot look silent, so silence only counts while the
+    driver's own heartbeats return through the same log.
     """
 
     def __init__(
@@ -367,10 +332,9 @@ class Liveness:
         timeout_s: float = SLOT_DEAD_S,
         grace_s: float = 10.0,
     ) -> None:
-        """Begin with every slot unknown.
+        """Begin with every slot of ``expected`` unknown; one silent for ``timeout_s`` is dead.
 
-        Reports of other slots than ``expected`` are ignored; one that is silent for ``timeout_s``
-        is dead. The first assignment waits ``grace_s`` for all slots, counted from the first one.
+        The first assignment waits ``grace_s`` for all slots, counted from the first one.
         """
         self._expected = frozenset(expected)
         self._timeout_s = timeout_s
@@ -386,10 +350,7 @@ class Liveness:
             self._first = now if self._first is None else self._first
 
     def echo(self, now: float) -> None:
-        """Note that the driver's own heartbeat came back: the log can be written and read.
-
-        During a gap slots could not report either, so their silence is counted from now on.
-        """
+        """Note that the driver's own heartbeat came back: the log can be written and read."""
         gap = now - self._echo
         if gap > ECHO_S:
             self._seen = {slot: min(now, seen + gap) for slot, seen in self._seen.items()}
@@ -409,11 +370,7 @@ class Liveness:
         return now - self._echo > DEAF_S
 
     def is_decisive(self, now: float) -> bool:
-        """Return whether the set of live slots is reliable.
-
-        Not while our own heartbeats are missing, nor before all slots have reported or the grace is
-        over: the first slot would get everything.
-        """
+        """Return whether the set of live slots is reliable."""
         if self._first is None or now - self._echo > ECHO_S:
             return False
         complete = self._seen.keys() == self._expected

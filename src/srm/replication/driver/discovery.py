@@ -1,8 +1,4 @@
-"""One round of discovery: the partitions that a flow copies now, and their remote topics.
-
-Rounds are seconds apart and idempotent. Partitions whose remote topic was only just requested from
-the target are left to the next round.
-"""
+"""One round of discovery: the partitions that a flow copies now, and their remote topics."""
 
 from __future__ import annotations
 
@@ -41,15 +37,12 @@ _LOOKS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Evidence of a change of topics, short of their ids."""
-
     lists: ControlLists
     source: Mapping[str, int]
     target: Mapping[str, int]
 
     @classmethod
     def of(cls, context: FlowContext, flow: Flow, before: _Seen | None = None) -> _Seen:
-        """Look; where lists have no topic, now and ``before``, they are what they were then."""
         source, target = context.source.partition_counts(), context.target.partition_counts()
         topic = internal_topics.control(flow.source)
         if before is None or topic in target or topic in before.target:
@@ -76,7 +69,6 @@ class Discovery:
         configured: FlowConfig,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Remember the flow as the file has it; each round adds the control lists of the moment."""
         self._context = context
         self._configured = configured
         self._clock = clock
@@ -101,11 +93,7 @@ class Discovery:
         self._configured, self._seen = configured, None
 
     def prepare(self) -> None:
-        """Create the internal topics that the flow needs on its target, or their new partitions.
-
-        With those of moves and routes clients can announce themselves before the first move.
-        Without the right to, the first move makes them.
-        """
+        """Create the internal topics that the flow needs on its target, or their new partitions."""
         specs, _ = internal_topic_specs(self._configured)
         target = self._context.target
         existing = target.topics()
@@ -167,7 +155,10 @@ class Discovery:
         self._tell_hidden(context, names)
         selected = tuple(source_topics[name] for name in names)
         if outgrown(selected, target_topics, context.config):
-            self._create(context, selected, target_topics)
+            refused = "; ".join(create_remote_topics(context, selected, target_topics))
+            if refused and refused != self._refused:  # each round tries again: say it once
+                logger.warning("%s: %s", configured.flow, refused)
+            self._refused = refused
             target_topics = context.target.topics()
         return replace(
             assignable(selected, target_topics, context.config),
@@ -176,10 +167,7 @@ class Discovery:
         )
 
     def _without_second_writer(
-        self,
-        context: FlowContext,
-        source_topics: Collection[str],
-        target_topics: Collection[str],
+        self, context: FlowContext, source_topics: Collection[str], target_topics: Collection[str]
     ) -> tuple[str, ...]:
         """Select the flow's topics, less those that an unknown flow copies into by kept names."""
         names, selected = context.config.names, context.config.names.select(source_topics)
@@ -246,25 +234,12 @@ class Discovery:
         self._hidden = frozenset(hidden)
         self._expected = self._hidden.union(names)
 
-    def _create(
-        self,
-        context: FlowContext,
-        selected: Iterable[TopicDescription],
-        target_topics: Mapping[str, TopicDescription],
-    ) -> None:
-        """Create what is missing; a topic that the target refuses keeps no other one waiting."""
-        refused = "; ".join(create_remote_topics(context, selected, target_topics))
-        if refused and refused != self._refused:  # each round tries again: say it once
-            logger.warning("%s: %s", context.config.flow, refused)
-        self._refused = refused
-
 
 def _side(cluster: Cluster, topics: Mapping[str, TopicDescription]) -> Side:
     return Side(cluster.cluster_id(), topics, partial(_is_hidden, cluster))
 
 
 def _is_hidden(cluster: Cluster, topic: str) -> bool:
-    """Return whether srm lacks the right to see a topic: brokers omit such topics."""
     try:
         cluster.log_starts([TopicPartition(topic, 0)])
     except AuthorizationError:
@@ -327,9 +302,7 @@ def create_remote_topics(
     return failures
 
 
-def internal_topic_specs(
-    config: FlowConfig,
-) -> tuple[Sequence[TopicSpec], TopicSpec | None]:
+def internal_topic_specs(config: FlowConfig) -> tuple[Sequence[TopicSpec], TopicSpec | None]:
     """Return the internal topics of the flow on its target, and its offset syncs topic."""
     flow, own = config.flow, config.internal_replication_factor
     on_target = [
@@ -355,7 +328,10 @@ def ensure_offset_syncs(
     source_topics: Mapping[str, TopicDescription],
     target_topics: Mapping[str, TopicDescription],
 ) -> None:
-    """Create the flow's offset syncs topic where ``offset-syncs.topic.location`` wants it."""
+    """Create the flow's offset syncs topic where ``offset-syncs.topic.location`` wants it.
+
+    It is on the target where the source only lets us read.
+    """
     _, offset_syncs = internal_topic_specs(context.config)
     if offset_syncs is None:
         return
@@ -365,27 +341,18 @@ def ensure_offset_syncs(
     try:
         _create_missing(context.source, (offset_syncs,), source_topics)
     except AuthorizationError as error:
-        _offset_syncs_on_target(context, offset_syncs, target_topics, error)
-
-
-def _offset_syncs_on_target(
-    context: FlowContext,
-    refused: TopicSpec,
-    target_topics: Mapping[str, TopicDescription],
-    error: AuthorizationError,
-) -> None:
-    """Keep offset syncs on the target where the source only lets us read."""
-    config = context.config
-    name = internal_topics.offset_syncs(config.flow.source, config.policy.separator)
-    if name not in target_topics:
-        logger.warning(
-            "%s: offset syncs go to %s on %s, because %s on %s cannot be created: %s",
-            *(config.flow, name, config.flow.target, refused.name, config.flow.source, error),
-        )
-    try:
-        _create_missing(context.target, (replace(refused, name=name),), target_topics)
-    except AuthorizationError as second:
-        raise AuthorizationError(f"offset syncs have no place: {error}; {second}") from error
+        config = context.config
+        name = internal_topics.offset_syncs(config.flow.source, config.policy.separator)
+        if name not in target_topics:
+            logger.warning(
+                "%s: offset syncs go to %s on %s, because %s on %s cannot be created: %s",
+                *(config.flow, name, config.flow.target),
+                *(offset_syncs.name, config.flow.source, error),
+            )
+        try:
+            _create_missing(context.target, (replace(offset_syncs, name=name),), target_topics)
+        except AuthorizationError as second:
+            raise AuthorizationError(f"offset syncs have no place: {error}; {second}") from error
 
 
 def _create_missing(
@@ -413,10 +380,9 @@ class _Missed:
 
 
 class GoneWatch:
-    """Takes a topic for gone once its id was missing for :data:`GONE_S`, in each of several looks.
+    """Takes a topic for gone once its id was missing for :data:`GONE_S`, in several looks.
 
-    Only answered looks at the cluster of the topic count. A topic whose name has another id now was
-    deleted; one whose name has none may be hidden.
+    A topic whose name has another id now was deleted; one whose name has none may be hidden.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,7 +1,7 @@
 """The driver of one flow: it knows the topics and the live slots, and says who copies what.
 
-It may be killed at any time: the assignment it published stays in force, and the next continues
-from it. Two drivers cannot publish: the newer one fences the older one, which then ends.
+It may be killed at any time: the assignment it published stays in force. Two drivers cannot
+publish: the newer one fences the older one, which then ends.
 """
 
 from __future__ import annotations
@@ -70,10 +70,8 @@ def keep_running(
 ) -> int:
     """Run ``job`` again and again until ``stop``; return how often it was started.
 
-    ``job`` ends by returning or any exception, of which ``describe`` makes a line. The caller ends
-    a running one.
-
-    SupersededError: another application drives the flow: the job would only end again.
+    ``describe`` makes a line of the exception that ended it. SupersededError: another application
+    drives the flow: the job would only end again.
     """
     pause, submissions = Backoff(), 0
     while not stop.is_set():
@@ -134,11 +132,7 @@ class FlowDriver:
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Connect nothing yet.
-
-        ``identity`` makes a heartbeat record, with the same ``driver`` in each. ``duties``: what
-        the application does for the flow besides the copy, for heartbeats.
-        """
+        """Connect nothing yet; ``identity`` makes a heartbeat, with the same ``driver`` in each."""
         self.duties = frozenset(duties)
         self.settings = b""
         self._published_settings = b""
@@ -172,16 +166,10 @@ class FlowDriver:
     ) -> None:
         """Drive the flow until ``stop``; whatever fails is reported and tried again.
 
-        A request in the log that is newer than the application sets ``stop`` for all of it and is
-        kept in ``obeyed``.
-
-        Args:
-            signs_off: waits for the end of the slots; whether the last heartbeat says that the
-                application has ended.
-            begin: called when the target has answered and before the flow is taken over, again if
-                that fails. A request that is written while it blocks ends this application.
-            driving: called from the first heartbeat on, again and again: slots that start now read
-                in the log that this driver, or a later one, drives the flow.
+        A request in the log that is newer than the application sets ``stop`` and is kept in
+        ``obeyed``. ``begin`` is called before the flow is taken over, ``driving`` from the first
+        heartbeat on, again and again. ``signs_off`` waits for the end of the slots; whether the
+        last heartbeat says that the application has ended.
         """
         ended = threading.Event()
         name = f"srm-discovery-{self._flow}"
@@ -225,10 +213,11 @@ class FlowDriver:
         driving: Callable[[], object],
         rounds: threading.Thread,
     ) -> None:
-        """Take the flow over and drive it until ``stop`` or until something fails."""
         self._discovery.prepare()
         if not self._opened:
-            self._note_standing_request()
+            if self.started_after is None:
+                standing = (r.value for r in self._log.read() if r.key == REQUEST_KEY)
+                self._request(next(standing, None) or b"")
             begin()
             if stop.is_set():
                 return
@@ -237,21 +226,19 @@ class FlowDriver:
             rounds.start()
         self._opened, self._fenced = True, None
         self.progress.troubles.end(_DRIVING)
-        while not self._must_end(stop):
+        while self.obeyed is None and not stop.is_set():
             self._step()
             driving()
+        stop.set()
 
     def _open(
-        self,
-        *,
-        again: bool,
-        fenced: FencedError | None = None,
-        stop: threading.Event | None = None,
+        self, *, again: bool, fenced: FencedError | None = None, stop: threading.Event | None = None
     ) -> None:
-        """Become the driver, unless another one has become it since the last time."""
         if again:
             records = self._log.read()
-            self._check_successor(records)
+            for record in records:
+                if record.key == DRIVER_KEY:
+                    self._survive(record, self._take)
             if fenced is not None and pause_in(records) == self._pause:
                 self._await_word(fenced, stop)
         self._log.fence()
@@ -270,22 +257,12 @@ class FlowDriver:
         if self._pause is not None:
             logger.warning("%s is paused: %s; nothing is copied", self._flow, self._pause.reason)
 
-    def _note_standing_request(self) -> None:
-        if self.started_after is None:
-            standing = (r.value for r in self._log.read() if r.key == REQUEST_KEY)
-            self._request(next(standing, None) or b"")
-
     def _report(self, what: str, error: Exception, pause_s: float) -> float:
-        """Report a failure, once while it stays the same; return the seconds until a new try."""
         trouble = self.progress.troubles.report(what, error)
         return RETRY_S if trouble.retriable else max(RETRY_S, pause_s)
 
     def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
-        """Wait for the first record of the process that fenced us.
-
-        After a heartbeat of another driver we end. A process that pauses or resumes the flow writes
-        none: we continue, as after one that died before its first record.
-        """
+        """Wait for the first record of the process that fenced us."""
         until = self._clock() + SUCCESSOR_S
         while self._clock() < until:
             if stop is not None and stop.is_set():
@@ -309,16 +286,10 @@ class FlowDriver:
         return Term(self._slots, liveness, self.progress, self._clock)
 
     def _survive(self, record: LogRecord, take: Callable[[LogRecord], None]) -> None:
-        """Apply a record; log and skip a damaged one."""
         try:
             take(record)
         except IntegrityError as error:
             logger.warning("%s: record %r is skipped: %s", self._flow, record.key, error)
-
-    def _must_end(self, stop: threading.Event) -> bool:
-        if self.obeyed is not None:
-            stop.set()
-        return stop.is_set()
 
     def _request(self, value: bytes) -> None:
         """Obey a request that is newer than the start of the application."""
@@ -352,11 +323,6 @@ class FlowDriver:
             self._log.publish({DRIVER_KEY: self._heartbeat(ended=True)})
         except SrmError as error:
             logger.info("%s: no last heartbeat: %s", self._flow, error)
-
-    def _check_successor(self, records: list[LogRecord]) -> None:
-        for record in records:
-            if record.key == DRIVER_KEY:
-                self._survive(record, self._take)
 
     def _discover(self, ended: threading.Event) -> None:
         """Repeat discovery; it has its own thread since a slow source must not silence us."""
@@ -414,14 +380,13 @@ class FlowDriver:
         if self._term.liveness.deaf(now):
             raise UnavailableError("the driver's own heartbeats do not come back; reading again")
         for change in changes:
-            self._term.on_publish(change)
+            self._term.book.load(change)
             logger.info(
                 *("%s: slot %s copies %d partitions from generation %d", self._flow, change.slot),
                 *(len(change.partitions), change.generation),
             )
 
     def _patience_s(self) -> float:
-        """Return how long to wait for records: until something else may be due."""
         now = self._clock()
         found = self._next_round + FOUND_S if now < self._next_round else now + POLL_S
         due = min(self._heartbeat_due, self._term.liveness.due(now), found)

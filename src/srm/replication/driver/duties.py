@@ -90,23 +90,18 @@ class CommitLog(Protocol):
 
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
         """Return new keys and values, waiting so long for the first."""
-        ...
 
 
 OpenCommits = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[CommitLog]]
-"""Opens the records from an offset of each partition on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """When a commit was read, when it is due, and the id of its topic if the record has it."""
-
     at: float
     due: float
     topic_id: str = ""
 
     def again(self, now: float) -> _Seen:
-        """Return it after a try in vain."""
         return replace(self, due=now + max(_PASS_S, (now - self.at) * _AGE_SHARE))
 
 
@@ -114,9 +109,9 @@ class _Seen:
 class GroupDuty:
     """Checkpoints and group offset sync, as far as ``duties`` name them: new commits at once.
 
-    New commits are read from the source's ``__consumer_offsets``. Translation, checkpoints and sync
-    run for these groups alone. What the copy has not reached is tried again, ever more rarely.
-    Without the right to read that topic, commits wait for the interval.
+    They are read from the source's ``__consumer_offsets``, and the cost follows them. What the copy
+    has not reached is tried again, ever more rarely. Without the right to read, the interval
+    decides.
     """
 
     driver: FlowDriver
@@ -182,7 +177,6 @@ class GroupDuty:
         return 0.0
 
     def _look(self, now: float) -> None:
-        """Read lists and recorded copies, and begin to follow commits where that is possible."""
         if now >= self._settings_at:
             one = self.context
             settings = settings_now(one.config, one.source, one.target)
@@ -243,12 +237,10 @@ class GroupDuty:
 
     @property
     def _some_at(self) -> float:
-        """When the next new commit may be carried over."""
         due = min((seen.due for seen in self._changed.values()), default=float("inf"))
         return max(self._rest_until, due)
 
     def _due_s(self, now: float) -> float:
-        """Return the seconds until all groups are due."""
         due = [at for at, on in ((self._emit_at, self._emits), (self._sync_at, self._syncs)) if on]
         return min(due) - now
 
@@ -272,7 +264,6 @@ class GroupDuty:
             self._sync_at = now + (every_s if sync_every is None else sync_every.total_seconds())
 
     def _some(self, context: FlowContext, now: float) -> None:
-        """Carry over new commits."""
         spent_s, selection = time.thread_time(), selection_of(context.config)
         changed = defaultdict[str, set[TopicPartition]](set)
         due = {key for key, seen in self._changed.items() if now >= seen.due}
@@ -299,7 +290,6 @@ class GroupDuty:
         self._rest_until = self.clock() + max(_PASS_S, spent_s / _SHARE)
 
     def _is_current(self, outcome: CheckpointOutcome) -> bool:
-        """Return False for a commit in a former topic of this name."""
         seen = self._changed[outcome.group, outcome.upstream]
         return seen.topic_id in {"", outcome.topic_ids.source}
 
@@ -318,10 +308,7 @@ _LONG_REFUSED_S: Final = 60.0
 
 
 def disabled_flows(config: Config, flows: Collection[Flow]) -> Mapping[str, list[FlowConfig]]:
-    """Return the flows that are off and still have heartbeats, by their targets: ends of ``flows``.
-
-    A cluster that a restore fills stays as it is: its source has no alias in the file.
-    """
+    """Return the flows that are off and still have heartbeats, by their targets."""
     copied = [flow for flow in flows if flow.source in config.clusters]
     ends = {alias for flow in copied for alias in (flow.source, flow.target)}
     found = defaultdict[str, list[FlowConfig]](list)
@@ -332,15 +319,11 @@ def disabled_flows(config: Config, flows: Collection[Flow]) -> Mapping[str, list
 
 
 def emit_heartbeats(
-    target: Cluster,
-    flows: Collection[FlowConfig],
-    now_ms: Callable[[], int],
-    stop: threading.Event,
+    target: Cluster, flows: Collection[FlowConfig], now_ms: Callable[[], int], stop: threading.Event
 ) -> None:
     """Write MM2 heartbeats until ``stop``, at the shortest interval, into a topic made if absent.
 
-    So each cluster has a topic to copy, even for a flow that others set up, and MirrorClient counts
-    hops on it. They are outside transactions: markers would be gaps for the opposite flow.
+    They are outside transactions: markers would be gaps for the opposite flow.
     """
     beating = [settings for settings in flows if settings.emit_heartbeats_enabled]
     if not beating:
@@ -351,8 +334,9 @@ def emit_heartbeats(
     while not stop.is_set():
         wait_s = interval_s
         try:
-            if not exists:
-                _create_heartbeats(target, beating[0])
+            if not exists and internal_topics.HEARTBEATS not in target.partition_counts():
+                factor = beating[0].heartbeats_replication_factor
+                target.create_topics([compacted_spec(internal_topics.HEARTBEATS, factor)])
             beats = [Heartbeat(settings.flow, now_ms()) for settings in beating]
             topic.write({beat.key(): beat.value() for beat in beats})
             exists, failing = True, False
@@ -368,12 +352,6 @@ def emit_heartbeats(
         stop.wait(wait_s)
 
 
-def _create_heartbeats(target: Cluster, settings: FlowConfig) -> None:
-    if internal_topics.HEARTBEATS not in target.partition_counts():
-        factor = settings.heartbeats_replication_factor
-        target.create_topics([compacted_spec(internal_topics.HEARTBEATS, factor)])
-
-
 RETRY_S: Final = 5.0
 _LATE_MS: Final = 2_000
 """Slots write a little later than once in an interval: a window waits, or it is written twice."""
@@ -382,26 +360,19 @@ _COMPARISONS: Final = 2
 """Full comparisons of stored windows in each look-back: lost ones return, unused ones go."""
 
 
-class RawLog(Protocol):
+class RawLog(CommitLog, Protocol):
     """Raw records from a time on; see :class:`srm.kafka.tables.topic_tail.KafkaTopicTail`."""
 
     @property
     def caught_up(self) -> bool:
         """True once all records present at the first look were returned."""
-        ...
 
     @property
     def rewound(self) -> bool:
         """True if records were returned again."""
-        ...
-
-    def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
-        """Return new keys and values, waiting so long for the first."""
-        ...
 
 
 OpenLog = Callable[[int], AbstractContextManager[RawLog]]
-"""Opens the raw records from a timestamp (epoch ms) on."""
 
 
 def keep_windows(
@@ -413,10 +384,9 @@ def keep_windows(
 ) -> None:
     """Write metrics windows as they end, until ``stop``; log failures once and wait.
 
-    Nothing is kept between two runs. Each begins with the raw records of the look-back, computes
-    all windows and writes those not stored so; then only those that new records belong to. Two
-    drivers write equal windows. It begins again where the wall clock was set: while that was ahead,
-    it has forgotten what is needed.
+    Each run begins with the raw records of the look-back, and writes what is not stored so already.
+    It begins again where the wall clock was set: while that was ahead, it has forgotten what is
+    needed.
     """
     if not context.config.metrics_windows_continuous:
         return
@@ -456,23 +426,19 @@ class _Keeper:
 
     @property
     def clock_was_set(self) -> bool:
-        """True if the wall clock and the monotonic clock have advanced differently."""
         return abs(self._wall_ms() - self._began_ms) > self._spec.slide_ms
 
     def catch_up(self, log: RawLog, stop: threading.Event) -> None:
-        """Read the look-back and make what is stored equal to it."""
         while not log.caught_up and not stop.is_set():
             self._add(log, _CATCH_UP_S)
         if not stop.is_set():
             self._compare()
 
     def until_next_slide_s(self) -> float:
-        """Return for how long nothing can be due."""
         last_end_ms = self._windows.bounds(self._now_ms()).last_end_ms
         return (self._spec.slide_ms - last_end_ms % self._spec.slide_ms) / 1000
 
     def slide(self, log: RawLog) -> None:
-        """Take in what came, and write the windows that are complete and new or changed."""
         while self._add(log, 0.0):
             pass
         found = self._windows.take(self._now_ms())
@@ -484,7 +450,6 @@ class _Keeper:
             table.write({window.key(): window.value() for window in found})
 
     def _wall_ms(self) -> float:
-        """Return what the wall clock said when the monotonic one began."""
         return self._context.now_ms() - self._clock() * 1000
 
     def _now_ms(self) -> int:

@@ -42,8 +42,6 @@ _Clients = tuple[tuple[ClusterClients, ...], Mapping[str, int]]
 
 @dataclass
 class _Followed:
-    """A flow: its settings in force and in the file, what takes new ones, or starts it again."""
-
     driver: FlowDriver
     clients: _Clients
     in_force: FlowConfig
@@ -56,8 +54,8 @@ class SettingsReload:
     """Reads the file again and again, with the secrets and lists that it refers to.
 
     A flow takes its own changes only. It starts again where slots or clients have what has changed,
-    and no other flow does. An invalid file changes nothing. A change counts once two reads in a row
-    agree: an editor may be half way through.
+    and no other flow does. A change counts once two reads in a row agree: an editor may be half way
+    through.
     """
 
     def __init__(
@@ -157,11 +155,7 @@ STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped part
 
 @dataclass
 class FlowHost:
-    """The application: how it cancels a job, and its events.
-
-    ``ready``: jobs may be submitted. ``stop``: everything ends. ``slots_ended``: no job runs any
-    more.
-    """
+    """The application: how it cancels a job, and its events; ``ready``: jobs may be submitted."""
 
     cancel: Callable[[str], None]
     describe: Callable[[Exception], str] = str
@@ -251,7 +245,6 @@ class FlowRun:
         return self.host.stop.is_set() and self.host.slots_ended.wait(SIGN_OFF_S)
 
     def _copy(self) -> None:
-        """Start slots and works, unless they have started."""
         if self._over.is_set() or self._slots:
             return
         self._threads += [
@@ -279,7 +272,6 @@ class FlowRun:
         self.driver.progress.troubles["the flow"] = error
 
     def _cancel_slots(self) -> None:
-        """Leave the partitions to the slots of another replicator, or of the next run."""
         self._over.set()
         for name, thread in self._slots.items():
             while thread.is_alive() and not self.host.stop.is_set():
@@ -306,12 +298,7 @@ class CatchUp:
     _stuck_since: float | None = None
 
     def done(self) -> bool:
-        """Return whether every partition has reached its end.
-
-        DataLossError: the others stopped because the source lost records. ConflictError: for
-        another reason, or a remote topic cannot be created. SrmError: a cluster failed for
-        ``STUCK_S`` seconds.
-        """
+        """Return whether every partition has reached its end."""
         progress = self.driver.progress
         if self._goal is None:
             self._goal = self._ends()
@@ -348,7 +335,6 @@ class CatchUp:
         return ConflictError(f"the remote topics of {names} cannot be created, see the log")
 
     def _reasons(self, behind: Collection[AssignedPartition]) -> SrmError | None:
-        """Return why nothing more will come, None while any partition still moves."""
         stopped = self.driver.progress.stopped_partitions()
         names = [TopicPartition(p.topic, p.partition) for p in behind]
         if not all(name in stopped for name in names):

@@ -1,8 +1,7 @@
 """Pause and resume a flow in one transaction, in place of its driver.
 
-The caller becomes the driver for a moment: an older driver can publish nothing before it has read
-the log again, with the pause. The same transaction unassigns all partitions, so slots need not know
-of pauses: none claims before it has read its newest assignment.
+The caller becomes the driver for a moment: an older one can publish nothing before it has read the
+pause. The same transaction unassigns all partitions: no slot claims before it has read that.
 """
 
 from __future__ import annotations
@@ -34,11 +33,8 @@ _POLL_S: Final = 0.2
 def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     """Write a pause, and take all partitions from all slots; safe to repeat.
 
-    An existing pause is joined, but only that of ``request`` if given. Batches already sent may
-    still arrive: only claims fence them.
-
-    ConflictError: that pause is over or replaced. FencedError: another driver began, and may
-    publish.
+    An existing pause is joined, but only that of ``request`` if given. ConflictError: that pause is
+    over or replaced. FencedError: another driver began, and may publish.
     """
     log.fence()
     found = log.read()
@@ -59,10 +55,7 @@ def resume(
     decided: Mapping[bytes, bytes] = MappingProxyType({}),
     request: str | None = None,
 ) -> bool:
-    """Delete the pause, that of ``request`` if given; the driver assigns partitions again.
-
-    Writes ``decided`` commands in the same transaction. Returns whether there was a pause; else
-    nothing is written.
+    """Delete the pause, that of ``request`` if given, and write ``decided``; False: there was none.
 
     ConflictError: another pause is in force. FencedError: another driver began: repeat it.
     """
@@ -115,7 +108,6 @@ def _write(
 
 
 def _read(records: Iterable[LogRecord]) -> tuple[AssignmentBook, set[str]]:
-    """Return the assignments in force, and the slots whose own cannot be read."""
     book, damaged = AssignmentBook(), set[str]()
     for record in records:
         value = record.value or b""

@@ -26,11 +26,7 @@ from srm.domain.flow_state.replication_state import (
     is_superseded,
     newest_position,
 )
-from srm.domain.flow_state.slot_records import (
-    PositionGroup,
-    SlotHeartbeat,
-    decode_slot_record,
-)
+from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat, decode_slot_record
 from srm.domain.metrics import decode_raw
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import CopyId
@@ -55,37 +51,24 @@ class DriverLog(Protocol):
     """The flow's state topic, read by anyone and written by one driver at a time."""
 
     def read(self) -> list[LogRecord]:
-        """Return the latest record of each key of each partition of the state topic, in order.
-
-        First those of the partition of commands. :meth:`poll` continues from here.
-
-        The raw metrics topic is only followed, from its end.
-        """
-        ...
+        """Return the latest record of each key, commands first; raw metrics are only followed."""
 
     def fence(self) -> None:
         """Become the driver: every older one can write no more."""
-        ...
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """Return what has been committed since the last call, waiting while there is nothing."""
-        ...
 
     def publish(
-        self,
-        records: Mapping[bytes, bytes],
-        deletions: Collection[tuple[int, bytes]] = (),
+        self, records: Mapping[bytes, bytes], deletions: Collection[tuple[int, bytes]] = ()
     ) -> None:
         """Write all records to the partition of commands, or none (FencedError: a newer driver)."""
-        ...
 
     def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
         """Delete all maps of topics that are gone; safe to repeat, slow, from any thread."""
-        ...
 
     def close(self) -> None:
         """Let go of all connections; the next :meth:`read` opens new ones."""
-        ...
 
 
 _EVERY_S: Final = 5.0
@@ -142,11 +125,7 @@ class StateBook:
     def finished_topics(
         self, copied: Collection[CopiedTopic], gone: GoneTopics
     ) -> list[CopiedTopic]:
-        """Return the deleted topics without a position or a use for one.
-
-        While a remote topic exists, the successor of the deleted one has to know where the copy
-        ends.
-        """
+        """Return the deleted topics without a position or a use for one."""
         ended = [
             topic
             for topic in copied
@@ -225,11 +204,8 @@ class Cleaning:
     """Follows copied topics to their end.
 
     A topic is written down in the transaction that first assigns it. Once it is gone, its statuses
-    and notes are deleted, then what is known of its positions, then the places of groups in it and
-    its map, then its own record: a driver that is killed on the way leaves the record, and the next
-    one begins again.
-
-    Discovery calls :meth:`look` in its own thread, as maps may take long; the driver the rest.
+    and notes are deleted, then its positions, the places of groups in it and its map, at last its
+    record: a driver that is killed leaves it to the next one. :meth:`look` is for another thread.
     """
 
     _copied: dict[bytes, CopiedTopic] = field(default_factory=dict)
@@ -319,13 +295,7 @@ _SMOOTHING = 0.3  # weight of the newest byte rate; the rest is what was known b
 
 @dataclass(frozen=True, slots=True)
 class FlowProgress:
-    """One flow at one moment.
-
-    ``records`` and ``bytes`` count what was copied since the driver started: records from target
-    positions less the marker that each claim writes, bytes from raw metrics, which come every
-    ``metrics.interval.seconds``. ``lag`` is how many source offsets are not copied yet in the
-    ``reported`` partitions. ``trouble`` says why flow, topics or a duty fail now; else empty.
-    """
+    """One flow at one moment."""
 
     flow: str
     topics: int
@@ -371,10 +341,7 @@ class Troubles(dict[str, SrmError]):
 
 
 class ProgressBook:
-    """Gathers reports, statuses and raw metrics; written by one thread, read by any.
-
-    ``troubles`` keep the flow from being copied, ``duty_troubles`` only a duty from being done.
-    """
+    """Gathers reports, statuses and raw metrics; written by one thread, read by any."""
 
     def __init__(self, flow: str, slots: Collection[str]) -> None:
         self.troubles = Troubles(flow)

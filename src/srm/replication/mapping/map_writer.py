@@ -33,24 +33,19 @@ Record = tuple[bytes, bytes | None]
 class IndexWriter:
     """Yields the records to write for one map, in an order that survives a crash at any step.
 
-    A report is written once nothing is :meth:`due`: so it reaches the last block, the newest chunk,
-    the root, and through them the rest. Unreachable records are deleted after that. Entries of
+    A report is written once nothing is :meth:`due`: it reaches the last block, the newest chunk,
+    the root, and through them the rest. What it does not reach is deleted after that. Entries of
     blocks below the starts of both logs are marked, then reported, then their blocks are deleted,
-    and finally the entries. A killed process leaves the mark to the next one.
+    and finally the entries.
 
     A block is in the index once another one follows it, and is not written after that. Chunk and
-    root are written under the claim of the newest block, and those of former claims deleted.
-
-    For the writing thread; this class does no I/O.
+    root are written under the claim of the newest block.
     """
 
     def __init__(
         self, assigned: AssignedPartition, tree: MapTree, *, rewrite: bool = False
     ) -> None:
-        """Continue the index of a map; ``rewrite``: its records are not on the log like this.
-
-        What has no number yet is not there at all, and may have any number of entries.
-        """
+        """Continue the index of a map; ``rewrite``: its records are not on the log like this."""
         self.copy_id = assigned.copy_id
         self.partition = map_partition(assigned.topic, assigned.partition)
         chunk, root = tree.chunk, tree.root
@@ -68,7 +63,7 @@ class IndexWriter:
         self._chunk_due = self._root_due = False
         self._blocks: dict[bytes, tuple[MapBlock, int]] = {}
         self._newest = (-1, tree.last_place) if rewrite else self._owner
-        self._end = tree.end
+        self.end = tree.end
         self._rewrite = rewrite
         self._former: set[bytes] = set()
         self._superseded: set[bytes] = set()
@@ -76,11 +71,6 @@ class IndexWriter:
         self._dying: set[bytes] | None = None
         self._droppable: IndexRecord | None = None
         self._dying_chunk: set[bytes] | None = None
-
-    @property
-    def end(self) -> MapEnd:
-        """End of the map for a report, once nothing is due."""
-        return self._end
 
     @property
     def has_news(self) -> bool:
@@ -106,7 +96,8 @@ class IndexWriter:
     def records(self) -> tuple[IndexRecord, IndexRecord]:
         """Root and newest chunk as they are now, perhaps not on the log yet."""
         root = IndexRecord(self._key(IndexKind.ROOT), self._root, self._root_deleted)
-        return root, IndexRecord(self._key(IndexKind.CHUNK), self._chunk, self._chunk_deleted)
+        key = self._key(IndexKind.CHUNK)
+        return root, IndexRecord(key, self._chunk, self._chunk_deleted, self._root_place)
 
     @property
     def _has_claim(self) -> bool:
@@ -157,10 +148,12 @@ class IndexWriter:
         if len(self._later) and not (self._root_due or self._chunk_due):
             self._grow()
         if self._root_due:
-            return [self._root_record()]
+            root, _ = self.records
+            return [(root.key.encode(), root.value())]
         if self._chunk_due:
-            return [self._chunk_record()]
-        self._end = self._written_end()
+            _, chunk = self.records
+            return [(chunk.key.encode(), chunk.value())]
+        self.end = self._written_end()
         return []
 
     def written(self, places: Mapping[bytes, int]) -> None:
@@ -189,7 +182,7 @@ class IndexWriter:
         self._leaving |= self._superseded
         self._superseded = set()
         if self._chunk_deleted and self._has_claim and self._dying is None:
-            self._dying = self._deleted_keys()
+            self._dying = self._keys(self._chunk.slice(0, self._chunk_deleted))
             self._leaving |= self._dying
         if self._root_deleted and self._droppable is not None and self._dying_chunk is None:
             keys = self._keys(self._droppable.entries)
@@ -200,7 +193,6 @@ class IndexWriter:
     # ----- inside
 
     def _own_index(self) -> None:
-        """Write chunk and root under the claim of the newest block from now on."""
         if self._chunk_place >= 0:
             self._former.add(self._key(IndexKind.CHUNK).encode())
         if self._root_place >= 0:
@@ -214,7 +206,6 @@ class IndexWriter:
             self._former = set()
 
     def _collect(self) -> None:
-        """Put blocks that another one follows on the list of entries."""
         final = [self._blocks.pop(key) for key in list(self._blocks)[:-1]]
         if final:
             entries = Entries.of(IndexEntry.of_block(block, place) for block, place in final)
@@ -249,11 +240,10 @@ class IndexWriter:
             block, place = next(reversed(self._blocks.values()))
             key = block.block_key
             return MapEnd(key.target_start, key.owner, place, self._chunk_place)
-        end = self._end
+        end = self.end
         return MapEnd(end.target_start, end.owner, end.place, self._chunk_place)
 
     def _mark_chunk(self) -> None:
-        """Mark the oldest chunk if its blocks are to be deleted."""
         chunk = self._droppable
         if chunk is None or self._root_deleted or not self._has_claim or self._root_due:
             return
@@ -262,9 +252,6 @@ class IndexWriter:
             self._droppable = None
             return
         self._root_deleted, self._root_due = 1, True
-
-    def _deleted_keys(self) -> set[bytes]:
-        return self._keys(self._chunk.slice(0, self._chunk_deleted))
 
     def _keys(self, entries: Entries) -> set[bytes]:
         topic_id, partition, _ = self.copy_id
@@ -276,15 +263,6 @@ class IndexWriter:
     def _key(self, kind: IndexKind) -> IndexKey:
         number = self._number if kind is IndexKind.CHUNK else 0
         return IndexKey(kind, *self.copy_id, self._owner, number)
-
-    def _chunk_record(self) -> Record:
-        key = self._key(IndexKind.CHUNK)
-        record = IndexRecord(key, self._chunk, self._chunk_deleted, self._root_place)
-        return key.encode(), record.value()
-
-    def _root_record(self) -> Record:
-        key = self._key(IndexKind.ROOT)
-        return key.encode(), IndexRecord(key, self._root, self._root_deleted).value()
 
     def _chunk_entry(self) -> IndexEntry:
         """Return what a root says of the chunk, whose entries do not cut each other."""
@@ -302,13 +280,11 @@ class IndexWriter:
 
 
 def _count_below(entries: Entries, source_start: int, target_start: int) -> int:
-    """Count the first entries that lie below both offsets."""
     below = (entries.source_end <= source_start) & (entries.target_end <= target_start)
     return len(entries) if below.all() else int(below.argmin())
 
 
 def _count_uncut(entries: Entries, most: int) -> int:
-    """Count the first entries, ``most`` of them, that do not cut those before them."""
     grows = (entries.source_start[1:] >= entries.source_end[:-1]) & (
         entries.target_start[1:] >= entries.target_end[:-1]
     )
@@ -316,23 +292,19 @@ def _count_uncut(entries: Entries, most: int) -> int:
 
 
 class MapWriter:
-    """Collects runs and returns the blocks that changed.
+    """Collects runs of one partition and returns the blocks that changed.
 
     A growing run changes no block while the position is at its end: readers take its length from
-    the slot's report. So a topic that is copied in one stretch costs one small record. Once the
-    position is elsewhere (markers or aborted records followed the run), the run is complete, and
-    the block is written again, closed.
+    the report. Once the position is elsewhere (markers followed the run), the block is written
+    again, closed.
 
-    A claim takes over the last block: its runs are written again under the key of the claim, with
-    the following ones. The former block is deleted once the new one is reported. So the number of
-    blocks depends on runs only, not on claims, and no other process may write a valid block.
+    A claim takes over the last block: its runs are written again under the key of the claim, and
+    the former block is deleted once the new one is reported. So no other process may write a valid
+    block.
 
-    ``found``: end of a former owner's open run, known only from its report. It is written at once,
-        because our own report replaces that one.
-    ``garbage``: invalid blocks: unreadable ones, those after a missing one, and those cut off. They
-        are deleted once a report has ours; resume walks over their ranges.
-    ``source_lineage``: of the source to the end of the map, or further. Starts: as far as known.
-    ``last_run``: the last run or cut, None without any.
+    ``found``: end of a former owner's open run, known only from its report, which ours replaces.
+    ``garbage``: invalid blocks, deleted once a report has ours. ``source_lineage``: to the map's
+    end. ``last_run``: the last run or cut, None without any.
     """
 
     def __init__(
@@ -350,7 +322,6 @@ class MapWriter:
         self.index = IndexWriter(assigned, tree, rewrite=rewrite_index)
         self.source_log_start = self.target_log_start = 0
         self.changes = 0
-        """Number of changes of the map."""
         self._assigned = assigned
         self._producer_ids = set(producer_ids)
         self._replaced = list(garbage)

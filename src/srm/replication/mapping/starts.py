@@ -58,11 +58,9 @@ class MapTopic(Protocol):
 
     def at(self, offsets: Collection[int]) -> Mapping[int, tuple[bytes, bytes | None]]:
         """Return the records at these offsets; offsets without a record are omitted."""
-        ...
 
     def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
         """Show all records: offset, key, and value (None: tombstone), some perhaps twice."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +81,7 @@ def known_maps(
     topic: MapTopic,
     thorough: Collection[AssignedPartition] = (),
 ) -> dict[AssignedPartition, KnownMap]:
-    """Return what is known of maps in one partition of the map topic.
-
-    ``wanted`` has what the newest report says of the ends; ``thorough``: look at every block.
-    """
+    """Return what is known of maps in one partition of the map topic."""
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
     trees = _map_ends(ends, topic)
     rest = {p: end for p, end in wanted.items() if p not in trees}
@@ -97,7 +92,6 @@ def known_maps(
 def _map_ends(
     ends: Mapping[AssignedPartition, MapEnd], topic: MapTopic
 ) -> dict[AssignedPartition, MapTree]:
-    """Follow offsets; omit those with an unexpected or damaged record."""
     readings = {partition: reach(partition.copy_id, end) for partition, end in ends.items()}
     found: dict[AssignedPartition, MapTree] = {}
     for partition, tree in carry_out(readings, topic.at).items():
@@ -156,7 +150,6 @@ def _tables(wanted: Iterable[AssignedPartition], topic: MapTopic) -> _Tables:
 
 
 def _is_named(value: bytes, names: Sequence[bytes]) -> bool:
-    """Return whether a block is of a topic with one of these names."""
     size = int.from_bytes(value[_NAME_AT - 2 : _NAME_AT], "big")
     return value[_NAME_AT : _NAME_AT + size] in names
 
@@ -217,21 +210,17 @@ def translate_back(
 class Start:
     """Knowledge before the walk: the position of the copy, and our producer ids.
 
-    ``found``: the part of the last run that only its former owner's report has.
-    ``fresh``: nothing is known of this topic id: records of ours on the target may belong to a
-        former topic of the name.
-    ``has_position``: without it both logs are walked from their starts.
-    ``tree``: the stored end of the map; with ``rewrite_index`` its index is missing.
-    ``cut``: the map has to end at this position, whatever it holds.
-    ``truncated``: the source was truncated at ``source_next``: our records that it lacks say
-        nothing about their successors.
-    ``written_by``: claim of the target's batch before the position (see
-        :mod:`srm.replication.claim`).
-    ``has_former``: records of a former topic of the name were copied.
-    ``left_out``: decisions about ranges of source offsets that are not copied.
-    ``at_rest``: last reported state of a partition that was stopped.
-    ``last_run``: the last run of the map; without a record it is a cut.
-    ``copy_is_gone``: records were copied to another remote topic, and none to this one.
+    - ``found``: the part of the last run that only its former owner's report has.
+    - ``fresh``: nothing is known of this topic id; ``has_former``: of a former topic of the name.
+    - ``has_position``: without it both logs are walked from their starts.
+    - ``tree``: the stored end of the map; with ``rewrite_index`` its index is missing.
+    - ``cut``: the map has to end at this position, whatever it holds.
+    - ``truncated``: the source was truncated here: our records that it lacks say nothing.
+    - ``written_by``: claim of the target's batch before the position.
+    - ``left_out``: decisions about ranges of source offsets that are not copied.
+    - ``at_rest``: last reported state of a partition that was stopped.
+    - ``last_run``: the last run of the map; without a record it is a cut.
+    - ``copy_is_gone``: records were copied to another remote topic, and none to this one.
     """
 
     source_next: int
@@ -271,7 +260,6 @@ class Start:
 
 
 NOWHERE: Final = Start(0, 0, fresh=True, has_position=False)
-"""Start of a partition without any known state."""
 
 
 def start_of(
@@ -281,12 +269,10 @@ def start_of(
 ) -> Start | None:
     """Find the furthest known position of a partition, and the producer ids that wrote it.
 
-    A position is only ever reported after the runs before it, so both a run's end and a position
-    are safe starts; the one further along the target wins. Where runs are lost, resume begins
-    before them and finds them again: at the first damaged or missing block, or at the logs' starts
-    if there is a position after records but no block. A re-created topic (another id) continues
-    after what its former self left on the target; ``former_reports`` are of such. Without any
-    knowledge the start is None.
+    A position is only reported after the runs before it, so a run's end and a position are safe
+    starts; the one further along the target wins. Where runs are lost, resume begins before them
+    and finds them again. A re-created topic continues after what its former self left on the
+    target; ``former_reports`` are of such. None: nothing is known.
     """
     found = known.found
     if isinstance(found, IntegrityError):
@@ -351,12 +337,7 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
         last = start.tree.last
         garbage = (*start.garbage, *((last.block_key,) if last else ()))
         return Start(
-            0,
-            0,
-            start.producer_ids,
-            has_position=False,
-            garbage=garbage,
-            left_out=start.left_out,
+            0, 0, start.producer_ids, has_position=False, garbage=garbage, left_out=start.left_out
         )
     held = source_next.offset
     held = min(held, start.source_next) if start.truncated else held
@@ -373,10 +354,7 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
 
 
 def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start | None:
-    """Return the start of a partition after decisions about it, None if nothing is known.
-
-    One about lost source records holds for its own position alone: a reported cut makes another.
-    """
+    """Return the start of a partition after decisions about it, None if nothing is known."""
     decided = in_force(notes)
     left_out = (note for note in decided if note.left_out is not None)
     if in_order := tuple(sorted(left_out, key=lambda note: note.left_out or (0, 0))):
@@ -412,20 +390,17 @@ def _producer_ids(
 
 
 def _claim(told: PartitionPosition | None) -> ProducerId | None:
-    """Return the claim under which the batch before a position was written, if it is known."""
     if told is None or told.producer_id < 0:
         return None
     return ProducerId(told.producer_id, told.producer_epoch)
 
 
 def _owner(last: MapBlock) -> ProducerId | None:
-    """Return the claim under which a map's last block was written, if it was one."""
     producer_id, epoch = last.owner
     return ProducerId(producer_id, epoch) if producer_id >= 0 else None
 
 
 def _held_of(found: Run | None, target_end: int) -> Run | None:
-    """Return the part before a target offset of a run that only a report has."""
     if found is None or found.target_start >= target_end:
         return None
     return replace(found, count=min(found.count, target_end - found.target_start))
@@ -450,35 +425,25 @@ class StartReader(Protocol):
         self, partitions: Sequence[AssignedPartition]
     ) -> Mapping[AssignedPartition, Start | SrmError]:
         """Return where to start each partition copied before, or why that is not known."""
-        ...
 
     def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
         """Look at every block of a partition; the start is before the first that is lost."""
-        ...
 
     def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
-        """Cut the map at what the target's log still holds, and return where to copy again from.
-
-        Without a position where nothing of the map is left.
-        """
-        ...
+        """Cut the map at what the target's log still holds, and return where to copy again from."""
 
     def predecessor(self, slot: str) -> Predecessor:
         """Return who was a slot of that name, and what they have ever noted."""
-        ...
 
     def target_log_starts(
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
         """Return the first offsets that the targets' logs hold; unknown ones are left out."""
-        ...
 
     def read_chunk(
         self, assigned: AssignedPartition, root: IndexRecord, number: int
     ) -> IndexRecord | None:
         """Return a full chunk by the number of its entry in the root, None if it is lost."""
-        ...
 
     def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
         """Return whether every block of a chunk exists and can be read."""
-        ...

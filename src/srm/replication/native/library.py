@@ -22,7 +22,6 @@ import numpy as np
 logger = logging.getLogger(__name__)
 
 FILE: Final = Path(__file__).with_name("libsrm.so")
-"""Path of the library, written by the build hook on every platform."""
 
 _VERSION: Final = 4
 _MOST_OUTGOING: Final = 4096
@@ -45,9 +44,9 @@ class Kind(IntEnum):
 
 
 class Outgoing(NamedTuple):
-    """One stretch of the input and what becomes of it.
+    """One stretch of the input and what becomes of it; ``stretches``: their number.
 
-    ``at`` and ``size`` are bytes of the input, or of the room if made; ``stretches``: their number.
+    ``at`` and ``size`` are bytes of the input, or of the room if made.
     """
 
     at: int
@@ -93,36 +92,25 @@ class _Compared(Structure):
 
 
 class NativeLibrary:
-    """The functions of one built library, for any number of threads.
+    """The functions of one built library, for any number of threads; OSError: it cannot be loaded.
 
     Calls with results take turns: results share one buffer until they are copied.
-
-    ``use_instruction``: the processor's own CRC-32C, where it has one. OSError: it cannot be
-    loaded.
+    ``use_instruction``: the processor's own CRC-32C, where it has one.
     """
 
     def __init__(self, path: Path = FILE, *, use_instruction: bool = True) -> None:
         self._library = library = ctypes.CDLL(str(path))
-        library.srm_merge.argtypes = [POINTER(_Job)]
-        library.srm_merge.restype = c_int64
-        library.srm_rewrite.argtypes = [c_void_p, c_int64, c_int64, c_int16, c_int32]
-        library.srm_rewrite.restype = None
-        library.srm_seal.argtypes = [c_void_p, c_int64]
-        library.srm_seal.restype = None
-        library.srm_crc32c.argtypes = [c_void_p, c_int64]
-        library.srm_crc32c.restype = c_uint32
-        library.srm_compare.argtypes = [POINTER(_Compared), c_void_p, c_int64, c_void_p, c_int64]
-        library.srm_compare.restype = c_int64
+        compared = POINTER(_Compared), c_void_p, c_int64, c_void_p, c_int64
+        _declare(library.srm_merge, c_int64, POINTER(_Job))
+        _declare(library.srm_rewrite, None, c_void_p, c_int64, c_int64, c_int16, c_int32)
+        _declare(library.srm_seal, None, c_void_p, c_int64)
+        _declare(library.srm_crc32c, c_uint32, c_void_p, c_int64)
+        _declare(library.srm_compare, c_int64, *compared)
         self.frames, self.pairs, self.behind = (
-            library.srm_frames,
-            library.srm_pairs,
-            library.srm_behind,
+            _declare(library.srm_frames, c_int64, c_void_p),
+            _declare(library.srm_pairs, c_int64, c_void_p),
+            _declare(library.srm_behind, c_int64, c_void_p, c_int64),
         )
-        for function in (self.frames, self.pairs):
-            function.argtypes = [c_void_p]
-            function.restype = c_int64
-        self.behind.argtypes = [c_void_p, c_int64]
-        self.behind.restype = c_int64
         library.srm_begin.restype = c_int32
         if (version := library.srm_begin(int(use_instruction))) != _VERSION:
             raise OSError(f"{path} is of version {version}, not {_VERSION}")
@@ -149,15 +137,9 @@ class NativeLibrary:
         """Decide how each batch travels, and make those that do not travel as they are.
 
         It ends before an incomplete batch, or where the room or that for results is full: there is
-        more then, to be given to it with a new room after what it did has been taken over. A batch
-        that does not fit into an empty room is left to the plain path.
-
-        Args:
-            batches: writable, as all that is passed in here.
-            room: where batches are made.
-            limit: bytes up to which batches are merged; 0: none are.
-            largest: batches of more bytes are not merged.
-            unchecked: the checksums are known to be right.
+        more then, for a new room. A batch that does not fit into an empty room is left to the plain
+        path. ``limit``: bytes up to which batches are merged, 0: none are; ``largest``: above, none
+        is merged. ``unchecked``: the checksums are known to be right. All memory is writable.
         """
         with self._turn:
             job = self._job
@@ -216,11 +198,7 @@ class NativeComparison:
         return int(self.compared.index)
 
     def equals(self, theirs: memoryview) -> list[tuple[int, int]] | None:
-        """Compare our next records with all those of a batch.
-
-        Returns their (first source offset, count); None if they differ, ours ends before, or one of
-        the batches is not well made. Nothing has happened then.
-        """
+        """Return our next records' (first source offset, count) in a batch; None: not equal."""
         room = self.stretches
         most = len(room) // _STRETCH.size
         with self.turn:
@@ -228,6 +206,11 @@ class NativeComparison:
             if found < 0:
                 return None
             return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
+
+
+def _declare(function: Any, result: Any, *arguments: Any) -> Any:
+    function.argtypes, function.restype = arguments, result
+    return function
 
 
 def address(data: bytearray | memoryview) -> int:

@@ -17,12 +17,7 @@ from srm.domain.flow_state.replication_state import (
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.recovery.restore import (
-    RESTORE_KEY,
-    RestoredPartition,
-    RestoreRecord,
-    restore_flow,
-)
+from srm.domain.recovery.restore import RESTORE_KEY, RestoredPartition, RestoreRecord, restore_flow
 from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext

@@ -59,10 +59,7 @@ from srm.replication.restore.topic_handover import RestoreContext, Tell, TopicWo
 
 
 def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
-    """Return what a restore of some originals, by default of all with a copy, would do.
-
-    NotFoundError: the flow has never copied anything. UsageError: a topic has no copy.
-    """
+    """Return what a restore of some originals, by default of all with a copy, would do."""
     config, target, source = context.forward.config, context.forward.target, context.forward.source
     flow, copies = config.flow, target.topics()
     forward = RestoreState.read(target, flow)
@@ -165,10 +162,7 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Result of a restore: topics restored in this run or an earlier one, and those still to be.
-
-    ``records``: their number in the maps handed over in this run.
-    """
+    """Result of a restore, with the number of records in the maps handed over in this run."""
 
     topics: tuple[str, ...]
     records: int
@@ -196,9 +190,8 @@ def restore(
 ) -> Restored:
     """Restore topics, and resume the flow if none is left; safe to repeat.
 
-    Without topics, all originals with a copy. ``tell`` gets a line for each step.
-
-    ConflictError: see :func:`check`, or another process writes to the originals.
+    Without topics, all originals with a copy. ConflictError: see :func:`check`, or another process
+    writes to the originals.
     """
     planned = plan(context, topics)
     check(planned)
@@ -219,7 +212,10 @@ def restore(
     written = renew_checkpoints(context.forward, {each.copy: each.topic for each in planned.topics})
     if not planned.unrestored:
         _check_same_pause(context, pause)
-        _close_report(context, pause)
+        now_ms, flow = context.forward.now_ms(), str(planned.forward)
+        for move_id in pause.moves:  # the actual loss of the disaster next to its forecast
+            outcome = Outcome(move_id, flow, "rebuilt", now_ms, context.by)
+            store_outcome(context.forward, outcome)
         tell(f"{planned.forward} continues")
         context.switch.resume(request=pause.request)
     return Restored(
@@ -240,23 +236,13 @@ def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
         )
 
 
-def _close_report(context: RestoreContext, pause: Pause) -> None:
-    """Write the actual loss of the disaster next to its forecast: all that was not copied."""
-    forward = context.forward
-    flow, now_ms = str(forward.config.flow), forward.now_ms()
-    for move_id in pause.moves:
-        store_outcome(forward, Outcome(move_id, flow, "rebuilt", now_ms, context.by))
-
-
 def _begin(
     context: RestoreContext, planned: RestorePlan, pause: Pause, tell: Tell
 ) -> tuple[list[TopicWork], Pause]:
     """Create what is missing on P, write down that it is being restored, and renew the pause.
 
-    A settlement names the pause that it has looked under. So one that looked before the renewal
-    cannot end the pause any more, and one that looks after it finds the record.
-
-    ConflictError: the pause has ended, or another one has replaced it.
+    A settlement names the pause that it has looked under. One that looked before the renewal cannot
+    end the pause any more, and one that looks after it finds the record.
     """
     copies = [each.copy for each in planned.to_restore.values()]
     config = restoring(context.copying.config, copies)
@@ -313,7 +299,6 @@ def _seal(
     topics: Iterable[Mapping[TopicPartition, str]],
     tell: Tell,
 ) -> dict[TopicPartition, Sealed]:
-    """Make the ends of a flow's copies final."""
     places = {place: topic_id for topic in topics for place, topic_id in topic.items()}
     tell(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
     return context.logs.seal(flow.config.flow, places)

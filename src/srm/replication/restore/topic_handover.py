@@ -8,6 +8,7 @@ last, and marks the map as complete.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,8 +17,8 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position
-from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Runs
-from srm.domain.recovery.restore import SLOT, TopicRestore, holes, invert, runs_from
+from srm.domain.offset_map.runs import Lineage, Runs
+from srm.domain.recovery.restore import TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.ports import FlowContext, FlowSwitch
@@ -32,10 +33,7 @@ from srm.replication.resume.walk import ProvenPlace
 
 
 class RestoreLogs:
-    """Looks into logs of both clusters, and claims them. Calls block; topics come with their ids.
-
-    Raises UnavailableError or AuthorizationError. ``connect`` connects as a producer does.
-    """
+    """Looks into logs of both clusters, and claims them. Calls block."""
 
     def __init__(self, connect: Connect, rebuilt: str) -> None:
         self._connect = connect
@@ -70,11 +68,8 @@ class RestoreLogs:
 class RestoreContext:
     """Both flows, and the operations on them.
 
-    Attributes:
-        forward: the flow whose source was rebuilt, P->B.
-        copying: the flow that brings the copies back.
-        switch: pauses and resumes the forward flow.
-        copy: brings all records of copies back; takes the names of the copies.
+    ``forward``: the flow whose source was rebuilt, P->B, which ``switch`` pauses; ``copying``: the
+    flow that brings the copies back, by ``copy``, which takes their names.
     """
 
     forward: FlowContext
@@ -124,7 +119,7 @@ def hand_topic_over(
     numbers = range(work.copy.partitions)
     assigned = [work.assignment(number) for number in numbers]
     starts = context.starts.load(assigned)
-    handovers, expected = [], {}
+    handovers = []
     for partition in assigned:
         place = TopicPartition(partition.target_topic, partition.partition)
         damage = maps.errors.get(place) or maps.gaps.get(place)
@@ -139,18 +134,12 @@ def hand_topic_over(
         start = starts.get(partition)
         if isinstance(start, SrmError):
             raise start
-        runs = invert(mine.runs)
-        handovers.append(Handover(partition, start, runs, position, claim))
-        expected[TopicPartition(partition.topic, partition.partition)] = OffsetMap(runs, position)
+        handovers.append(Handover(partition, start, invert(mine.runs), position, claim))
     _check_seals(context, work, sealed)
-    records = sum(each.records for each in expected.values())
+    records = sum(each.map.records for each in handovers)
     tell(f"handing over {work.plan.topic}: {amount(records, 'record')}")
-    reporter = context.reporter()
-    before = context.starts.predecessor(SLOT)
-    incarnation = next_incarnation(before.incarnations, context.forward.now_ms())
-    reporter.begin(incarnation, before.notes)
-    hand_over(handovers, reporter)
-    check_read(context.forward, work.plan.topic, expected)
+    hand_over(handovers, context.starts, context.reporter(), context.forward.now_ms())
+    check_read(context.forward, handovers)
     return records
 
 
@@ -168,10 +157,7 @@ def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position
 def _check_seals(
     context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed]
 ) -> None:
-    """Check that no process has claimed a copy since its map was read (else FencedError).
-
-    The writes of a later owner could be taken for inherited ones, and deleted.
-    """
+    """Check that no process has claimed a copy since its map was read (else FencedError)."""
     copies = work.places(work.copy)
     ends = context.forward.target.high_watermarks(list(copies))
     taken = sorted(p for p in copies if ends.get(p) != sealed[p].marker + 1)
@@ -197,19 +183,24 @@ def _check_foreign(
         )
 
 
-def check_read(flow: FlowContext, topic: str, expected: Mapping[TopicPartition, OffsetMap]) -> None:
+def check_read(flow: FlowContext, handovers: Sequence[Handover]) -> None:
     """Read back what was handed over, to the end of a map that may have begun before."""
-    found = flow.maps.load([topic])
-    for place, wanted in expected.items():
-        read = found.maps.get(place)
-        begin = wanted.runs[0].source_start if len(wanted.runs) else sys.maxsize
-        known = runs_from(read.runs, begin) if read else None
-        if read is None or known != wanted.runs or _end(read) != _end(wanted):
-            why = found.errors.get(place) or found.gaps.get(place) or "it is another one"
-            raise IntegrityError(
-                f"the offset map of {place} that was handed over reads back differently: "
-                f"{why}; run this again"
-            )
+    by_topic = defaultdict[str, list[Handover]](list)
+    for each in handovers:
+        by_topic[each.assigned.topic].append(each)
+    for topic, of_topic in by_topic.items():
+        found = flow.maps.load([topic])
+        for each in of_topic:
+            place, wanted = TopicPartition(topic, each.assigned.partition), each.map
+            read = found.maps.get(place)
+            begin = wanted.runs[0].source_start if len(wanted.runs) else sys.maxsize
+            known = runs_from(read.runs, begin) if read else None
+            if read is None or known != wanted.runs or _end(read) != _end(wanted):
+                why = found.errors.get(place) or found.gaps.get(place) or "it is another one"
+                raise IntegrityError(
+                    f"the offset map of {place} that was handed over reads back differently: "
+                    f"{why}; run this again"
+                )
 
 
 def _end(of: OffsetMap) -> tuple[int, int] | None:
@@ -230,9 +221,18 @@ class Handover:
     sealed: Sealed
     lost: Sequence[tuple[int, int]] = ()
 
+    @property
+    def map(self) -> OffsetMap:
+        """The map as its readers are to find it."""
+        return OffsetMap(self.runs, self.position)
 
-def hand_over(handovers: Sequence[Handover], reporter: Reporter) -> None:
-    """Write maps, then positions; safe to repeat."""
+
+def hand_over(
+    handovers: Sequence[Handover], starts: StartReader, reporter: Reporter, now_ms: int
+) -> None:
+    """Write maps, then positions, as the next process of a slot; safe to repeat."""
+    before = starts.predecessor(reporter.slot)
+    reporter.begin(next_incarnation(before.incarnations, now_ms), before.notes)
     copies = [_stand(each, reporter) for each in handovers]
     for copy, handover in zip(copies, handovers, strict=True):
         for lost in handover.lost:
@@ -259,25 +259,21 @@ def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
     copy.begin_claiming()
     end = sealed.marker + 1
     written = 0
-    for piece in _pieces(runs_from(handover.runs, known.source_next)):
+    runs = runs_from(handover.runs, known.source_next)
+    for at in range(0, len(runs), RUNS_AT_ONCE):
+        piece = runs[at : at + RUNS_AT_ONCE]
         last = piece[-1]
-        settled = ProvenPlace(tuple(piece), last.source_end, last.target_end, UNKNOWN_LINEAGE)
-        copy.note_walk(sealed.claim, Walked(last.target_end, end, settled, UNKNOWN_LINEAGE))
+        settled = ProvenPlace(last.source_end, last.target_end, tuple(piece))
+        copy.note_walk(sealed.claim, Walked(last.target_end, end, settled))
         written += len(piece)
         if written >= RUNS_PER_REPORT:
             _report(copy, reporter)
             written = 0
     position = handover.position
     lineage = Lineage(((sealed.leader_epoch, sealed.marker),))
-    copy.begin_copying(
-        sealed.claim,
-        Resumed(position.source_next, position.target_next, (), (), UNKNOWN_LINEAGE, lineage),
-    )
+    at_end = Resumed(position.source_next, position.target_next, target_lineage=lineage)
+    copy.begin_copying(sealed.claim, at_end)
     return copy
-
-
-def _pieces(runs: Runs) -> Iterable[Runs]:
-    return (runs[at : at + RUNS_AT_ONCE] for at in range(0, len(runs), RUNS_AT_ONCE))
 
 
 def _report(copy: PartitionCopy, reporter: Reporter) -> None:

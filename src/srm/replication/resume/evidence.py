@@ -33,9 +33,7 @@ from srm.replication.batches.records import LoopShare
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
 
 MOST_PLACES: Final = 512
-"""Ways to read the logs that are followed at once."""
 MOST_OWED: Final = 1 << 18
-"""Keys that the target may still owe."""
 _MOST_SPANS: Final = 4096
 MOST_RUNS: Final = 1 << 18
 """Runs that are kept while it is not clear yet whether they are right."""
@@ -75,7 +73,6 @@ class FoundRuns:
         self._numbers = array("q") if numbers is None else numbers
 
     def __len__(self) -> int:
-        """Count the runs."""
         return len(self._numbers) // 3
 
     def add(self, source_start: int, target_start: int, count: int) -> None:
@@ -108,12 +105,11 @@ class LogReading:
     """One way to read the logs so far, since the last copy that was found (or the start).
 
     ``at`` is the index of the next record of the source, ``passed`` the source offset after the
-    last one found, ``reached`` the target offset after its copy. ``copies`` counts what is known to
-    be copied since; ``gone`` of them are on the target but not on the source. ``holes`` are empty
-    target offsets since, ``free`` those that the target's log has dropped at its beginning.
-    ``owed`` are hashes of keys of which the target must hold a later record, because an earlier one
-    is not there. ``runs`` are those not handed out yet. ``certain``: the reading before it passed
-    the first needed record by evidence, None if it has passed none since then.
+    last one found, ``reached`` the target offset after its copy. Since then: ``copies`` made,
+    ``gone`` of them without a record on the source, ``holes`` (empty target offsets), ``free``
+    (offsets that the target's log dropped at its beginning). ``owed``: keys of which the target
+    must hold a later record. ``certain``: the reading before it passed the first needed record by
+    evidence.
     """
 
     at: int
@@ -198,10 +194,7 @@ def distinct(places: Iterable[LogReading]) -> list[LogReading]:
 
 
 class EarlyCopies:
-    """Source range of the copies before the first match: known once that is found.
-
-    If they are as many as the source offsets, each offset was a record, and was copied.
-    """
+    """Source range of the copies before the first match: known once that is found."""
 
     def __init__(self) -> None:
         self._spans: list[tuple[int, int]] | None = []
@@ -240,8 +233,8 @@ _MOST_ALIKE: Final = 64
 class Steps:
     """Advances places over single records.
 
-    ``unexplained`` are source offsets passed unproven. ``target_lineage`` is that of the target up
-    to the batch of the record. ``is_astray``: copies before that batch were lost with a log's end.
+    ``unexplained``: source offsets passed unproven. ``is_astray``: copies before the batch of the
+    record were lost with a log's end.
     """
 
     ahead: SourceAhead
@@ -261,10 +254,7 @@ class Steps:
         self._lenient = self.comparison.may_lack_some
 
     async def step(self, places: list[LogReading], copied: Content) -> list[LogReading]:
-        """Return where the places are after one copied record; they are used up by that.
-
-        IntegrityError: nowhere, or it would take too much to follow them all.
-        """
+        """Return where the places are after one copied record; they are used up by that."""
         following: list[LogReading] = []
         begun = self.fresh and any(place.begun for place in places)
         for place in places:
@@ -293,10 +283,7 @@ class Steps:
             )
 
     async def _after(self, place: LogReading, copied: Content, *, begun: bool) -> list[LogReading]:
-        """Return the places to which a copied record leads from one; it is used up by that.
-
-        ``begun``: at some place of now a copy was found before this one.
-        """
+        """Return the places to which a copied record leads from one; it is used up by that."""
         found = await self._proven(place, await self._candidates(place, copied), copied)
         if self.fresh and not place.begun:
             if found and begun:
@@ -318,7 +305,6 @@ class Steps:
     async def _proven(
         self, place: LogReading, candidates: list[int], copied: Content
     ) -> list[tuple[int, set[int]]]:
-        """Return the candidates before which nothing was passed without proof, and what is owed."""
         proven = []
         for index in candidates:
             owed: set[int] | None = set()
@@ -332,7 +318,6 @@ class Steps:
         return proven
 
     def _find(self, place: LogReading, index: int, owed: set[int], copied: Content) -> LogReading:
-        """Advance a place to after a candidate."""
         offset = self.ahead.offset(index)
         if place.certain is None and self.ahead.needed(place.at, index):
             place.certain = place.without_count()
@@ -343,7 +328,6 @@ class Steps:
         return place
 
     async def _candidates(self, place: LogReading, copied: Content) -> list[int]:
-        """Return the records of the source that a copied one can be."""
         ahead, credit = self.ahead, place.credit
         if not await self.ahead.open_to(place.at):
             return []
@@ -369,7 +353,6 @@ class Steps:
         return [index for index in found if ahead.is_needed(index)] or found
 
     def _is_before_the_log(self, place: LogReading) -> bool:
-        """Return whether the next copy can be of a record before the source's log start."""
         return self.ahead.trimmed and not place.begun and place.source_next < self.ahead.log_start
 
     async def _is_compacted(self, place: LogReading, copied: Content) -> bool:
@@ -415,10 +398,8 @@ class Steps:
     def _only_equal(self, place: LogReading, last: int, copied: Content) -> int | None:
         """Return the one record up to an index that a copy equals, by its content and its time.
 
-        To pass what the source holds is to lose it: of several records, or by content alone, none
-        is taken, and the rest is copied again. Equal ones that were passed count as well. So does
-        an election: the copy may be of a record that the source has lost, or was on its way when
-        the target lost its end. Copies passed without a record say that the source has lost some.
+        To pass what the source holds is to lose it, so of several records, or by content alone,
+        none is taken. After an election the copy may be of a record that the source has lost.
         """
         ahead = self.ahead
         if self.is_astray or place.removed.count:
@@ -436,6 +417,5 @@ class Steps:
 
 
 def _in_one_epoch(lineage: Lineage, after: int, offset: int) -> bool:
-    """Return whether a log has the record before one offset and that at another from one leader."""
     epoch = lineage.before(after).epoch
     return epoch >= 0 and epoch == lineage.before(offset + 1).epoch

@@ -7,13 +7,10 @@ by more than the walk looks ahead::
     target              |4 000 010 .... 7 000 123 |            begins with the copy of 4 000 001
                         ^ place: source 4 000 001, target 4 000 010
 
-Both have the same order. So the first records of the target are searched on the source, or else
-the first ones of the source on the target, from the earliest offset that their times allow.
-A record that is there once in each of them is an anchor; from it both are followed back as long as
-they agree. Nothing is decided by that: the walk begins at the place and proves it.
-
-Source records before the place are passed, because their copies were before the target's log
-start; so a target that still begins at offset 0 is walked from there.
+The first records of the target are searched on the source, or else the first ones of the source on
+the target, from the earliest offset that their times allow. A record that is there once in each of
+them is an anchor; from it both are followed back as long as they agree. Nothing is decided by that:
+the walk begins at the place and proves it.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from enum import Enum
 from typing import Final
 
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE
-from srm.replication.batches.batch import BatchHeader, BatchToSend, batches, content_hash, convert
+from srm.replication.batches.batch import BatchHeader, BatchToSend, batches, content_hash
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.batches.to_send import batches_to_send
 from srm.replication.log_reader import LogReader, fetches
@@ -33,7 +30,6 @@ from srm.replication.mapping.starts import Start
 from srm.replication.ports import DecodedRecord
 
 _FIRST_RECORDS: Final = 10_000
-"""Records at the beginning of one log that are looked for in the other."""
 _NOT_AGAIN_RECORDS: Final = 50_000
 """Records behind an anchor among which it must not come again, where times are compared."""
 _ANY_TIME: Final = -(2**63)
@@ -70,10 +66,7 @@ async def find_place(
     target_start: int,
     is_ours: Callable[[BatchHeader], bool],
 ) -> CommonRecord | NoPlace:
-    """Find the first record that both logs hold from the given offsets on.
-
-    ``is_ours``: whether a batch of the target is a copy; called for each, in order.
-    """
+    """Find the first record that both logs hold from the given offsets on."""
     logs = _Logs(source, target, is_ours)
     ours = await _first(logs.copies(target_start))
     if not ours:
@@ -105,7 +98,7 @@ class _Logs:
     async def copies(self, start: int, earliest: int = _ANY_TIME) -> AsyncIterator[_Seen]:
         """Yield the copies on the target, but for batches that are all older than a time."""
         async for offset, fetched in fetches(self.target, start):
-            for batch in batches(fetched.records, convert):
+            for batch in batches(fetched.records):
                 is_ours = batch.last_offset >= offset and self.is_ours(batch)
                 if is_ours and batch.record_count and batch.max_timestamp >= earliest:
                     self.own_time = self.own_time or batch.has_log_append_time
@@ -130,7 +123,6 @@ class _Logs:
 
 
 async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
-    """Read the first records of a log."""
     found = []
     async for seen in records:
         found.append(seen)
@@ -142,7 +134,6 @@ async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
 async def _earliest(
     wanted: Sequence[_Seen], log: LogReader, start: int, *, own_time: bool
 ) -> tuple[int, int]:
-    """Return the earliest time of some records, and the first offset that it allows."""
     if own_time or not wanted:
         return _ANY_TIME, start
     earliest = min(seen.content[0] for seen in wanted)
@@ -178,7 +169,6 @@ async def _look_up(
 def _follow_back(
     wanted: Sequence[_Seen], index: int, passed: deque[_Seen], offset: int
 ) -> tuple[int, int]:
-    """Step back from an anchor as long as both logs hold the same."""
     place = wanted[index].offset, offset
     for before, there in zip(reversed(wanted[:index]), reversed(passed), strict=False):
         if before.content != there.content:
@@ -190,13 +180,10 @@ def _follow_back(
 class OurBatches:
     """Recognises copies among the batches of the target, in their order.
 
-    While the copy is ``fresh``, a batch at the very first offset belongs to a former topic of the
-    name. A log that held copies and is now empty has lost its end. A batch at its first offset was
-    in flight then, and is ours like a batch at any other cut.
+    While the copy is ``fresh``, a batch at the very first offset is of a former topic of the name.
 
-    Flows from other clusters may copy into the same name. Their claims look like ours, so what is
-    written under a claim of an unknown producer id is ours only if ``is_of_another`` denies that of
-    one batch. An empty batch shows nothing: taken for ours, it would pass records of the source.
+    What is written under a claim of an unknown producer id is ours only if ``is_of_another`` denies
+    that of one batch: other flows may copy into the name. An empty batch shows nothing.
     """
 
     def __init__(
@@ -211,7 +198,6 @@ class OurBatches:
         self._is_of_another = is_of_another
         self._of_others = dict[tuple[int, int], bool | None]()
         self.claims: set[tuple[int, int]] = set()
-        """Producer id and epoch of the markers seen."""
         self._strays: set[tuple[int, int]] = set()
 
     def is_copy(self, batch: BatchHeader) -> bool:
@@ -255,17 +241,14 @@ async def records_of_others(
     """Return the offsets [from, to) of records that others wrote to a log without a trace of ours.
 
     Traces are copies, batches under our producer ids, and the marker of a claim of ours before the
-    first record. Copies of other flows, under their claims, do not count.
-
-    ``known``: what an earlier look has found; only what follows it is read.
-    ``is_of_another``: whether another flow wrote a batch that is under a claim.
+    first record. ``known``: what an earlier look has found; only what follows it is read.
     """
     log_start, log_end = await target.wire.log_range(target.partition)
     # Retention moves the start, and an unclean election may take the end.
     first, end = (min(max(at, log_start), log_end) for at in known or (log_start, log_start))
     ours = OurBatches(producer_ids, fresh=True, is_of_another=is_of_another)
     async for wanted, fetched in fetches(target, end):
-        for batch in batches(fetched.records, convert):
+        for batch in batches(fetched.records):
             if batch.last_offset < wanted:
                 continue
             is_ours = ours.is_copy(batch) or batch.producer_id in producer_ids
@@ -289,9 +272,7 @@ async def begin_where_logs_meet(
     """Begin where both logs hold the same, if one begins far after the other; also say so.
 
     Records of the source are passed only if the target's log was trimmed, and those of the target
-    only if the source's was, or a topic had the name before: the others have to be proven.
-    Copies without an equal are taken for those of a former topic only where one is known: a filter
-    that has changed since looks the same.
+    only if the source's was, or a topic had the name before: a changed filter looks the same.
     """
     not_met = replace(start, fresh=start.has_former), ""
     target_start, target_end = await target.wire.log_range(target.partition)

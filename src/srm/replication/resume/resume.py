@@ -2,22 +2,16 @@
 
 The map is written once a second, so after a crash the target can hold records that are not in it.
 From the end of the last known run, each of our batches on the target must be the next batch of the
-source. The walk ends at the marker of the new claim, after which no other producer can append
-(:mod:`srm.replication.resume.walk` compares).
+source. The walk ends at the marker of the new claim, after which no other producer can append.
 
 Our batches are those under a producer id in the map or a report, and those after the marker of a
 claim: a producer id that has ended a transaction writes outside of transactions only here. So they
-are recognised even without any state, and after the brokers forgot the transactional id.
+are recognised even without any state. A claim precedes what is written under it, so a record at the
+first offset of an unknown target was in flight to a deleted topic of the same name.
 
-A claim precedes what is written under it. So a record at the first offset of an unknown target is
-not our copy, whatever its producer id. It was in flight to a deleted topic of the same name, as
-produce requests identify topics by name.
-
-A batch on the target that is not ours is foreign: a hole in the map, reported unless others may
-write there: producers and flows from other clusters under one name. A batch of ours that
-does not match is undecidable: the partition stops and reports the place. A target log that begins
-after the known position is walked from its start: the deleted part was not needed to find the
-position. Only records at the very end are missing on the target again.
+A batch on the target that is not ours is a hole in the map, reported unless others may write there.
+One of ours that does not match is undecidable: the partition stops and reports the place. A target
+log that begins after the known position is walked from its start.
 """
 
 from __future__ import annotations
@@ -27,10 +21,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from srm.clock import now_s
-from srm.domain.offset_map.offset_map import Run
-from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, both_ends
+from srm.domain.offset_map.runs import both_ends
 from srm.errors import UnavailableError
-from srm.replication.batches.batch import BatchHeader, batches, convert
+from srm.replication.batches.batch import BatchHeader, batches
 from srm.replication.claim import LAST_EPOCH, Claim, is_marker
 from srm.replication.log_reader import LogReader, OutOfRangeError
 from srm.replication.mapping.starts import Start
@@ -43,38 +36,27 @@ _MARKER_DEADLINE_S: Final = 30.0
 _MOST_FOREIGN: Final = 20
 _TELL_EVERY_S: Final = 1.0
 _MOST_RUNS: Final = 1 << 12
-"""Runs after which they are handed out before that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """The proven position, the runs found on the way, and anomalies of the logs.
+class Resumed(ProvenPlace):
+    """The proven position up to the marker, with the runs found on the way, and anomalies.
 
-    ``source_lineage``: of the source before the position; ``target_lineage``: up to the marker.
     ``has_rotated``: the claim has a new producer id, whose marker does not fence the last holder.
     """
 
-    source_next: int
-    target_next: int
-    runs: tuple[Run, ...]
-    notes: tuple[str, ...]
-    source_lineage: Lineage = UNKNOWN_LINEAGE
-    target_lineage: Lineage = UNKNOWN_LINEAGE
+    notes: tuple[str, ...] = ()
     has_rotated: bool = False
     former_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Progress of a walk: at target offset ``at`` of ``end``.
-
-    ``settled``: the proven place before it, None for now none, with the runs since the last one.
-    """
+    """Progress of a walk: target offset ``at`` of ``end``; ``settled``: a proven place before."""
 
     at: int
     end: int
     settled: ProvenPlace | None
-    target_lineage: Lineage
 
     @property
     def text(self) -> str:
@@ -85,10 +67,7 @@ class Walked:
 async def _until_marker(
     reader: LogReader, offset: int, claim: Claim | None, walk: SourceWalk
 ) -> AsyncIterator[tuple[BatchHeader, int]]:
-    """Yield the target's batches and the log's end, up to and with the marker of the claim.
-
-    Without a claim up to the end that the log has now.
-    """
+    """Yield the target's batches and the log's end, up to and with the marker of the claim."""
     log_end = offset
     if claim is None:
         _, log_end = await reader.wire.log_range(reader.partition)
@@ -105,7 +84,7 @@ async def _until_marker(
             offset = error.log_start
             walk.begin_target_at(offset)
             continue
-        for batch in batches(fetched.records, convert):
+        for batch in batches(fetched.records):
             if batch.last_offset < offset:
                 continue
             yield batch, fetched.high_watermark
@@ -119,24 +98,6 @@ async def _until_marker(
     )
 
 
-def _begin_walk(source: LogReader, start: Start, comparison: Comparison) -> SourceWalk:
-    """Begin at the known position; without one, at the beginning of the target."""
-    known = (start.source_next, start.target_next) if start.has_position else (0, 0)
-    walk = SourceWalk(
-        source,
-        known,
-        comparison,
-        start.source_lineage if start.has_position else UNKNOWN_LINEAGE,
-        start.target_lineage if start.has_position else UNKNOWN_LINEAGE,
-        fresh=start.fresh,
-        truncated=start.truncated,
-        cut=start.cut,
-    )
-    if start.target_next > known[1]:
-        walk.begin_target_at(start.target_next)
-    return walk
-
-
 async def resume(
     source: LogReader,
     target: LogReader,
@@ -148,8 +109,8 @@ async def resume(
     """Walk both logs from ``start`` to the marker of the claim; IntegrityError: undecidable.
 
     Without a claim it only finds out whether the position can be decided. ``progress`` gets that of
-    a long walk each second, with proven runs that are not returned again. They may be written at
-    once, with the position.
+    a long walk each second, with proven runs that may be written at once and are not returned
+    again.
     """
     producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""
@@ -157,7 +118,7 @@ async def resume(
         start, met = await begin_where_logs_meet(
             source, target, start, producer_ids, comparison.is_of_another
         )
-    walk = _begin_walk(source, start, comparison)
+    walk = SourceWalk(source, start, comparison)
     ours = OurBatches(producer_ids, fresh=known.fresh, is_of_another=comparison.is_of_another)
     foreign: list[tuple[int, int]] = []
     found = FoundRuns()
@@ -180,7 +141,7 @@ async def resume(
                 found.extend(settled.runs)
                 settled = None
             if progress is not None:
-                progress(Walked(target_next, log_end, settled, walk.target_lineage))
+                progress(Walked(target_next, log_end, settled))
     told = [
         f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
         f"at target offsets {both_ends(first, end)}"
@@ -195,9 +156,9 @@ async def resume(
         place.source_next if start.has_position else max(place.source_next, start.source_next),
         target_next,
         tuple(found.take()),
-        (*told, *walk.notes(place)),
         walk.source_lineage(place.source_next),
         walk.target_lineage,
+        (*told, *walk.notes(place)),
         _has_rotated(claim, known, ours),
         place.former.last + 1 if place.former.count and known.has_former else None,
     )
@@ -214,7 +175,6 @@ def _note_foreign(foreign: list[tuple[int, int]], batch: BatchHeader) -> None:
 
 
 def _has_rotated(claim: Claim | None, known: Start, ours: OurBatches) -> bool:
-    """Return whether the claim has a new producer id because the old one's epochs are used up."""
     if claim is None:
         return False
     claims = ours.own_claims
@@ -228,7 +188,6 @@ def _has_rotated(claim: Claim | None, known: Start, ours: OurBatches) -> bool:
 async def _gone_unmapped(
     target: LogReader, start: Start, source_next: int, *, found: bool
 ) -> list[str]:
-    """Describe the unmapped records that retention has deleted on the target."""
     log_start, _ = await target.wire.log_range(target.partition)
     if log_start <= start.target_next:
         return []

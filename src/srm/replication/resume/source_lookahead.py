@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from srm.config.model import FlowConfig
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.replication.batches.batch import (
     AbortedTransactions,
     BatchHeader,
     batches,
     content_hash,
-    convert,
     verify,
 )
-from srm.replication.batches.records import LoopShare, first_record, records_of
+from srm.replication.batches.records import LoopShare, first_record, records_of, stretches
 from srm.replication.batches.to_send import Transform
 from srm.replication.log_reader import WAIT_MS, LogReader, OutOfRangeError
 from srm.replication.ports import DecodedRecord
@@ -53,11 +53,21 @@ class Comparison:
     is_shared: bool = False
     joins: bool = False
 
-    def is_of_another(self, claimed: BatchHeader) -> bool | None:
-        """Return whether a flow from another cluster wrote a batch of the target under a claim.
+    @classmethod
+    def of(
+        cls,
+        config: FlowConfig,
+        topic: str,
+        transform: Transform | None,
+        left_out: Sequence[tuple[int, int]],
+    ) -> Comparison:
+        """Return that of a source topic by the flow's settings."""
+        accepts_loss = config.data_loss_policy == "continue"
+        others = config.shares(topic), config.joins(topic)
+        return cls(config.records.target_only, accepts_loss, transform, left_out, *others)
 
-        None if nothing shows it: compaction emptied the batch, or its records have no header.
-        """
+    def is_of_another(self, claimed: BatchHeader) -> bool | None:
+        """Return whether a flow from another cluster wrote a batch of the target under a claim."""
         if not self.joins or self.transform is None:
             return False
         if not claimed.record_count:
@@ -111,7 +121,7 @@ class SourceAhead:
         self.log_start = 0
         self.end = 0
         self.lineage = lineage
-        self._base = 0
+        self.first = 0
         self._offsets = array("q")
         self._contents = array("q")
         self._times = array("q")
@@ -127,17 +137,7 @@ class SourceAhead:
     @property
     def opened_end(self) -> int:
         """Index after the last opened record."""
-        return self._base + len(self._offsets)
-
-    @property
-    def first(self) -> int:
-        """Index of the first opened record that was not forgotten."""
-        return self._base
-
-    @property
-    def is_full(self) -> bool:
-        """True if no more may be opened before some are forgotten."""
-        return len(self._offsets) >= LOOK_AHEAD_RECORDS
+        return self.first + len(self._offsets)
 
     # ----- reading
 
@@ -155,7 +155,7 @@ class SourceAhead:
 
     async def open_more(self) -> bool:
         """Open the next batch; False at the end of the source, or of what may be kept."""
-        if self.is_full or (batch := await self.batch_ahead()) is None:
+        if len(self._offsets) >= LOOK_AHEAD_RECORDS or (batch := await self.batch_ahead()) is None:
             return False
         self._waiting.popleft()
         verify(batch)
@@ -197,11 +197,7 @@ class SourceAhead:
             self._index_keys(first, self.opened_end)
 
     async def _fetch(self) -> bool:
-        """Fetch until there is more to compare; False at the end of the source.
-
-        That end is rarely requested, and no broker waits. A newly elected leader may return it too
-        early; a request for its offsets waits until it knows better (KIP-207), so that comes first.
-        """
+        """Fetch until there is more to compare; False at the end of the source."""
         wait_ms, before_all = 0, len(self._waiting)
         while len(self._waiting) == before_all:
             if self.ended:
@@ -218,7 +214,7 @@ class SourceAhead:
             before = self._fetch_offset
             committed = self._reader.read_committed
             aborted = AbortedTransactions(fetched.aborted if committed else ())
-            for batch in batches(fetched.records, convert):
+            for batch in batches(fetched.records):
                 self.lineage = self.lineage.with_epoch(batch.leader_epoch, self._fetch_offset)
                 dropped = aborted.drops(batch) or batch.is_control or not batch.record_count
                 if not dropped and batch.last_offset >= before:
@@ -238,42 +234,42 @@ class SourceAhead:
 
     def offset(self, index: int) -> int:
         """Source offset of a record."""
-        return self._offsets[index - self._base]
+        return self._offsets[index - self.first]
 
     def needed(self, begin: int, end: int) -> int:
         """Count the records in a range of indexes that the target has to hold."""
         return self._needed_before(end) - self._needed_before(begin)
 
     def _needed_before(self, index: int) -> int:
-        at = index - self._base
+        at = index - self.first
         return self._needed[at] if at < len(self._needed) else self._needed_in_all
 
     def next_needed(self, index: int, skip: int) -> int:
         """Index of the first needed record after ``skip`` others, :attr:`opened` if not opened."""
         wanted = self._needed_before(index) + skip
         # The first index with more than ``wanted`` before it comes right after that record.
-        after = bisect_left(self._needed, wanted + 1, index - self._base)
+        after = bisect_left(self._needed, wanted + 1, index - self.first)
         if after == len(self._needed) and self._needed_in_all <= wanted:
             return self.opened_end
-        return self._base + after - 1
+        return self.first + after - 1
 
     def needed_below(self, index: int, offset: int) -> int:
         """Count the needed records from an index on below a source offset."""
-        place = bisect_left(self._offsets, offset, index - self._base)
-        return self.needed(index, self._base + place)
+        place = bisect_left(self._offsets, offset, index - self.first)
+        return self.needed(index, self.first + place)
 
     def is_needed(self, index: int) -> bool:
         """Return whether the target has to hold a record."""
-        return self._kinds[index - self._base] < 4
+        return self._kinds[index - self.first] < 4
 
     def equals(self, index: int, content: int, time: int | None) -> bool:
         """Return whether a record has a content and, unless None, a time."""
-        at = index - self._base
+        at = index - self.first
         return self._contents[at] == content and (time is None or self._times[at] == time)
 
     def count_equal(self, index: int, contents: array[int], times: array[int] | None) -> int:
         """Count how many records in a row from an index on equal a list."""
-        at = index - self._base
+        at = index - self.first
         count = min(len(contents), len(self._contents) - at)
         if self._contents[at : at + count] == contents[:count] and (
             times is None or self._times[at : at + count] == times[:count]
@@ -288,28 +284,20 @@ class SourceAhead:
 
     def stretches(self, index: int, count: int) -> list[tuple[int, int]]:
         """Group records in a row into (first offset, count) of consecutive ones."""
-        at = index - self._base
-        offsets = self._offsets[at : at + count]
-        if offsets[-1] - offsets[0] == count - 1:
-            return [(offsets[0], count)]
-        found, begin = [], 0
-        for n in range(1, count + 1):
-            if n == count or offsets[n] != offsets[n - 1] + 1:
-                found.append((offsets[begin], n - begin))
-                begin = n
-        return found
+        at = index - self.first
+        return stretches(self._offsets[at : at + count])
 
     def same_content(self, begin: int, end: int, content: int, most: int) -> list[int]:
         """Return the first ``most`` indexes with a content; only after :meth:`index_contents`."""
         found: list[int] = []
         if begin >= self.opened_end or self._same is None:
             return found
-        here = self._contents[begin - self._base] == content
+        here = self._contents[begin - self.first] == content
         index = begin if here else self._first_same.get(content, _NONE)
         while _NONE != index < end and len(found) < most:
             if index >= begin:
                 found.append(index)
-            index = self._same[index - self._base]
+            index = self._same[index - self.first]
         return found
 
     def last_of_key(self, key: int) -> int:
@@ -317,12 +305,9 @@ class SourceAhead:
         return (self._last_of_key or {}).get(key, _NONE)
 
     def owed_for(self, begin: int, end: int, free: int) -> set[int] | None:
-        """Return the keys that prove the removal of the needed records in a range on the target.
-
-        The first ``free`` of them need no proof. None: one has no key, so it cannot be removed.
-        """
+        """Return the keys that prove the removal of the needed records in a range on the target."""
         owed = set()
-        for at in range(begin - self._base, end - self._base):
+        for at in range(begin - self.first, end - self.first):
             kind = self._kinds[at]
             if kind >= 4:
                 continue
@@ -336,7 +321,7 @@ class SourceAhead:
 
     async def forget(self, index: int) -> None:
         """Forget the records before an index, some thousands at once."""
-        while (count := min(index - self._base, 2 * _FORGET_RECORDS)) >= _FORGET_RECORDS:
+        while (count := min(index - self.first, 2 * _FORGET_RECORDS)) >= _FORGET_RECORDS:
             self._forget(count)
             await self._turns.give_way()
 
@@ -351,18 +336,18 @@ class SourceAhead:
             del self._same[:count]
         if self._last_of_key is not None:
             for at in range(count):
-                if self._last_of_key.get(self._keys[at]) == self._base + at:
+                if self._last_of_key.get(self._keys[at]) == self.first + at:
                     del self._last_of_key[self._keys[at]]
         for numbers in (self._offsets, self._contents, self._times, self._keys, self._needed):
             del numbers[:count]
         del self._kinds[:count]
-        self._base += count
+        self.first += count
 
     async def index_contents(self) -> None:
         """Let records be looked up by content from now on."""
         if self._same is None:
             self._same = array("q")
-            for first in range(self._base, self.opened_end, _FORGET_RECORDS):
+            for first in range(self.first, self.opened_end, _FORGET_RECORDS):
                 self._index_contents(first, min(first + _FORGET_RECORDS, self.opened_end))
                 await self._turns.give_way()
 
@@ -370,12 +355,12 @@ class SourceAhead:
         """Let the last records of keys be looked up from now on."""
         if self._last_of_key is None:
             self._last_of_key = {}
-            for first in range(self._base, self.opened_end, _FORGET_RECORDS):
+            for first in range(self.first, self.opened_end, _FORGET_RECORDS):
                 self._index_keys(first, min(first + _FORGET_RECORDS, self.opened_end))
                 await self._turns.give_way()
 
     def _index_contents(self, first: int, end: int) -> None:
-        same, base = self._same, self._base
+        same, base = self._same, self.first
         if same is None:
             return
         for index in range(first, end):
@@ -390,6 +375,6 @@ class SourceAhead:
 
     def _index_keys(self, first: int, end: int) -> None:
         if self._last_of_key is not None:
-            base = self._base
+            base = self.first
             for index in range(first, end):
                 self._last_of_key[self._keys[index - base]] = index

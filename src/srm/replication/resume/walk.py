@@ -1,10 +1,7 @@
 """Match of our batches on the target with source records: the source's side of the resume walk.
 
-Batches are compared by their bytes, else record by record: the target may have recompressed them or
-given them its own time, and a batch that was cut, merged or rebuilt need not align with one of the
-source. So it does not matter how a batch travelled.
-
-Copies are in the source's order. A record without an equal on the other side needs evidence, in
+Batches are compared by their bytes, else record by record: it does not matter how a batch was
+recompressed, cut, merged or rebuilt. A record without an equal on the other side needs evidence, in
 addition to the places that :mod:`srm.replication.resume.evidence` counts.
 
 A needed record of the source that is not on the target:
@@ -18,15 +15,14 @@ A copy whose record is not on the source:
 
 - the source was compacted: it holds a later record of the key, or the copy is a tombstone;
 - the source's log begins after the known position, and the copy is before the first one found;
-- nothing is known of this topic id yet, and the copy is before the first one found: a topic
-  that had the name before left it.
+- nothing is known of this topic id yet: a topic that had the name before left it.
 
 A record that equals the next one of the source is taken for its copy, though compaction may have
 removed an earlier equal one: what the logs hold now is the same either way.
 
 All else is undecidable, and so is a walk that can end at two places. With losses accepted
-(``data.loss.policy=continue``) unexplained records are reported and skipped, and of several places
-the first one is used: that loses nothing, but records may be copied again.
+(``data.loss.policy=continue``) unexplained records are reported and skipped, and the first of
+several places is used: that loses nothing, but records may be copied again.
 """
 
 from __future__ import annotations
@@ -49,15 +45,10 @@ from srm.replication.batches.batch import (
 from srm.replication.batches.codecs import MERGED_CODECS, open_into
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader
+from srm.replication.mapping.starts import NOWHERE, Start
 from srm.replication.native.library import native_library
 from srm.replication.ports import DecodedRecord
-from srm.replication.resume.evidence import (
-    MOST_OWED,
-    MOST_RUNS,
-    Content,
-    LogReading,
-    Steps,
-)
+from srm.replication.resume.evidence import MOST_OWED, MOST_RUNS, Content, LogReading, Steps
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
 
 _NO_ROOM: Final = "the source has no offsets for these records"
@@ -67,60 +58,48 @@ _TIMESTAMPS: Final = slice(27, 43)
 _MOST_OPENED: Final = 2 << 20
 """Maximum size of an opened batch; merged ones have a megabyte."""
 Stretches = list[tuple[int, int]]
-"""(first source offset, count) of consecutive records, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenPlace:
-    """A proven place, its ``source_lineage``, and the runs before it not handed out yet."""
+    """A proven place, the lineages of both logs up to it, and runs before it not handed out yet."""
 
-    runs: tuple[Run, ...]
     source_next: int
     target_next: int
-    source_lineage: Lineage
+    runs: tuple[Run, ...] = ()
+    source_lineage: Lineage = UNKNOWN_LINEAGE
+    target_lineage: Lineage = UNKNOWN_LINEAGE
 
 
 class SourceWalk:
     """Walks the source along the target; receives every batch there, in order."""
 
-    def __init__(
-        self,
-        reader: LogReader,
-        start: tuple[int, int],
-        comparison: Comparison,
-        lineage: Lineage = UNKNOWN_LINEAGE,
-        target_lineage: Lineage = UNKNOWN_LINEAGE,
-        *,
-        fresh: bool = False,
-        truncated: bool = False,
-        cut: bool = False,
-    ) -> None:
-        """Begin at a proven place: source and target offset, (0, 0) for logs of this copy alone.
-
-        ``fresh``: nothing is known of this topic id; see the module. ``truncated``: the source was
-        cut at its offset, and has given offsets to others since. ``cut``: a log has lost what
-        followed.
-        """
-        source_start, self._target_next = start
+    def __init__(self, reader: LogReader, start: Start, comparison: Comparison) -> None:
+        known = start if start.has_position else NOWHERE
+        self._target_next = known.target_next
         self._comparison = comparison
         self._lenient = comparison.may_lack_some
-        self._fresh = fresh
+        self._fresh = start.fresh
         self._turns = LoopShare()
-        self._ahead = SourceAhead(reader, source_start, comparison, self._turns, lineage)
+        self._ahead = SourceAhead(
+            reader, known.source_next, comparison, self._turns, known.source_lineage
+        )
         self._native = native_library()
         self._steps = Steps(
             self._ahead,
             comparison,
             self._turns,
             str(reader.partition),
-            target_lineage,
-            fresh=fresh,
-            truncated=truncated,
+            known.target_lineage,
+            fresh=start.fresh,
+            truncated=start.truncated,
         )
-        self._places = [LogReading(0, source_start, self._target_next)]
+        self._places = [LogReading(0, known.source_next, self._target_next)]
         self._claim = (-1, -1)
         self._sequences: dict[tuple[int, int], int] = {}
-        self._holds_claims_whole = cut or not self._target_next
+        self._holds_claims_whole = start.cut or not self._target_next
+        if start.target_next > self._target_next:
+            self.begin_target_at(start.target_next)
 
     # ----- the target's log
 
@@ -160,11 +139,7 @@ class SourceWalk:
         await self._turns.give_way()
 
     def _pass_holes(self, offset: int, batch: BatchHeader | None = None) -> None:
-        """Pass empty offsets: copies, or markers, that compaction removed.
-
-        Sequence numbers give the number of copies among them, if one claim wrote on both sides.
-        More missing ones than empty offsets say that the batch went astray into a log that was cut.
-        """
+        """Pass empty offsets: copies, or markers, that compaction removed."""
         empty = offset - self._target_next
         copied, most = 0, empty
         if batch is not None:
@@ -303,13 +278,11 @@ class SourceWalk:
         return count
 
     async def _step(self, copied: Content) -> None:
-        """Advance every place over one copied record."""
         self._places = await self._steps.step(self._places, copied)
         if len(self._places) > 1:
             self._prune(copied)
 
     def _prune(self, copied: Content) -> None:
-        """Leave what has become clear, and stop where too much is not."""
         if self._fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
             self._places = [place for place in self._places if place.begun]
         if (
@@ -332,12 +305,8 @@ class SourceWalk:
         if others or not place.is_settled or not (place.begun or self._begins_here):
             return None
         place.certain = None
-        return ProvenPlace(
-            tuple(place.runs.take()),
-            place.passed,
-            self._target_next,
-            self.source_lineage(place.passed),
-        )
+        lineages = self.source_lineage(place.passed), self.target_lineage
+        return ProvenPlace(place.passed, self._target_next, tuple(place.runs.take()), *lineages)
 
     def source_lineage(self, offset: int) -> Lineage:
         """Return the lineage of the source before an offset, as far as it was read."""
@@ -371,7 +340,6 @@ class SourceWalk:
         return before <= place.credit
 
     def _boundary(self, place: LogReading) -> int:
-        """Count the needed records of the source before a place."""
         return place.at + self._ahead.needed_below(place.at, place.source_next)
 
     def notes(self, place: LogReading) -> list[str]:
@@ -402,7 +370,6 @@ class SourceWalk:
 
 
 def _is_copy(ours: BatchHeader, theirs: BatchHeader) -> bool:
-    """Return whether a batch was copied unchanged."""
     with_time = not ours.has_log_append_time
     return (
         len(ours.view) == len(theirs.view)

@@ -30,6 +30,7 @@ from srm.errors import FencedError, SrmError, UnavailableError
 from srm.kafka.state.slot_state import MapStarts
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
+from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot
 from srm.replication.driver.discovery import Discovered, Discovery, internal_topic_specs
@@ -167,18 +168,21 @@ class SimulatedWorld:
 
     async def _slot(self, worker: Worker) -> None:
         state = SimulatedStateLog(self.store, worker.process)
-        await Slot(
+        context = SlotContext(
             self.config,
             worker.source,
             worker.target,
-            SimulatedFeed(self.store, FLOW, worker.slot),
-            MapStarts(FLOW, SlowCluster(self.store)),
             Reporter(self.config, worker.slot, state, state, self.loop.now_ms),
             self.loop.now_ms,
             ClaimLifetime(self._expirations),
             Quota(None),
             ClusterIds("", ""),
-        ).run(worker.stop)  # type: ignore[arg-type]
+        )
+        feed, starts = (
+            SimulatedFeed(self.store, FLOW, worker.slot),
+            MapStarts(FLOW, SlowCluster(self.store)),
+        )
+        await Slot(context, feed, starts).run(worker.stop)  # type: ignore[arg-type]
 
     async def _expirations(self) -> Mapping[str, str]:
         await asyncio.sleep(0.01)

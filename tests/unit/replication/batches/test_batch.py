@@ -166,11 +166,11 @@ def test_the_header_decides_how_a_batch_travels() -> None:
     assert path(attributes=0x08) is Path.REBUILD
 
 
-def test_an_old_format_is_refused_with_its_offset() -> None:
+def test_an_unknown_format_is_refused_with_its_offset() -> None:
     view = at_offset(encode(records_of([(b"k", b"v", [])]), 0), 42)
-    view[16] = 1
+    view[16] = 3
 
-    with pytest.raises(IntegrityError, match="offset 42 has format 1"):
+    with pytest.raises(IntegrityError, match="offset 42 has format 3"):
         list(batches(view))
 
 

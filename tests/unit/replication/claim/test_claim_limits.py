@@ -15,6 +15,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.replication import claim
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime, ClaimPermits, LongWalkError, Meter, WalkPermits
+from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.mapping.starts import Start
@@ -152,7 +153,7 @@ def test_a_healthy_partition_does_not_wait_behind_300_that_cannot_be_claimed(ill
             tasks.add(asyncio.get_running_loop().create_task(work))
 
         target = TargetWire(illness)
-        lifecycle = Lifecycle(
+        context = SlotContext(
             flow_config(),
             SourceWire(),  # type: ignore[arg-type]
             target,  # type: ignore[arg-type]
@@ -161,6 +162,9 @@ def test_a_healthy_partition_does_not_wait_behind_300_that_cannot_be_claimed(ill
             ClaimLifetime(_no_settings),
             Quota(None),
             ClusterIds("", ""),
+        )
+        lifecycle = Lifecycle(
+            context,
             read_assignment=_read,
             load_again=lambda assigned: None,
             cut_map=_cut,

@@ -25,10 +25,11 @@ from srm.replication import codes
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import LAST_EPOCH, Claim, ClaimLifetime
 from srm.replication.copy import lifecycle
+from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.mapping.starts import Start
-from srm.replication.partition import PartitionCopy, Phase
+from srm.replication.partition import PartitionCopy, Phase, Stop
 from srm.replication.ports import (
     EpochEnd,
     Fetched,
@@ -148,7 +149,7 @@ class Site:
         async def read() -> None:
             """The assignment is read."""
 
-        self.lifecycle = Lifecycle(
+        context = SlotContext(
             flow_config(**changes),
             cast("Any", source),
             cast("Any", target),
@@ -157,6 +158,9 @@ class Site:
             ClaimLifetime(configs),
             Quota(None),
             ClusterIds("p-id", "b-id"),
+        )
+        self.lifecycle = Lifecycle(
+            context,
             read_assignment=read,
             load_again=lambda assigned: None,
             cut_map=self._cut_map,
@@ -761,7 +765,7 @@ def test_how_far_the_source_is_is_known_of_what_has_stopped(
 
     async def scenario(site: Site) -> None:
         site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
-        site.copy.rest(Phase.STOPPED, "the target refused it")
+        site.copy.rest(Phase.STOPPED, Stop("the target refused it"))
         watching = asyncio.create_task(site.lifecycle.watch_ends())
         await site.until(lambda: looks > 2 or watching.done())
         watching.cancel()

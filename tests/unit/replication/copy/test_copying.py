@@ -57,7 +57,7 @@ def copying(number: int = 0, expires: float = FOREVER) -> PartitionCopy:
     assigned = AssignedPartition("T", number, "A" * 21 + "g", "P.T", "B" * 21 + "g")
     copy = PartitionCopy(assigned, Start(0, 0))
     copy.begin_claiming()
-    copy.begin_copying(Claim(ProducerId(7, 1), expires), Resumed(0, 1, (), ()))
+    copy.begin_copying(Claim(ProducerId(7, 1), expires), Resumed(0, 1))
     return copy
 
 

@@ -30,6 +30,7 @@ from srm.kafka.state.slot_state import MapStarts
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot as slot_module
+from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot
 from srm.replication.mapping.starts import Predecessor, Start
@@ -129,18 +130,17 @@ class Life:
         async def configs() -> dict[str, str]:
             return {}
 
-        self.slot = Slot(
+        context = SlotContext(
             flow_config(),
             cast("Any", Cluster([])),
             cast("Any", Cluster([])),
-            feed,
-            cast("Any", starts),
             Reporter(flow_config(), "0", self.log, FakeStateLog(), lambda: now_ms),
             lambda: now_ms,
             ClaimLifetime(configs),
             Quota(None),
             ClusterIds("", ""),
         )
+        self.slot = Slot(context, feed, cast("Any", starts))
 
     def begun(self) -> set[int]:
         """Return the partitions of which there is a status."""

@@ -22,6 +22,7 @@ from srm.errors import SrmError, SupersededError, UnavailableError
 from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot
+from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot
 from srm.replication.mapping.starts import Predecessor, Start
@@ -130,19 +131,17 @@ class Site:
         async def expirations() -> dict[str, str]:
             return {}
 
-        self.slot = Slot(
+        context = SlotContext(
             flow_config(),
             cast("Any", source_of(3)),
             cast("Any", self.target),
-            self.feed,
-            cast("Any", self.starts),
             cast("Any", self.told),
             lambda: 0,
             ClaimLifetime(expirations),
             Quota(None),
             ClusterIds("", ""),
-            driver,
         )
+        self.slot = Slot(context, self.feed, cast("Any", self.starts), driver)
 
     def phase(self) -> Phase | None:
         copy = self.slot._partitions.copies.get(ASSIGNED)

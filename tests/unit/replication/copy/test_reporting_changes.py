@@ -21,7 +21,7 @@ from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.offset_map.map_records import RUNS_PER_BLOCK, MapEnd
 from srm.domain.offset_map.offset_map import Run
 from srm.replication.mapping.starts import Start
-from srm.replication.partition import PartitionCopy, Phase
+from srm.replication.partition import PartitionCopy, Phase, Stop
 from srm.replication.ports import ProducerId
 from srm_lab.testing.fake_compacted import FakeStateLog
 
@@ -61,7 +61,7 @@ def test_what_has_not_changed_is_looked_at_only_each_half_minute(seconds: Second
 
     assert looks() == [0, 0, 0]
     copied(copies[0], 10, 5)
-    copies[2].rest(Phase.STOPPED, "a reason")
+    copies[2].rest(Phase.STOPPED, Stop("a reason"))
     assert looks() == [1, 0, 1]
     assert looks() == [0, 0, 0]
     seconds.now += 30

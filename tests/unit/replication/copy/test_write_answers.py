@@ -72,7 +72,7 @@ def test_a_topic_that_nobody_knows_is_gone_only_after_some_answers() -> None:
     assert judged(copy, None).retriable
 
     for _ in range(10):
-        copy.rest(Phase.STOPPED, "")
+        copy.rest(Phase.STOPPED, write_answers.Stop(""))
 
     assert not judged(copy, None).retriable
 

@@ -79,7 +79,7 @@ def test_a_cut_is_told_under_a_claim_of_its_own_though_nothing_is_to_be_copied()
     assert cut.needs_claim
     cut.begin_claiming()
     claim = Claim(ProducerId(7, 2), 1e9)
-    cut.begin_copying(claim, Resumed(5, 8, (), ()))
+    cut.begin_copying(claim, Resumed(5, 8))
     assert not cut.needs_claim
 
     cut.cut_at(3)

@@ -31,7 +31,7 @@ from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.claim import Claim
 from srm.replication.mapping import map_writer
 from srm.replication.mapping.starts import Start
-from srm.replication.partition import PartitionCopy, Phase, SyncMark
+from srm.replication.partition import PartitionCopy, Phase, Stop, SyncMark
 from srm.replication.ports import ProducerId
 from srm.replication.report import Reporter
 from srm.replication.resume.resume import Resumed, Walked
@@ -330,7 +330,7 @@ def test_statuses_are_told_again_as_a_process_that_woke_up_may_have_told_others(
     log = FakeStateLog()
     reporter = reporter_to(log)
     resting, busy = copying(0), copying(1)
-    resting.rest(Phase.STOPPED, "the target refused it")
+    resting.rest(Phase.STOPPED, Stop("the target refused it"))
 
     def told() -> list[bytes]:
         before = len(log.records)
@@ -357,9 +357,9 @@ def test_what_to_do_about_a_partition_at_rest_is_a_value_in_its_record_until_it_
         [value] = [r.value or b"" for r in log.records[before:] if r.key == b"status:T-0"]
         return PartitionStatus.decode(value)
 
-    copy.rest(Phase.STOPPED, "no right; grant Read", action="grant Read")
+    copy.rest(Phase.STOPPED, Stop("no right; grant Read", action="grant Read"))
     stopped = told()
-    copy.note_walk(Claim(ProducerId(7, 1), float("inf")), Walked(1, 9, None, -1))
+    copy.note_walk(Claim(ProducerId(7, 1), float("inf")), Walked(1, 9, None))
 
     assert (stopped.reason, stopped.action) == ("no right; grant Read", "grant Read")
     going_on = told()
@@ -386,7 +386,7 @@ def test_nothing_is_fetched_after_a_cut_until_a_report_under_the_new_claim_tells
     reporter.report([copy])
     assert not reporter.has_told_position(copy)  # under the former claim, which has told more
 
-    copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11, (), ()))
+    copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11))
     assert not copy.wants_data
     state.refused = {STATE: UnavailableError("no leader")}
     reporter.report([copy])
@@ -404,7 +404,7 @@ def test_a_record_is_skipped_once_a_report_that_begins_after_the_refusal_is_ackn
     state = FakeStateLog()
     reporter, copy = reporter_to(state), copying()
     copy.cut_at(5)
-    copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11, (), ()))
+    copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11))
     reporter.report([copy])
     assert reporter.has_told_position(copy)
     copy.note_position_told()

@@ -14,7 +14,7 @@ from srm.domain.names import internal_topics
 from srm.kafka.state.slot_state import MapStarts
 from srm.replication.claim import Claim
 from srm.replication.mapping.starts import NOWHERE, Start
-from srm.replication.partition import PartitionCopy, Phase
+from srm.replication.partition import PartitionCopy, Phase, Stop
 from srm.replication.ports import Fetched, ProducerId
 from srm.replication.report import Statuses
 from srm.replication.resume.resume import Resumed, Walked
@@ -41,7 +41,7 @@ class Told:
 
 
 def stop(copy: PartitionCopy, reason: str = "records 3 to 5 are gone") -> None:
-    copy.rest(Phase.STOPPED, reason, (3, 5))
+    copy.rest(Phase.STOPPED, Stop(reason, blocked=(3, 5)))
 
 
 def test_tries_that_lead_to_nothing_do_not_begin_the_state_again() -> None:
@@ -56,7 +56,7 @@ def test_tries_that_lead_to_nothing_do_not_begin_the_state_again() -> None:
         assert told.at(2_000 + turn) == ("stopped", 1_000)
         copy.begin_claiming()
         assert told.at(3_000 + turn) == ("stopped", 1_000)
-        copy.begin_copying(CLAIM, Resumed(3, 4, (), ()))
+        copy.begin_copying(CLAIM, Resumed(3, 4))
         assert told.at(4_000 + turn) == ("stopped", 1_000)
         stop(copy, f"records 3 to {6 + turn} are gone")
         assert told.at(5_000 + turn) == ("stopped", 1_000)
@@ -71,7 +71,7 @@ def test_a_walk_of_the_logs_is_told_and_the_stop_after_it_is_the_old_one() -> No
     told.at(1_000)
     told.copy.take_up()
     told.copy.begin_claiming()
-    told.copy.note_walk(CLAIM, Walked(1, 9, None, -1))
+    told.copy.note_walk(CLAIM, Walked(1, 9, None))
     assert told.at(2_000) == ("claiming", 2_000)
 
     stop(told.copy)
@@ -95,7 +95,7 @@ def test_a_partition_that_went_on_is_in_trouble_anew() -> None:
 def test_a_partition_that_went_on_with_nothing_to_copy_tells_no_old_reason() -> None:
     """No claim is taken then, which would have ended the reason."""
     told = Told(PartitionCopy(ASSIGNED, Start(3, 3)))
-    told.copy.rest(Phase.STOPPED, "B cannot be reached", (3, 5), action="start B")
+    told.copy.rest(Phase.STOPPED, Stop("B cannot be reached", blocked=(3, 5), action="start B"))
     told.at(1_000)
     told.copy.take_up()
     assert told.at(1_500) == ("stopped", 1_000)

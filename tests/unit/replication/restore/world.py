@@ -16,7 +16,6 @@ from srm.domain.flow_state.replication_records import (
     read_pause,
 )
 from srm.domain.flow_state.replication_state import CopiedTopic
-from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import DefaultReplicationPolicy, RestoringPolicy
@@ -314,11 +313,9 @@ class World(RestoreLogs):
         runs = Runs.of(OffsetMap.of(Run(there, here, 1) for here, there in pairs).runs)
         start = MapStarts(BACK, self.p).load([assigned]).get(assigned)
         assert not isinstance(start, Exception), start
-        reporter = self._reporter(BACK, self.p)
-        before = MapStarts(BACK, self.p).predecessor(SLOT).incarnations
-        reporter.begin(next_incarnation(before, 0))
         position = Position(at, len(self.logs["P", target]), at)
-        hand_over([Handover(assigned, start, runs, position, sealed)], reporter)
+        handover = Handover(assigned, start, runs, position, sealed)
+        hand_over([handover], MapStarts(BACK, self.p), self._reporter(BACK, self.p), 0)
 
     # ----- what came of it
 

@@ -10,7 +10,7 @@ from tests.batches import Record, marker, stored
 
 from srm.domain.names.topics import TopicPartition
 from srm.replication import codes
-from srm.replication.batches.batch import batches, convert
+from srm.replication.batches.batch import batches
 from srm.replication.batches.records import decode
 from srm.replication.claim import Claim
 from srm.replication.log_reader import LogReader
@@ -31,7 +31,7 @@ CLAIM = Claim(ProducerId(OURS, 3), float("inf"))
 
 
 def _end(raw: bytes) -> int:
-    return next(batches(memoryview(raw), convert)).last_offset + 1
+    return next(batches(memoryview(raw))).last_offset + 1
 
 
 class Log:

@@ -28,7 +28,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Wanted
+from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import create_control_topics, ensure_compacted
 from srm.engine.flows.cluster_absence import away_cluster
@@ -289,8 +289,7 @@ class SiteLogs:
             offsets = source.readable(TopicPartition(one.topic, one.partition), one.start)
             held = [offset for offset in offsets if offset < one.end]
             if held:
-                place = one.topic, one.partition
-                visit(index, [ResidueRecord(*place, at, 0, None, None) for at in held])
+                visit(index, [DecodedRecord(at, 0, None, None, []) for at in held])
 
 
 class _Maps:
