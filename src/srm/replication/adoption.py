@@ -152,8 +152,7 @@ async def align(
 ) -> AlignedCopy:
     """Align what the target holds from an offset on with the source.
 
-    Aborted records may have been copied, but an aborted copy is none. ``begin``: source and target
-    offset of a known position, or zeros. ``compacts``: whether source and target are compacted.
+    Aborted records may have been copied, but an aborted copy is none. ``begin``: a known position.
     """
     await check_decided(target, ends[1])
     target = replace(target, read_committed=True)

@@ -192,8 +192,7 @@ class LogReader:
         """Return the offset at which the log diverges from one with a lineage, as followers do.
 
         That is the lower end of the last epoch in both (KIP-101, KIP-279), ``at`` if they agree. A
-        restored cluster uses epochs again: with another start one is not in both. ``is_patient``:
-        wait for a new leader that may not know the latest epoch yet.
+        restored cluster uses epochs again: with another start one is not in both.
         """
         found = None
         for read in lineage.latest_first(at):

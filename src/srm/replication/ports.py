@@ -1,7 +1,6 @@
 """Port of the data plane to one Kafka cluster; srm.kafka.wire implements it.
 
-Broker error codes travel as Kafka's numbers (see :mod:`srm.replication.codes`), because a batch
-that was refused is handled by what the code means for the partition, not as an exception.
+Broker error codes travel as Kafka's numbers: a refused batch is handled by what its code means.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A position is written only after its map blocks are acknowledged, so every run before a visible
 position exists. Notes precede the position, so none passes an unreported loss. The last position of
 a leaving partition precedes the group without it. One report takes all positions and blocks at the
-same moment, between two steps of the event loop; it visits changed partitions, and all of them each
-half minute.
+same moment, between two steps of the event loop.
 
 Unwritten records wait, only the newest version of each. Where blocks of some partitions are late,
 only the positions of those partitions wait with them.

@@ -1,8 +1,6 @@
 """Kafka's compression codecs by number, and compressed batches that are opened to be merged.
 
 A batch is opened only where that costs less than the request it saves (docs/decisions/0010).
-Compression is at the lowest level: a thousand records together take less room so than sixteen at a
-time do at a higher one.
 """
 
 from __future__ import annotations

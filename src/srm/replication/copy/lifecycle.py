@@ -208,10 +208,9 @@ class Lifecycle:
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
         """Return whether the target's log lost its end or holds only markers after the position.
 
-        A log that lost its end and has grown again does not hold the latest leader epoch of the
-        copy up to there. Consumers pass markers, so a translation of their offsets needs a position
-        after them. Where flows from other clusters write, too, claims would follow each other
-        without end.
+        A log that lost its end and has grown again does not hold the copy's latest leader epoch up
+        to there. A translation needs a position after markers. Where other flows write, claims
+        would follow each other without end.
         """
         at, epoch = copy.target_next, copy.target_lineage.epoch
         now = await self._target.log_end(copy.target)

@@ -141,8 +141,7 @@ def _share(loads: list[_Load], newcomer: _Load) -> None:
 def _move(heavy: _Load, light: _Load) -> bool:
     """Move the partition that evens two slots best; False when none does.
 
-    Moving weight w changes a difference d into ``|d - 2w|``: smaller exactly when 0 < w < d. So
-    each move lowers the sum of squares, and a series of moves ends.
+    Weight w changes a difference d into ``|d - 2w|``, smaller if 0 < w < d: a series of moves ends.
     """
     difference = heavy.total - light.total
     if heavy is light or not heavy.partitions:

@@ -35,11 +35,10 @@ class IndexWriter:
 
     A report is written once nothing is :meth:`due`: it reaches the last block, the newest chunk,
     the root, and through them the rest. What it does not reach is deleted after that. Entries of
-    blocks below the starts of both logs are marked, then reported, then their blocks are deleted,
-    and finally the entries.
+    blocks below the starts of both logs are marked, then reported, then their blocks and the
+    entries go.
 
-    A block is in the index once another one follows it, and is not written after that. Chunk and
-    root are written under the claim of the newest block.
+    A block is in the index once another one follows it, and is not written after that.
     """
 
     def __init__(
@@ -483,8 +482,8 @@ class MapLog:
     """A slot's writes of its partitions' maps, until reports may refer to them; for one writer.
 
     Blocks first, then the chunks that lead to them, then roots: each step waits for the one before,
-    as it contains the offsets of its records. Unacknowledged records are written again, only the
-    newest version of each. A partition of the map topic that cannot be written delays no other one.
+    as it contains the offsets of its records. Unacknowledged records are written again, the newest
+    only.
     """
 
     def __init__(self) -> None:

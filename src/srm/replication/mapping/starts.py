@@ -270,9 +270,9 @@ def start_of(
     """Find the furthest known position of a partition, and the producer ids that wrote it.
 
     A position is only reported after the runs before it, so a run's end and a position are safe
-    starts; the one further along the target wins. Where runs are lost, resume begins before them
-    and finds them again. A re-created topic continues after what its former self left on the
-    target; ``former_reports`` are of such. None: nothing is known.
+    starts; the one further along the target wins. Where runs are lost, resume finds them again. A
+    re-created topic continues after what its former self left on the target. None: nothing is
+    known.
     """
     found = known.found
     if isinstance(found, IntegrityError):

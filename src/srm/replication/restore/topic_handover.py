@@ -1,8 +1,7 @@
 """Handover of one topic: the resumed flow gets the map of its restore, in reverse.
 
-The records are those that a slot writes after a walk, but the runs are already known. The process
-may be killed anywhere: the next one continues at the end of the map found. A position is written
-last, and marks the map as complete.
+The process may be killed anywhere: the next one continues at the end of the map found. A position
+is written last, and marks the map as complete.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ class RestoreLogs:
 class RestoreContext:
     """Both flows, and the operations on them.
 
-    ``forward``: the flow whose source was rebuilt, P->B, which ``switch`` pauses; ``copying``: the
-    flow that brings the copies back, by ``copy``, which takes their names.
+    ``forward``: the flow whose source was rebuilt, P->B; ``copying``: the one that brings copies
+    back.
     """
 
     forward: FlowContext

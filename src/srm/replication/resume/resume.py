@@ -5,13 +5,9 @@ From the end of the last known run, each of our batches on the target must be th
 source. The walk ends at the marker of the new claim, after which no other producer can append.
 
 Our batches are those under a producer id in the map or a report, and those after the marker of a
-claim: a producer id that has ended a transaction writes outside of transactions only here. So they
-are recognised even without any state. A claim precedes what is written under it, so a record at the
-first offset of an unknown target was in flight to a deleted topic of the same name.
-
-A batch on the target that is not ours is a hole in the map, reported unless others may write there.
-One of ours that does not match is undecidable: the partition stops and reports the place. A target
-log that begins after the known position is walked from its start.
+claim: so they are recognised even without any state. A record at the first offset of an unknown
+target was in flight to a deleted topic of the same name. A batch that is not ours is a hole in the
+map; one of ours that does not match is undecidable: the partition stops and reports the place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The source's side of the resume walk: waiting batches, and records decoded ahead.
 
-A decoded record is kept as numbers in arrays: its offset, its time, and 64-bit hashes of its
-content and key (:mod:`srm.replication.batches.batch`). Two different contents collide once
-in 2^64 comparisons. A record takes the same memory whatever its size, so the limit counts records.
+A decoded record is kept as numbers in arrays: offset, time, and 64-bit hashes of content and key.
+It takes the same memory whatever its size, so the limit counts records.
 """
 
 from __future__ import annotations
@@ -98,9 +97,9 @@ class Comparison:
 class SourceAhead:
     """Records of the source by index, counted from the first one opened; old ones are forgotten.
 
-    ``trimmed`` becomes true when the log begins after the offset at which reading began, at
-    ``log_start``. ``end`` is the log's end as far as it concerns the reader, once ``ended``.
-    ``lineage`` is that of the log up to the last batch that was read.
+    ``trimmed``: the log begins after the offset at which reading began, at ``log_start``. ``end``
+    is the log's end, once ``ended``; ``lineage`` that of the log up to the last batch that was
+    read.
     """
 
     def __init__(
