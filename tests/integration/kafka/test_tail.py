@@ -11,11 +11,13 @@ from tests.waiting import eventually
 from srm.domain.names.topics import TopicPartition
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import SrmError
-from srm.kafka.tables.topic_tail import KafkaTopicTail
+from srm.kafka.tables.topic_tail import SELDOM, KafkaTopicTail
 
 pytestmark = pytest.mark.kafka
 
 DEADLINE_S = 120
+
+_SLOWLY = {**SELDOM, "fetch.wait.max.ms": 1000}
 
 
 def until_caught_up(tail):
@@ -107,7 +109,7 @@ def test_it_may_begin_at_a_time(cluster, props, state_topic):
 def test_one_that_asks_seldom_catches_up_too(cluster, props, state_topic):
     cluster.compacted_topic(state_topic).write({b"a": b"1"})
 
-    with KafkaTopicTail(props, state_topic, fetch_wait_ms=1000, at_once=False) as tail:
+    with KafkaTopicTail(props, state_topic, fetching=_SLOWLY) as tail:
         assert until_caught_up(tail) == [(b"a", b"1")]
         assert not tail.rewound
 

@@ -60,7 +60,7 @@ from srm.replication.driver import pausing
 from srm.replication.driver.state_book import DriverLog, LogRecord
 from srm.replication.log_reader import LogReader, of_each_log
 
-TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.5
 _FETCH_WAIT_MS: Final = 500
 """Logs are followed permanently: an empty poll costs more than a late notice of the end."""
@@ -77,7 +77,7 @@ _logger = logging.getLogger(__name__)
 class KafkaDriverLog:
     """The state topic of one flow (a :class:`.DriverLog`), for one thread, connected when used."""
 
-    def __init__(self, flow: Flow, props: ClusterClients, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, flow: Flow, props: ClusterClients) -> None:
         self._flow = flow
         self._topic = internal_topics.replication(flow.source)
         self._metrics = internal_topics.raw_metrics(flow.source)
@@ -86,7 +86,6 @@ class KafkaDriverLog:
         self._where = f"{self._topic} on cluster {flow.target}"
         self._reading = f"reading {self._where}"
         self._props = props
-        self._timeout_s = timeout_s
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
 
@@ -109,13 +108,13 @@ class KafkaDriverLog:
                 for number in range(STATE_PARTITIONS)
             ]
             ends = {
-                at.partition: consumer.get_watermark_offsets(at, self._timeout_s, cached=False)[1]
+                at.partition: consumer.get_watermark_offsets(at, _TIMEOUT_S, cached=False)[1]
                 for at in state
             }
             consumer.assign(state)
         positions: dict[int, int] = {}
         latest: dict[tuple[int, bytes], LogRecord] = {}
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline:
             for message in drain(consumer, _SLICE_S):
                 position = position_after(message, self._reading)
@@ -145,12 +144,12 @@ class KafkaDriverLog:
             **STATE_RECORDS,
             "transactional.id": self._transactional_id,
             # An abandoned transaction hides the slots' reports until it is aborted.
-            "transaction.timeout.ms": round(self._timeout_s * 1000),
-            "delivery.timeout.ms": round(self._timeout_s * 1000),
+            "transaction.timeout.ms": round(_TIMEOUT_S * 1000),
+            "delivery.timeout.ms": round(_TIMEOUT_S * 1000),
         }
         producer = open_writer(self._props.producer, more)
         try:
-            producer.init_transactions(self._timeout_s)
+            producer.init_transactions(_TIMEOUT_S)
         except KafkaException as error:
             raise self._failure(error, "taking over the driver's role in") from error
         self._producer = producer
@@ -184,7 +183,7 @@ class KafkaDriverLog:
                 producer.produce(self._topic, value, key, partition=COMMANDS)
             for partition, key in deletions:
                 producer.produce(self._topic, None, key, partition=partition)
-            producer.commit_transaction(self._timeout_s)
+            producer.commit_transaction(_TIMEOUT_S)
         except KafkaException as error:
             self._drop_producer()
             raise self._failure(error, "writing") from error

@@ -21,15 +21,14 @@ from srm.kafka.wire.errors import kafka_errors, on_topic, translate
 _LOOK_AGAIN_S: Final = 1.0
 _SILENCE_S: Final = 20.0
 _SHORTEST_LOOK_S: Final = 1.0
-_FETCH_WAIT_MS: Final = 200
 _END_POLL_S: Final = 0.1
-_MUCH_BYTES: Final = 1024 * 1024
 _COMMIT_WAIT_MS: Final = 500
 _COMMIT_SILENCE_S: Final = 60.0
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Amount of raw metrics that one process counts with the time and CPU of a Spark start."""
-_METRICS_WAIT_MS: Final = 5_000
 _METRICS_TIMEOUT_S: Final = 60.0
+SOON: Final[Mapping[str, object]] = {"fetch.wait.max.ms": 200, "fetch.min.bytes": 1}
+SELDOM: Final[Mapping[str, object]] = {"fetch.wait.max.ms": 5_000, "fetch.min.bytes": 1 << 20}
 _logger = logging.getLogger(__name__)
 
 
@@ -40,11 +39,9 @@ class KafkaTopicTail:
     seen. A cluster that does not answer for a while only delays; :meth:`poll` raises an error that
     waiting does not cure.
 
-    Args:
-        fetch_wait_ms: so long a broker that has nothing new waits with its answer. The end of a log
-            that ends with a transaction marker is seen so late.
-        since_ms: begin with the first record whose timestamp is this or later.
-        at_once: a broker answers as soon as there is anything, and does not wait all the same.
+    ``since_ms``: begin with the first record whose timestamp is this or later. ``fetching``: how
+    long and for how much a broker waits with its answer; the end of a log that ends with a
+    transaction marker is seen so late.
     """
 
     def __init__(
@@ -53,16 +50,12 @@ class KafkaTopicTail:
         topic: str,
         partition: int = 0,
         *,
-        fetch_wait_ms: int = _FETCH_WAIT_MS,
         since_ms: int | None = None,
-        at_once: bool = True,
+        fetching: Mapping[str, object] = SOON,
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
         self._props = consumer_props
-        self._settings = {
-            "fetch.wait.max.ms": fetch_wait_ms,
-            "fetch.min.bytes": 1 if at_once else _MUCH_BYTES,
-        }
+        self._fetching = fetching
         self._since_ms = since_ms
         self._topic = topic
         self._partition = partition
@@ -154,7 +147,7 @@ class KafkaTopicTail:
 
     def _open(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = open_reader(self._props, self._settings)
+            self._consumer = open_reader(self._props, self._fetching)
             self._heard = time.monotonic()
         return self._consumer
 
@@ -264,9 +257,7 @@ def follow_raw_metrics(
 ) -> KafkaTopicTail:
     """Follow the raw metrics of a flow from a time, with few requests: news may come late."""
     topic = internal_topics.raw_metrics(flow.source)
-    return KafkaTopicTail(
-        consumer_props, topic, fetch_wait_ms=_METRICS_WAIT_MS, since_ms=since_ms, at_once=False
-    )
+    return KafkaTopicTail(consumer_props, topic, since_ms=since_ms, fetching=SELDOM)
 
 
 def read_raw_metrics(
