@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial
-from typing import Annotated
+from functools import cache, partial
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,7 +16,6 @@ from srm import telemetry
 from srm.cli.console import Looked, WatchOption, open_console, show, topic_option
 from srm.cli.flows.for_flows import Flows, OneFlow, print_table, say
 from srm.clock import now_ms
-from srm.config.model import Config
 from srm.domain.groups.proof import FlowProof
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.names.topics import Flow
@@ -62,53 +61,34 @@ def aggregate(
 
     Spark is only started for a flow with more raw metrics than one process counts in its time.
     """
-    resolved, wanted = flows.settings, flows.chosen
-    spec = WindowSpec(look_back_ms=look_back * 1000)
-    done = {} if spark else _in_this_process(resolved, wanted, spec)
-    left = [one for one in wanted if one not in done]
-    if left:
-        done |= _in_spark(resolved, left, spec, master, remote)
-    summaries = tuple(done[one] for one in wanted)
-    flows.emit(summaries, lambda console: _render_summaries(console, summaries))
+    config, spec = flows.settings, WindowSpec(look_back_ms=look_back * 1000)
+    summaries = list[AggregationSummary]()
+    with ExitStack() as stack:
 
+        @cache
+        def in_spark() -> tuple[Any, Any]:
+            # Importing Spark takes longer than most other commands run.
+            from srm.spark.jobs import aggregate as aggregate_flow
+            from srm.spark.session import file_settings, spark_session
 
-def _in_this_process(
-    config: Config, flows: Iterable[Flow], spec: WindowSpec
-) -> dict[Flow, AggregationSummary]:
-    """Aggregate the flows that are small enough."""
-    done: dict[Flow, AggregationSummary] = {}
-    for one in flows:
-        with (
-            telemetry.span("metrics.aggregate", flow=str(one)) as opened,
-            open_flow(config, one) as context,
-        ):
-            consumer = config.cluster_clients(one.target, one).consumer
-            summary = aggregation.aggregate(context, partial(read_raw_metrics, one, consumer), spec)
-            opened.result(summary)
-        if summary is not None:
-            done[one] = summary
-    return done
+            conf = file_settings(config.spark, master)
+            session = stack.enter_context(spark_session("srm-metrics", master, conf, remote))
+            return aggregate_flow, session
 
-
-def _in_spark(
-    config: Config, flows: Iterable[Flow], spec: WindowSpec, master: str | None, remote: str | None
-) -> dict[Flow, AggregationSummary]:
-    # Importing Spark takes longer than most other commands run.
-    from srm.spark.jobs import aggregate as aggregate_flow
-    from srm.spark.session import file_settings, spark_session
-
-    done: dict[Flow, AggregationSummary] = {}
-    conf = file_settings(config.spark, master)
-    with spark_session("srm-metrics", master, conf, remote) as session:
-        for one in flows:
+        for one in flows.chosen:
             with (
-                telemetry.span("metrics.aggregate", flow=str(one), engine="spark") as opened,
+                telemetry.span("metrics.aggregate", flow=str(one)) as opened,
                 open_flow(config, one) as context,
             ):
                 consumer = config.cluster_clients(one.target, one).consumer
-                done[one] = aggregate_flow(session, context, consumer, spec)
-                opened.result(done[one])
-    return done
+                read = partial(read_raw_metrics, one, consumer)
+                found = None if spark else aggregation.aggregate(context, read, spec)
+                if found is None:
+                    aggregate_flow, session = in_spark()
+                    found = aggregate_flow(session, context, consumer, spec)
+                summaries.append(found)
+                opened.result(found)
+    flows.emit(tuple(summaries), lambda console: _render_summaries(console, summaries))
 
 
 def show_windows(
@@ -134,7 +114,6 @@ def show_windows(
 def _read_stored(
     flows: Flows, topic: str | None, pick: _Pick
 ) -> tuple[list[WindowMetric], list[FlowProof]]:
-    """Read the windows of some flows, and what was last proven of their checkpoints."""
     windows: list[WindowMetric] = []
     proofs: list[FlowProof] = []
     for one in flows.chosen:

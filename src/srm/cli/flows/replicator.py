@@ -6,17 +6,14 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, Group
 from rich.live import Live
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from srm.cli.console import write_document
@@ -36,6 +33,7 @@ from srm.domain.text.documents import encode
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import DriverAnswer, driver_status, operator
 from srm.errors import UnavailableError
+from srm.pages.tables import Listing
 from srm.replication.driver.state_book import FlowProgress
 from srm.wiring import open_state_topics
 
@@ -80,7 +78,6 @@ class Rates:
     """Turns counters into rates between two looks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin now."""
         self._clock = clock
         self._start = self._last = clock()
         self._before: dict[str, FlowProgress] = {}
@@ -118,64 +115,30 @@ def plain(line: FlowLine) -> str:
     )
 
 
-class Overview:
-    """The live view: a row for each flow, and what keeps a flow or partitions from running.
-
-    A narrow terminal gets fewer columns; no number is ever cut.
-    """
-
-    def __init__(self, lines: list[FlowLine]) -> None:
-        """Remember what to show."""
-        self._lines = lines
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the widest table that fits, then the reasons."""
-        unbounded = options.update(max_width=10_000)
-        for left_out in range(len(_LEFT_OUT) + 1):
-            grid = _grid(self._lines, _LEFT_OUT[:left_out])
-            if Measurement.get(console, unbounded, grid).maximum <= options.max_width:
-                break
-        yield grid
-        for line in self._lines:
-            yield from _reasons(line.progress)
-
-
-_LEFT_OUT: Final = ("topics", "MB/s", "copied", "partitions", "slots")
-"""Columns that a narrow terminal does without, the first one first."""
-_REASONS: Final = 3
-
-
-def _grid(lines: list[FlowLine], left_out: Collection[str]) -> Table:
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
-    shown = [name for name in _cells(lines[0]) if name not in left_out] if lines else []
-    for name in shown:
-        name_of_flow = name == "flow"  # all that may be folded
-        grid.add_column(
-            name,
-            justify="left" if name_of_flow else "right",
-            no_wrap=not name_of_flow,
-            overflow="fold" if name_of_flow else "ellipsis",
-        )
+def overview(lines: list[FlowLine]) -> Group:
+    """Draw a row for each flow, and what keeps a flow or partitions from running."""
+    numbers = "rec/s", "MB/s", "lag", "copied", "topics", "partitions", "slots", "stopped"
+    if not lines:
+        return Group()
+    table = Listing("flow", *numbers, right=numbers, pad_edge=False)
     for line in lines:
-        cells = _cells(line)
-        grid.add_row(*(cells[name] for name in shown))
-    return grid
+        progress = line.progress
+        whole, stopped = progress.slots_alive == progress.slots, len(progress.stopped)
+        table.add_row(
+            Text(progress.flow),
+            Text(f"{line.records_per_s:,.0f}"),
+            Text(f"{line.bytes_per_s / 1e6:,.1f}"),
+            Text(f"{progress.lag:,}"),
+            Text(f"{progress.records:,}"),
+            Text(str(progress.topics)),
+            Text(f"{progress.reported}/{progress.partitions}"),
+            Text(f"{progress.slots_alive}/{progress.slots}", style="" if whole else "yellow"),
+            Text(str(stopped), style="red" if stopped else "dim"),
+        )
+    return Group(table, *(text for line in lines for text in _reasons(line.progress)))
 
 
-def _cells(line: FlowLine) -> dict[str, Text]:
-    progress = line.progress
-    whole = progress.slots_alive == progress.slots
-    return {
-        "flow": Text(progress.flow),
-        "rec/s": Text(f"{line.records_per_s:,.0f}"),
-        "MB/s": Text(f"{line.bytes_per_s / 1e6:,.1f}"),
-        "lag": Text(f"{progress.lag:,}"),
-        "copied": Text(f"{progress.records:,}"),
-        "topics": Text(str(progress.topics)),
-        "partitions": Text(f"{progress.reported}/{progress.partitions}"),
-        "slots": Text(f"{progress.slots_alive}/{progress.slots}", style="" if whole else "yellow"),
-        "stopped": Text(str(len(progress.stopped)), style="red" if progress.stopped else "dim"),
-    }
+_REASONS: Final = 3
 
 
 def _reasons(progress: FlowProgress) -> Iterator[Text]:
@@ -243,18 +206,18 @@ def replication_view(
 
 @contextmanager
 def _live(progress: Callable[[], tuple[FlowProgress, ...]], console: Console) -> Iterator[None]:
-    rates, shown, due = Rates(), Overview([]), 0.0
+    rates, shown, due = Rates(), overview([]), 0.0
 
-    def overview() -> Overview:
+    def look() -> Group:
         """Look again once in a while: each warning redraws the view, at any moment."""
         nonlocal shown, due
         if time.monotonic() >= due:
-            shown, due = Overview(rates.lines(progress())), time.monotonic() + LIVE_EVERY_S * 0.9
+            shown, due = overview(rates.lines(progress())), time.monotonic() + LIVE_EVERY_S * 0.9
         return shown
 
     live = Live(
         console=console,
-        get_renderable=overview,
+        get_renderable=look,
         refresh_per_second=1 / LIVE_EVERY_S,
     )
     # Warnings appear above the table instead of tearing it.
@@ -276,7 +239,6 @@ def _write_plain(lines: list[FlowLine]) -> None:
 
 
 def _write_json(lines: list[FlowLine]) -> None:
-    """Write one JSON object per flow and line, as programs read streams."""
     for line in lines:
         flat = {**asdict(line.progress), **asdict(line)}
         del flat["progress"]
