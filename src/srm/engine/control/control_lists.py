@@ -146,7 +146,6 @@ def change(
 def _apply_changes(
     name: ListName, current: ListPair, changes: ListChange, now_ms: int
 ) -> tuple[dict[bytes, bytes | None], ChangeSummary]:
-    """Return the records to write, and a summary of the change."""
     value = json.dumps({"added_ms": now_ms}).encode()
     records: dict[bytes, bytes | None] = {}
     kinds: tuple[tuple[EntryKind, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (

@@ -154,11 +154,9 @@ def _differences(
         and (here[name].origin != "default" or name in there)  # known to the target's release
     }
     candidates = _without_excluded(here, config)
-    changes |= (
-        {name: None for name, one in candidates.items() if one.origin == "default" and name in own}
-        if config.use_defaults_from == "target"
-        else {}
-    )
+    if config.use_defaults_from == "target":
+        unset = (name for name, one in candidates.items() if one.origin == "default")
+        changes |= {name: None for name in unset if name in own}
     return changes
 
 
@@ -169,7 +167,6 @@ def _disagreements(
     changes: Mapping[str, str | None],
     config: FlowConfig,
 ) -> Iterator[SyncFinding]:
-    """Yield changes that another flow would undo."""
     source, target = config.flow.source, config.flow.target
     for name, value in changes.items():
         mine = f"{here[name].value}{' by default' if value is None else ''}"
@@ -245,22 +242,14 @@ _CONSUMING: Final = frozenset({"Read", "Describe", "DescribeConfigs"})
 """Operations whose denial does not keep the replicator from writing."""
 
 
-@dataclass(frozen=True, slots=True)
-class AclPlan:
-    """ACLs of a flow's target: to add, on remote topics without a reason, and what stays."""
-
-    add: tuple[Acl, ...]
-    surplus: tuple[Acl, ...]
-    findings: tuple[SyncFinding, ...]
-
-
 def plan_acls(
+    plan: TopicSyncPlan,
     here: Collection[Acl],
     there: Collection[Acl],
     source_topics: Collection[str],
     config: FlowConfig,
-) -> AclPlan:
-    """Compare the ACLs of the source (``here``) with those of the target (``there``); pure.
+) -> TopicSyncPlan:
+    """Add the ACLs of the source (``here``) that the target (``there``) lacks to a plan.
 
     ACLs of principals that write to a remote topic, as replicators do, are not surplus. A prefix
     counts if one of the ``source_topics`` has it and is selected.
@@ -291,11 +280,15 @@ def plan_acls(
         and acl != write_denial(acl.name)
         and acl.principal not in writers_of(acl.name, there)
     )
-    return AclPlan(tuple(sorted(add)), tuple(sorted(surplus)), tuple(findings))
+    return replace(
+        plan,
+        acls=tuple(sorted(add)),
+        surplus_acls=tuple(sorted(surplus)),
+        findings=(*plan.findings, *findings),
+    )
 
 
 def _copies(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator[Acl]:
-    """Yield what the target should have for an ACL of the source."""
     included = config.sync_acls_include
     named = acl.pattern == "literal" and acl.name != ANY_NAME
     if acl.resource == "topic":
@@ -330,7 +323,6 @@ def _on_remote_topics(acl: Acl, selected: Collection[str], config: FlowConfig) -
 
 
 def _refusal(acl: Acl, copy: Acl, config: FlowConfig) -> SyncFinding | None:
-    """Return why a copy of an ACL is not added; None if it is."""
     source, target = config.flow.source, config.flow.target
     if copy.permission == "Deny" and copy.operation not in _CONSUMING:
         why, action = "it could stop srm there", f"add it on {target} where it does not deny srm"
@@ -354,12 +346,9 @@ _T = TypeVar("_T")
 _Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 
-def compare_users(
-    source: Cluster, target: Cluster
-) -> tuple[tuple[SyncFinding, ...], tuple[str, ...]]:
-    """Return differences, and what srm may not compare or the brokers are too old for."""
-    findings: list[SyncFinding] = []
-    notes: list[str] = []
+def compare_users(plan: TopicSyncPlan, source: Cluster, target: Cluster) -> TopicSyncPlan:
+    """Add differences, and what srm may not compare or the brokers are too old for, to a plan."""
+    findings, notes = [*plan.findings], [*plan.notes]
 
     def read(what: str, call: Callable[[Cluster], _T]) -> tuple[_T, _T] | None:
         try:
@@ -377,7 +366,7 @@ def compare_users(
             text = f"{amount(len(missing), 'SCRAM user')} {verb} only on {source.alias}: "
             action = f"create them on {target.alias} before clients move"
             findings.append(SyncFinding("users", text + some(missing), action))
-    return tuple(findings), tuple(notes)
+    return replace(plan, findings=tuple(findings), notes=tuple(dict.fromkeys(notes)))
 
 
 def _quota_drift(here: _Quotas, there: _Quotas, source: str, target: str) -> Iterator[SyncFinding]:

@@ -49,12 +49,7 @@ def plan(context: FlowContext) -> TopicSyncPlan:
     found = _look(context)
     if found.skipped:
         return found
-    findings, notes = compare_users(context.source, context.target)
-    return replace(
-        found,
-        findings=(*found.findings, *findings),
-        notes=tuple(dict.fromkeys(found.notes + notes)),
-    )
+    return compare_users(found, context.source, context.target)
 
 
 def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
@@ -75,7 +70,6 @@ def _warn_once(flow: str, note: str) -> None:
 
 
 def _read_samples(context: FlowContext, topics: Collection[str]) -> Settings:
-    """Read settings of topics that are not ours, as far as srm may."""
     try:
         return context.target.topic_settings(topics) if topics else {}
     except AuthorizationError:
@@ -111,13 +105,7 @@ def _look(context: FlowContext) -> TopicSyncPlan:
     except (AuthorizationError, ConfigError) as error:
         why = f"ACLs are not synced: {error}; or set sync.topic.acls.enabled = false"
         return replace(found, notes=(why,))
-    acls = plan_acls(here, there, source_topics, config)
-    return replace(
-        found,
-        acls=acls.add,
-        surplus_acls=acls.surplus,
-        findings=(*found.findings, *acls.findings),
-    )
+    return plan_acls(found, here, there, source_topics, config)
 
 
 def apply(context: FlowContext, planned: TopicSyncPlan, remove_acls: Collection[Acl] = ()) -> None:

@@ -10,15 +10,17 @@ import pytest
 from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import Flow
-from srm.engine.control.topic_plan import plan_acls
+from srm.engine.control.topic_plan import TopicSyncPlan, plan_acls
 from srm_lab.testing.flows import flow_config
+
+NOTHING = TopicSyncPlan()
 
 TOPICS = ("Pay", "Pay.eu", "Other")
 
 
 def copied(acl: Acl, **settings: Any) -> list[Acl]:
     config = flow_config(topics=("Pay.*",), groups=("app.*",), **settings)
-    return [*plan_acls([acl], (), TOPICS, config).add]
+    return [*plan_acls(NOTHING, [acl], (), TOPICS, config).acls]
 
 
 def on_topic(operation: str, **changes: Any) -> Acl:
@@ -111,12 +113,12 @@ def test_where_both_flows_use_a_name_a_revoked_acl_does_not_come_back(
     config = flow_config(topics=("Pay.*",), groups=("app.*",), **settings)
     both = replace(config, both_enabled=True)
 
-    [finding] = plan_acls([acl], [], TOPICS, both).findings
+    [finding] = plan_acls(NOTHING, [acl], [], TOPICS, both).findings
 
-    assert plan_acls([acl], [], TOPICS, config).add
-    assert plan_acls([acl], [], TOPICS, both).add == ()
-    assert plan_acls([], [acl], TOPICS, both).surplus == ()
-    assert plan_acls([acl], [acl], TOPICS, both).findings == ()
+    assert plan_acls(NOTHING, [acl], [], TOPICS, config).acls
+    assert plan_acls(NOTHING, [acl], [], TOPICS, both).acls == ()
+    assert plan_acls(NOTHING, [], [acl], TOPICS, both).surplus_acls == ()
+    assert plan_acls(NOTHING, [acl], [acl], TOPICS, both).findings == ()
     assert finding.subject == acl.where
     assert finding.text == f"{acl.rule} is on P only, both flows use this name"
     assert finding.action == "add it on B, or remove it on P"
@@ -162,11 +164,11 @@ def test_a_rule_that_could_stop_the_replicator_is_a_finding_until_the_target_has
     acl: Acl, why: str
 ) -> None:
     config = flow_config(topics=("Pay.*",), sync_acls_include=("prefixed", "transactional-ids"))
-    found = plan_acls([acl], [], TOPICS, config)
+    found = plan_acls(NOTHING, [acl], [], TOPICS, config)
 
     [finding] = found.findings
-    assert (found.add, finding.text) == ((), f"{acl.rule} is on P only, {why}")
-    assert plan_acls([acl], [acl, *on_remote(acl)], TOPICS, config).findings == ()
+    assert (found.acls, finding.text) == ((), f"{acl.rule} is on P only, {why}")
+    assert plan_acls(NOTHING, [acl], [acl, *on_remote(acl)], TOPICS, config).findings == ()
 
 
 def on_remote(acl: Acl) -> list[Acl]:
@@ -179,6 +181,6 @@ def test_no_pattern_reaches_topics_of_srm() -> None:
     )
     srm_first = replace(config, flow=Flow("srm", "B"))
 
-    found = plan_acls([on_topic("Read", name="*")], [], TOPICS, srm_first)
+    found = plan_acls(NOTHING, [on_topic("Read", name="*")], [], TOPICS, srm_first)
 
-    assert (found.add, len(found.findings)) == ((), 1)
+    assert (found.acls, len(found.findings)) == ((), 1)
