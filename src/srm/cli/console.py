@@ -263,7 +263,6 @@ def run_cli(app: typer.Typer) -> NoReturn:
 
 
 def _fail(error: Exception, *, as_json: bool) -> NoReturn:
-    """Print an error, and end the program."""
     logging.getLogger(__name__).debug("failed", exc_info=error)
     name, what, action, code = _parts(error)
     if as_json:
@@ -282,7 +281,6 @@ def _fail(error: Exception, *, as_json: bool) -> NoReturn:
 
 
 def _parts(error: Exception) -> tuple[str, str, str, int]:
-    """Return type, message, action and exit code of an error."""
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(error) or error
     if isinstance(error, SrmError):

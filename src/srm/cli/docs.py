@@ -52,7 +52,6 @@ def render() -> str:
 def _commands(
     command: Any, context: typer.Context, level: int
 ) -> Iterator[tuple[Any, typer.Context, int]]:
-    """Return a command with its context and level, then its subcommands."""
     yield command, context, level
     for name, child in getattr(command, "commands", {}).items():
         inner = typer.Context(child, info_name=name, parent=context)
@@ -112,7 +111,6 @@ def _item(row: tuple[str, str]) -> str:
 
 
 def _unwrap(text: str | None) -> str:
-    """Return a text on one line."""
     return " ".join((text or "").split())
 
 
@@ -123,7 +121,6 @@ def _is_setting(parameter: Any, context: typer.Context) -> bool:
 
 
 def _settings() -> str:
-    """Return the table of the settings of a move."""
     rows = [
         f"## {_SETTINGS.capitalize()}",
         "",

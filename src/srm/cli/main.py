@@ -152,7 +152,6 @@ def _type(name: str) -> str:
 
 
 def _build(name: str, entry: Entry) -> Any:
-    """Import a command, or make a group."""
     if not entry.target:
         return LazyGroup(
             name=name,

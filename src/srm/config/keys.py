@@ -86,7 +86,6 @@ PROVIDERS_KEY: Final = "config.providers"
 
 
 def _read() -> dict[str, list[list[str]]]:
-    """Return the rows of the table by section."""
     sections: dict[str, list[list[str]]] = {}
     for line in files("srm.config").joinpath("keys.txt").read_text("utf-8").splitlines():
         if line.startswith("## "):

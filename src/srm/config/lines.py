@@ -335,7 +335,6 @@ def _slips(name: str) -> frozenset[str]:
 
 
 def _with_our_alias(line: Property, clusters: Sequence[str]) -> str:
-    """Return a known key whose cluster is nearly one of ours as it was meant, else nothing."""
     flow, dot, name = line.key.partition(".")
     source, arrow, target = flow.partition("->")
     aliases = [_our_alias(alias, clusters) for alias in (source, target) if alias]

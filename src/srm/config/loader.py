@@ -424,7 +424,6 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
 
 
 def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
-    """Return whether a flow is enabled and gives copies the names of their originals."""
     names = FlowTopics(flow, _policy(file, flow))
     return file.value("enabled", flow) and names.keeps_name("topic")
 
@@ -457,7 +456,6 @@ def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:
 
 
 def _origins(file: SettingsFile, flow: Flow) -> set[str]:
-    """Return the clusters whose records a flow copies, by way of others that keep names, too."""
     found, left = {flow.source}, [flow.source]
     while left:
         here = left.pop()
@@ -488,7 +486,6 @@ def _refuse_return(file: SettingsFile, flow: Flow) -> None:
 
 
 def _may_overlap(file: SettingsFile, one: Flow, other: Flow) -> bool:
-    """Return whether the lists of two flows may name the same topic."""
     lists = [set(file.value("topics", flow) or ()) for flow in (one, other)]
     plain = [set(NameFilter(tuple(each)).names) for each in lists]
     return lists != plain or bool(lists[0] & lists[1]) or not all(lists)

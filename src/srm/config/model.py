@@ -400,12 +400,8 @@ def plain_settings(config: FlowConfig) -> dict[str, Any]:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the fields whose values differ, with both values."""
-    names = sorted({*before, *after})
-    return {
-        name: (before.get(name), after.get(name))
-        for name in names
-        if before.get(name) != after.get(name)
-    }
+    both = {name: (before.get(name), after.get(name)) for name in sorted({*before, *after})}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
 
 
 def key_of(field: str) -> str:

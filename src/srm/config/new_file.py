@@ -70,7 +70,6 @@ def _is_login_elsewhere(line: Property) -> bool:
 
 
 def _hidden(key: str, value: str) -> str:
-    """Return a reference instead of a secret in clear."""
     if not is_secret(key) or _REFERENCE.match(value):
         return value
     return f"${{env:{variable(key)}}}"
@@ -309,7 +308,6 @@ def _flow(found: _Imported, flow: str) -> dict[str, str]:
 
 
 def _select_all(found: _Imported, flow: str, kind: str) -> None:
-    """Write MirrorMaker 2's default, everything, where nothing is selected."""
     key = _SELECTIONS.get(kind)
     if key is not None and key not in found.flows[flow]:
         found.flows[flow][key] = ".*"

@@ -183,7 +183,6 @@ def resolve_references(
 
 
 def _connection_lines(line: Property, path: str, read: Connections) -> Iterable[Property]:
-    """Return the lines that a connection gives; any other line as it is."""
     prefix, key, rest = line.key.rpartition(CONNECTION_KEY)
     if not key or rest or (prefix and not prefix.endswith(".")):
         return (line,)

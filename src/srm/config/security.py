@@ -164,7 +164,6 @@ def _unseal(sealed: bytes, password: str) -> bytes:
 
 
 def _elements(der: bytes) -> Iterator[bytes]:
-    """Yield the contents of DER elements."""
     data = BytesIO(der)
     while tag := data.read(1):
         size, *_ = _numbers(data, ">B")
@@ -266,7 +265,6 @@ def _translate_tls_limits(settings: dict[str, str]) -> None:
 
 
 def _words(text: str) -> list[str]:
-    """Split a list of Java's (with commas) or OpenSSL's (with colons)."""
     return re.findall(r"[^,:\s]+", text)
 
 

@@ -292,7 +292,6 @@ def find_target(options: ControlOptions) -> Target:
 
 
 def _only(options: ControlOptions) -> Flow:
-    """Return the one enabled flow with the named end."""
     config = load_config(options.config)
     fitting = [
         flow

@@ -166,7 +166,6 @@ def render_checks(console: Console, checks: Collection[Check]) -> None:
 
 
 def _cluster(cluster: KafkaCluster) -> Iterator[Check]:
-    """Yield whether a cluster answers, with release and clock."""
     name, found = f"cluster {cluster.alias}", cluster.facts()
     text = f"{found.text}, id {cluster.cluster_id()}"
     too_old = tuple(map(int, found.release.split("."))) < _OLDEST if found.release else True
@@ -266,7 +265,6 @@ def _grant(context: FlowContext) -> str:
 
 
 def _defaults(context: FlowContext, admin: Mapping[str, str]) -> Iterator[Check | SrmError]:
-    """Yield settings of the target's brokers that do not fit the flow."""
     config = context.config
     flow, target = config.flow, config.flow.target
     name, found = f"defaults for {flow}", broker_configs(admin)
@@ -289,7 +287,6 @@ def _defaults(context: FlowContext, admin: Mapping[str, str]) -> Iterator[Check 
 
 
 def _topics(context: FlowContext) -> Iterator[Check | SrmError]:
-    """Yield what cannot be created, and what ``srm topics plan`` finds."""
     flow, plan = context.config.flow, topic_sync.plan(context)
     name = f"topics of {flow}"
     on_target, syncs = internal_topic_specs(context.config)
@@ -366,7 +363,6 @@ def _host() -> Iterator[Check]:
 
 
 def _java() -> Check:
-    """Return the version of the Java runtime, which Spark needs."""
     home, action = os.environ.get("JAVA_HOME"), "install a JDK 17 or newer, or set JAVA_HOME"
     program = str(Path(home, "bin", "java")) if home else shutil.which("java") or "java"
     try:

@@ -235,7 +235,6 @@ def _import(config: Config, flows: list[Flow] | None, asked: Import) -> None:
 
 
 def _import_flow(context: AdoptionContext, asked: Import) -> tuple[AdoptionPlan, ImportOutcome]:
-    """Plan, show, and carry out unless it is a dry run."""
     with progress("reading both logs", quietly=asked.as_json) as tell:
         found = adoption.plan(context, asked.topic or (), asked.offsets_topic, tell)
     rows, console = tuple(map(ImportRow.of, found.copies)), open_console()

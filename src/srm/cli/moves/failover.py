@@ -393,7 +393,6 @@ class MoveLines:
 
 
 def _reasons(event: RunEvent) -> Iterator[str]:
-    """Yield the reasons an event waits, as far as its line has them."""
     if event.sync is not None:
         yield from map(reasons_text, (event.sync.blocking, event.sync.asks))
     if event.verify is not None:
