@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from srm.clock import now_s
 from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     PartitionNotes,
@@ -208,7 +207,6 @@ class PartitionCopy:
     - ``blocked``: source offsets that keep a stopped partition from continuing, where known.
     - ``fetch_lineage``, ``fetch_epoch``: lineage of the source before ``fetch_offset``, and the
       epoch that a fetch names, -1 if the log's may not be compared.
-    - ``led_since_s``: when the leader of the source became known, monotonic.
     - ``in_doubt``: the source's log has to be checked; ``found_epoch`` is of a batch in the place
       of records that are left out, -1 if none was seen.
     - ``written_by``, ``target_lineage``: claim of the batch before ``target_next``, to its marker.
@@ -234,7 +232,6 @@ class PartitionCopy:
     fetch_lineage: Lineage = UNKNOWN_LINEAGE
     fetch_epoch: int = -1
     source_leader: Leader = NO_LEADER
-    led_since_s: float = float("-inf")
     in_doubt: bool = False
     found_epoch: int = -1
     source_next: int = 0
@@ -481,8 +478,7 @@ class PartitionCopy:
 
     def note_leader(self, leader: Leader) -> None:
         """Fetch from this leader of the source from now on."""
-        if leader != self.source_leader:
-            self.source_leader, self.led_since_s = leader, now_s()
+        self.source_leader = leader
 
     def note_target(self, lineage: Lineage) -> None:
         """Remember the lineage of the target that a check before a claim has proven."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from srm.clock import now_s
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import set_key
@@ -37,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 _WATCH_S: Final = 30.0
 _ASKED_AT_ONCE: Final = 200
-_ELECTED_S: Final = 3.0
-_PAUSE_S: Final = 0.1
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 
 
@@ -335,16 +332,13 @@ class Lifecycle:
                 self._run(copy, self._place(copy))
 
     async def _follow_leader(self, copy: PartitionCopy, attempt: int, otherwise: Stop) -> None:
-        """Fetch from the present leader under the same claim: an election needs no walk.
-
-        A broker may learn after its clients that it leads; it is tried again for a few seconds.
-        """
-        if await self._source.leader(copy.source) == copy.source_leader:
-            if copy.attempt == attempt and now_s() - copy.led_since_s > _ELECTED_S:
-                self._stop(copy, otherwise)
-                return
-            await asyncio.sleep(_PAUSE_S)  # between two tries
-        if copy.attempt == attempt:
+        """Fetch from another leader under the same claim: an election needs no walk."""
+        leader = await self._source.leader(copy.source)
+        if copy.attempt != attempt:
+            return
+        if leader == copy.source_leader:
+            self._stop(copy, otherwise)
+        else:
             await self._place(copy)
 
     def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
