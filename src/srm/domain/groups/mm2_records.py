@@ -33,9 +33,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import topic_id_text
@@ -46,11 +46,6 @@ MAX_STRING_BYTES = 32767
 
 _IDS: Final = "srm:"
 _SHARE: Final = ":share"
-_OFFSETS = struct.Struct(">qq")
-_PARTITION = struct.Struct(">i")
-_LENGTH = struct.Struct(">h")
-_VERSION = struct.Struct(">h")
-_TIME = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +58,17 @@ class OffsetSync:
 
     def key(self) -> bytes:
         """Encode the record key."""
-        return _string(self.topic_partition.topic) + _PARTITION.pack(self.topic_partition.partition)
+        return _pack("si", *self.topic_partition)
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return _OFFSETS.pack(self.upstream_offset, self.downstream_offset)
+        return _pack("qq", self.upstream_offset, self.downstream_offset)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> OffsetSync:
         """Decode one record of an offset syncs topic."""
-        fields = _Fields("offset sync", key)
-        topic_partition = fields.partition()
-        fields.read_value(value, is_versioned=False)
-        upstream, downstream = fields.numbers(_OFFSETS)
-        fields.end()
-        return cls(topic_partition, upstream, downstream)
+        topic, partition, *offsets = _unpack("offset sync", key, value, "si", "qq")
+        return cls(TopicPartition(topic, partition), *offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +108,12 @@ class Checkpoint:
 
     def key(self) -> bytes:
         """Encode the record key."""
-        return (
-            _string(self.group)
-            + _string(self.topic_partition.topic)
-            + _PARTITION.pack(self.topic_partition.partition)
-        )
+        return _pack("ssi", self.group, *self.topic_partition)
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return (
-            _VERSION.pack(VERSION)
-            + _OFFSETS.pack(self.upstream_offset, self.downstream_offset)
-            + _string(self.metadata)
-        )
+        offsets = self.upstream_offset, self.downstream_offset
+        return _pack("hqqs", VERSION, *offsets, self.metadata)
 
     @property
     def topic_ids(self) -> TopicIds | None:
@@ -148,18 +132,14 @@ class Checkpoint:
     @staticmethod
     def group_of(key: bytes) -> str:
         """Return the group of a record key."""
-        return _Fields("checkpoint", key).string()
+        group: str = _unpack("checkpoint", key, b"", "ssi", "")[0]
+        return group
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Checkpoint:
         """Decode one record of a checkpoints topic."""
-        fields = _Fields("checkpoint", key)
-        group, topic_partition = fields.string(), fields.partition()
-        fields.read_value(value)
-        upstream, downstream = fields.numbers(_OFFSETS)
-        metadata = fields.string()
-        fields.end()
-        return cls(group, topic_partition, upstream, downstream, metadata)
+        group, topic, partition, _, *rest = _unpack("checkpoint", key, value, "ssi", "hqqs")
+        return cls(group, TopicPartition(topic, partition), *rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,65 +151,48 @@ class Heartbeat:
 
     def key(self) -> bytes:
         """Encode the record key."""
-        return _string(self.flow.source) + _string(self.flow.target)
+        return _pack("ss", self.flow.source, self.flow.target)
 
     def value(self) -> bytes:
         """Encode the record value."""
-        return _VERSION.pack(VERSION) + _TIME.pack(self.time_ms)
+        return _pack("hq", VERSION, self.time_ms)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Heartbeat:
         """Decode one record of a heartbeats topic."""
-        fields = _Fields("heartbeat", key)
-        flow = Flow(fields.string(), fields.string())
-        fields.read_value(value)
-        (time_ms,) = fields.numbers(_TIME)
-        fields.end()
-        return cls(flow, time_ms)
+        source, target, _, time_ms = _unpack("heartbeat", key, value, "ss", "hq")
+        return cls(Flow(source, target), time_ms)
 
 
-class _Fields:
-    """Reader of fields in order from a key and then a value; errors name the damaged record."""
+def _pack(layout: str, *fields: str | int) -> bytes:
+    """Encode fields of the kinds ``s`` string, ``h`` version, ``i`` INT32, ``q`` INT64."""
+    return b"".join(
+        _string(field) if isinstance(field, str) else struct.pack(f">{kind}", field)
+        for kind, field in zip(layout, fields, strict=True)
+    )
 
-    def __init__(self, kind: str, key: bytes) -> None:
-        self._kind = kind
-        self._key = self._data = key
-        self._at = 0
 
-    def read_value(self, value: bytes, *, is_versioned: bool = True) -> None:
-        """Go to the value, after the end of the key."""
-        self.end()
-        self._data, self._at = value, 0
-        if is_versioned and (version := self.numbers(_VERSION)[0]) != VERSION:
-            self._fail(f"it has version {version}, this version of srm knows {VERSION}")
+def _unpack(kind: str, key: bytes, value: bytes, of_key: str, of_value: str) -> list[Any]:
+    try:
+        return [*_fields(key, of_key), *_fields(value, of_value)]
+    except (struct.error, ValueError) as error:
+        raise IntegrityError(f"{kind} record with key {key.hex()} is damaged: {error}") from error
 
-    def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
-        try:
-            numbers = layout.unpack_from(self._data, self._at)
-        except struct.error as error:
-            self._fail(str(error))
-        self._at += layout.size
-        return numbers
 
-    def string(self) -> str:
-        length = self.numbers(_LENGTH)[0]
-        start, self._at = self._at, self._at + length
-        if length < 0 or self._at > len(self._data):
-            self._fail(f"a string of {length} bytes exceeds the record")
-        try:
-            return self._data[start : self._at].decode()
-        except UnicodeDecodeError as error:
-            self._fail(str(error))
-
-    def partition(self) -> TopicPartition:
-        return TopicPartition(self.string(), self.numbers(_PARTITION)[0])
-
-    def end(self) -> None:
-        if surplus := len(self._data) - self._at:
-            self._fail(f"{surplus} bytes follow the last field")
-
-    def _fail(self, why: str) -> NoReturn:
-        raise IntegrityError(f"{self._kind} record with key {self._key.hex()} is damaged: {why}")
+def _fields(data: bytes, layout: str) -> Iterator[str | int]:
+    at = 0
+    for kind in layout:
+        if kind == "s":
+            text, at = _text(data, at)
+            yield text
+            continue
+        number = struct.unpack_from(f">{kind}", data, at)[0]
+        if kind == "h" and number != VERSION:
+            raise ValueError(f"it has version {number}, this version of srm knows {VERSION}")
+        at += struct.calcsize(f">{kind}")
+        yield number
+    if surplus := len(data) - at:
+        raise ValueError(f"{surplus} bytes follow the last field")
 
 
 def _string(text: str) -> bytes:
@@ -238,7 +201,7 @@ def _string(text: str) -> bytes:
         raise IntegrityError(
             f"name {text[:40]!r}... has {len(raw)} bytes, the MM2 format takes {MAX_STRING_BYTES}"
         )
-    return _LENGTH.pack(len(raw)) + raw
+    return struct.pack(">h", len(raw)) + raw
 
 
 CONNECTOR: Final = "MirrorSourceConnector"
@@ -336,7 +299,7 @@ def decode_commit(key: bytes, value: bytes) -> OffsetCommit | None:
     try:
         group, at = _text(key, 2)
         topic, at = _text(key, at)
-        place = TopicPartition(topic, *_PARTITION.unpack_from(key, at))
+        place = TopicPartition(topic, *struct.unpack_from(">i", key, at))
         return OffsetCommit(group, place, _topic_id(value))
     except (struct.error, ValueError, IndexError):
         return None
@@ -361,18 +324,18 @@ class NewCommits:
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
-    start = at + _LENGTH.size
-    end = start + _LENGTH.unpack_from(data, at)[0]
+    length = struct.unpack_from(">h", data, at)[0]
+    start, end = at + 2, at + 2 + length
     if end < start or end > len(data):
-        raise ValueError(data)
+        raise ValueError(f"a string of {length} bytes exceeds the record")
     return data[start:end].decode(), end
 
 
 def _topic_id(value: bytes) -> str:
     """Return the tagged field with the id, which only flexible versions have."""
-    if _LENGTH.unpack_from(value)[0] < _FIRST_FLEXIBLE:
+    if struct.unpack_from(">h", value)[0] < _FIRST_FLEXIBLE:
         return ""
-    size, at = _varint(value, _OFFSET_END + _PARTITION.size)  # of the metadata, and one
+    size, at = _varint(value, _OFFSET_END + 4)  # of the metadata, and one
     count, at = _varint(value, at + max(0, size - 1) + 8)  # a timestamp is between them
     for _ in range(count):
         tag, at = _varint(value, at)
