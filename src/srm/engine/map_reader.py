@@ -73,30 +73,23 @@ def newest_topic_ids(
     The newest assignment has it. Else (a paused flow) the id with the highest offset in a current
     target topic is the newest, because that log only grows.
     """
-    ids: dict[str, str] = {}
-    highest: dict[str, int] = {}
-    for key, value in blocks.items():
-        if is_index_key(key):
-            continue
-        try:
-            block = decode_block(key, value)
-        except IntegrityError:
-            continue
-        if (
-            block.topic not in topics
-            or block.target_topic_id not in target_ids
-            or not len(block.runs)
-        ):
-            continue
-        reached = int(block.runs.target_ends.max())
-        if reached > highest.get(block.topic, -1):
-            ids[block.topic], highest[block.topic] = block.topic_id, reached
-    for topic, topic_id, reached in _copied_topics(state, target_ids):
-        if topic in topics and reached >= highest.get(topic, -1):
-            ids[topic], highest[topic] = topic_id, reached
+    known = [*_topics_of_blocks(blocks, target_ids), *_copied_topics(state, target_ids)]
+    in_order = sorted(known, key=lambda one: one[2])
+    ids = {topic: topic_id for topic, topic_id, _ in in_order if topic in topics}
     newest = sorted(state.newest_assignments().values(), key=lambda found: found[0])
     ids.update({entry.topic: entry.topic_id for _, entry in newest if entry.topic in topics})
     return ids
+
+
+def _topics_of_blocks(
+    blocks: Mapping[bytes, bytes], target_ids: Collection[str]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield name, id and target offset after the last record of the topics of blocks."""
+    for key, value in blocks.items():
+        with suppress(IntegrityError):
+            block = None if is_index_key(key) else decode_block(key, value)
+            if block is not None and len(block.runs) and block.target_topic_id in target_ids:
+                yield block.topic, block.topic_id, int(block.runs.target_ends.max())
 
 
 def _copied_topics(

@@ -10,19 +10,15 @@ slot:<slot>:<incarnation>:left  :class:`PositionGroup` of partitions     once, w
 -<n>                            that it no longer copies
 ==============================  =======================================  =========================
 
-An incarnation is one process of a slot. Each key has one writer, the process it names. So no
-process overwrites the reports of another, in whatever order their records arrive.
+An incarnation is one process of a slot. Each key has one writer, the process it names, so none
+overwrites the reports of another.
 
 **No position is lost, wherever a process is killed.** A position leaves the log in two ways only:
 
 - A live process rewrites a group without a partition. Before that the broker has acknowledged the
   partition's last position in a ``left`` group, which is never written again.
-- The driver deletes a record of a superseded process, of a removed slot, or a ``left`` one. Each of
-  its positions must be reported at least as far by a live process, or its topic must be deleted
-  (:mod:`srm.domain.flow_state.replication_state`).
-
-A new process uses new keys, so its predecessor's reports stay until it has reported the same. A
-group holds at most :data:`GROUP_SIZE` partitions, about 12 KB, far below a broker's limit (1 MiB).
+- The driver deletes a record of a superseded process, of a removed slot, or a ``left`` one, once
+  each position is reported at least as far by a live process, or its topic is deleted.
 
 Values begin with ``>BB`` format (5) and kind. A heartbeat has ``>qqi`` generation, epoch
 milliseconds and number of partitions, then ``>qq`` time and growth of the source. ``>16siq`` follow

@@ -1,9 +1,8 @@
 """Decision for one partition: write a translated offset for a group, or leave the group's own.
 
-MM2 writes if the group has no offset or a lower one, and never lowers. That undoes a rewind (an
-operator resets a group to read again, MM2 restores the offset of the other cluster) and never
-carries one over. The ledger of own writes (``__srm-ledger`` on each cluster: one partition,
-compacted, JSON) preserves both intentions:
+MM2 writes if the group has no offset or a lower one, and never lowers: that undoes a rewind by an
+operator, and never carries one over. The ledger of own writes (``__srm-ledger`` on each cluster:
+one partition, compacted, JSON) preserves both intentions:
 
 ========================================  ====================================================
 the group's offset on the target          decision for a translated offset t
@@ -16,20 +15,16 @@ higher than t, own write for this flow    write: the group was rewound on the so
 higher than t                             leave: consumers (or another flow) are ahead here
 ========================================  ====================================================
 
-An entry is written *before* the offset, with the old and the new offset. Until it is settled (the
-offset was read back) a crash can have left either value, so both count as srm's. Afterwards only
-the new one does. An offset is valid in one log only, so an entry has its topic's id. An entry of a
-topic that was deleted and re-created does not count.
+An entry is written *before* the offset. Until it is settled (the offset was read back) a crash can
+have left the old or the new offset, so both count as srm's. Entries of a topic that was deleted and
+re-created do not count.
 
 Flows from several clusters may copy into one name. A group that is on each of them has read what is
 before the lowest of their translations: that one is written, and the ledger keeps all of them.
 
-A commit on the source that srm itself carried over from the target is not progress of the group and
-is not carried back (``own-write``). Only this module checks that. A commit from a third cluster is
-new to the target.
-
-srm writes only to idle groups. It repeats every decision with the offsets read just before the
-write.
+A commit on the source that srm itself carried over from the target is no progress and is not
+carried back (``own-write``). Only this module checks that. srm writes only to idle groups, and
+repeats every decision with the offsets read just before the write.
 """
 
 from __future__ import annotations
