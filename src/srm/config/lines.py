@@ -243,9 +243,8 @@ def check_settings(
 ) -> tuple[tuple[str, ...], int]:
     """Return the warnings about the lines of a file, and how many keys are unknown.
 
-    Raises:
-        ConfigError: a line is a mistake. An unknown key is one where it nearly is one of ours or
-            was written on the command line, and with ``strict`` always.
+    An unknown key is a mistake where it nearly is one of ours or was written on the command line,
+    and with ``strict`` always.
     """
     problems, unknown, seen, warnings = [], [], dict[str, Property](), []
     for line, setting in classified:

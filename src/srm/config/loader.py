@@ -137,11 +137,8 @@ def load_config(
     ``connections`` reads connections of Airflow in another way than this process does. Key and
     trust stores are then not read: their passwords may be among those.
 
-    From then on the process logs as the file says, once how many keys are unknown.
-
-    Raises:
-        ConfigError: no file, a misspelt key, or a value that cannot be used; one line that says
-            which key, on which line of which file, and what to do.
+    From then on the process logs as the file says, once how many keys are unknown. ConfigError is
+    one line that says which key, on which line of which file, and what to do.
     """
     file = read_settings(path, overrides, connections=connections)
     config = build_config(file, stores=connections is None)

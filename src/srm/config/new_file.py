@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -45,11 +46,7 @@ def _line(key: str, value: str) -> str:
 
 
 def render(sections: Iterable[Section], path: str) -> str:
-    """Return the text of a file, with secrets as references to the environment.
-
-    Raises:
-        ConfigError: the loader would refuse the file.
-    """
+    """Return the text of a file that the loader accepts, with secrets as references."""
     found = [
         Section(one.comment, [(key, _hidden(key, value)) for key, value in one.lines])
         for one in sections
@@ -97,8 +94,6 @@ def first_file(
     """Return the sections of a first file: each cluster copies to the other ones.
 
     ``topics``, ``groups``: names or patterns, separated by commas.
-    ``protocol``: security protocol of all clusters, one of :data:`PROTOCOLS`.
-    ``mechanism``: SASL mechanism, for a protocol with SASL.
     """
     if len(servers) < 2:
         raise UsageError("a flow has two clusters: name two aliases at least, such as P,B")
@@ -352,26 +347,26 @@ def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
     alias = cluster.get("alias")
     if not alias:
         return
-    lines = found.clusters.setdefault(alias, {})
+    add = partial(found.add, found.clusters.setdefault(alias, {}), alias)
     if "bootstrapServers" in cluster:
-        found.add(lines, alias, "bootstrap.servers", cluster["bootstrapServers"])
+        add("bootstrap.servers", cluster["bootstrapServers"])
     tls, login = cluster.get("tls"), cluster.get("authentication") or {}
     kind = str(login.get("type", ""))
     sasl = kind.startswith("scram") or kind == "plain"
     if tls is not None or sasl:
         protocol = ("SASL_" if sasl else "") + ("SSL" if tls is not None else "PLAINTEXT")
-        found.add(lines, alias, "security.protocol", protocol)
+        add("security.protocol", protocol)
     for one in ((tls or {}).get("trustedCertificates") or ())[:1]:
         name = one.get("certificate") or one.get("pattern") or "ca.crt"
-        found.add(lines, alias, "ssl.truststore.type", "PEM")
+        add("ssl.truststore.type", "PEM")
         location = f"{_CERTIFICATES}/{one['secretName']}/{name}"
-        found.add(lines, alias, "ssl.truststore.location", location)
+        add("ssl.truststore.location", location)
         found.notes.append(f"{location}: mount the Secret {one['secretName']} there")
     if sasl:
         secret = login.get("passwordSecret") or {}
-        found.add(lines, alias, "sasl.mechanism", kind.upper())
-        found.add(lines, alias, "sasl.username", login.get("username", ""))
-        found.add(lines, alias, "sasl.password", "")
+        add("sasl.mechanism", kind.upper())
+        add("sasl.username", login.get("username", ""))
+        add("sasl.password", "")
         found.notes.append(
             f"{alias}.sasl.password: key {secret.get('password')} of the Secret "
             f"{secret.get('secretName')}"
@@ -379,13 +374,13 @@ def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
     elif kind == "tls":
         pair = login.get("certificateAndKey") or {}
         folder = f"{_CERTIFICATES}/{pair.get('secretName')}"
-        found.add(lines, alias, "ssl.certificate.location", f"{folder}/{pair.get('certificate')}")
-        found.add(lines, alias, "ssl.key.location", f"{folder}/{pair.get('key')}")
+        add("ssl.certificate.location", f"{folder}/{pair.get('certificate')}")
+        add("ssl.key.location", f"{folder}/{pair.get('key')}")
         found.notes.append(f"{folder}: mount the Secret {pair.get('secretName')} there")
     elif kind:
         found.notes.append(f"{alias}: set the client settings for authentication of type {kind}")
     for key, value in (cluster.get("config") or {}).items():
-        found.add(lines, alias, key, value)
+        add(key, value)
 
 
 def _sections(found: _Imported, origin: str) -> Iterator[Section]:

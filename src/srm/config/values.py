@@ -76,10 +76,9 @@ class Secret:
 
 
 class ClientProperties(Mapping[str, str]):
-    """librdkafka properties of one client, immutable; as text, secrets are hidden.
+    """librdkafka properties of one client; as text, secrets are hidden.
 
-    It is not a dict, so that no library writes it out as JSON. Code that needs the values reads
-    ``properties[key]``, or passes ``dict(properties)`` to a client library.
+    It is not a dict, so that no library writes it out as JSON.
     """
 
     __slots__ = ("_values",)
@@ -137,14 +136,16 @@ def _boolean(text: str) -> bool:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"{text!r} is not a whole number above 0")
-    return int(text)
+    return _whole(text, 1, "above 0")
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise ConfigError(f"{text!r} is not a whole number from 0")
+    return _whole(text, 0, "from 0")
+
+
+def _whole(text: str, least: int, meant: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise ConfigError(f"{text!r} is not a whole number {meant}")
     return int(text)
 
 

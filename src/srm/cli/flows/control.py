@@ -260,15 +260,11 @@ class Target:
 
 
 def find_target(options: ControlOptions) -> Target:
-    """Find out how to reach the flow's target.
-
-    Where an end is not named, it is the one enabled flow that has the other end.
+    """Find out how to reach the flow's target, which is that of the one enabled flow by default.
 
     From the properties file, with the options on top; from ``--bootstrap-servers`` alone where no
     file is named and none that knows the flow is found. A named file without ``clusters`` holds
     client settings, as for other Kafka tools.
-
-    UsageError: neither a file nor an address is there, or the flow is not clear.
     """
     source, target = options.source, options.target
     flow = Flow.parse(f"{source}->{target}") if source and target else _only(options)

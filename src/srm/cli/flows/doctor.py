@@ -87,10 +87,10 @@ class Checks(list[Check]):
         super().__init__()
         self.failures: list[SrmError] = []
 
-    def run(self, name: str, check: Callable[[], Iterator[Check | SrmError]]) -> None:
+    def run(self, name: str, check: Callable[[str], Iterator[Check | SrmError]]) -> None:
         """Add the results of a check; an error is a problem."""
         try:
-            for found in check():
+            for found in check(name):
                 if isinstance(found, SrmError):
                     self.fail(name, found)
                 else:
@@ -165,8 +165,8 @@ def render_checks(console: Console, checks: Collection[Check]) -> None:
     console.print(table)
 
 
-def _cluster(cluster: KafkaCluster) -> Iterator[Check]:
-    name, found = f"cluster {cluster.alias}", cluster.facts()
+def _cluster(cluster: KafkaCluster, name: str) -> Iterator[Check]:
+    found = cluster.facts()
     text = f"{found.text}, id {cluster.cluster_id()}"
     too_old = tuple(map(int, found.release.split("."))) < _OLDEST if found.release else True
     oldest = ".".join(map(str, _OLDEST))
@@ -184,9 +184,8 @@ def _cluster(cluster: KafkaCluster) -> Iterator[Check]:
         yield Check(name, "ok", text)
 
 
-def _transactions(cluster: Cluster) -> Iterator[Check]:
+def _transactions(cluster: Cluster, name: str) -> Iterator[Check]:
     """Yield whether a target can take transactions, which claims and moves need."""
-    name = f"transactions on {cluster.alias}"
     log = cluster.topics().get(_TRANSACTION_LOG)
     if log is None:
         action = "keep transaction.state.log.replication.factor within the number of brokers"
@@ -207,7 +206,7 @@ def _transactions(cluster: Cluster) -> Iterator[Check]:
         yield Check(name, "ok", text)
 
 
-def rights_of(context: FlowContext) -> Iterator[Check | SrmError]:
+def rights_of(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
     """Yield the replicator's rights that are missing on topics, of those that brokers report."""
     config = context.config
     chosen = config.names.select(context.source.topics())
@@ -225,7 +224,6 @@ def rights_of(context: FlowContext) -> Iterator[Check | SrmError]:
             wrong = True
             text = f"srm lacks {operation} on topic {some(topics)} of {cluster.alias}"
             yield AuthorizationError(text, _grant(context))
-    name = f"rights of {config.flow}"
     if not chosen:
         action = "compare the flow's topics with the names on the source, and its rights with Read"
         yield Check(name, "warning", "srm sees no topic to copy on the source", action)
@@ -264,10 +262,12 @@ def _grant(context: FlowContext) -> str:
     return f"grant it: srm rights --flow '{context.config.flow}' prints the command"
 
 
-def _defaults(context: FlowContext, admin: Mapping[str, str]) -> Iterator[Check | SrmError]:
+def _defaults(
+    context: FlowContext, admin: Mapping[str, str], name: str
+) -> Iterator[Check | SrmError]:
     config = context.config
     flow, target = config.flow, config.flow.target
-    name, found = f"defaults for {flow}", broker_configs(admin)
+    found = broker_configs(admin)
     if not found:
         text = f"srm lacks DescribeConfigs on the cluster {target}: Kafka's defaults are assumed"
         yield Check(name, "warning", text, _grant(context))
@@ -286,9 +286,8 @@ def _defaults(context: FlowContext, admin: Mapping[str, str]) -> Iterator[Check 
     yield Check(name, "ok", ", ".join(f"{key}={found[key]}" for key in _SHOWN if key in found))
 
 
-def _topics(context: FlowContext) -> Iterator[Check | SrmError]:
+def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
     flow, plan = context.config.flow, topic_sync.plan(context)
-    name = f"topics of {flow}"
     on_target, syncs = internal_topic_specs(context.config)
     on_source = [syncs] if syncs and context.config.offset_syncs_location == "source" else []
     rest = [syncs] if syncs and not on_source else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rich.console import Console
@@ -98,14 +98,15 @@ class Flows(Common):
         ``span``: what a trace shows it as; without it only the name of what is done.
         ``partial``: show what one cluster of a flow knows where the other does not answer.
         """
-        wanted, results = self.to_open, FlowResults[T]()
+        given, results = replace(self), FlowResults[T]()  # a watch reads the file at each look
+        wanted = given.to_open
         with Console(stderr=True, quiet=quietly).status(doing) as status:
             for flow in wanted:
                 status.update(f"{flow}: {doing}")
                 try:
                     with (
                         telemetry.span(span or doing, flow=str(flow)) as opened,
-                        open_flow(self.settings, flow, partial=partial) as context,
+                        open_flow(given.settings, flow, partial=partial) as context,
                     ):
                         results.values.append(call(context))
                         opened.result(results.values[-1])
