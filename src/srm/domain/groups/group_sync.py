@@ -22,9 +22,9 @@ re-created do not count.
 Flows from several clusters may copy into one name. A group that is on each of them has read what is
 before the lowest of their translations: that one is written, and the ledger keeps all of them.
 
-A commit on the source that srm itself carried over from the target is no progress and is not
-carried back (``own-write``). Only this module checks that. srm writes only to idle groups, and
-repeats every decision with the offsets read just before the write.
+A commit on the source that srm itself carried over from the target does not count as progress and
+is not carried back (``own-write``). Only this module checks that. srm writes only to idle groups,
+and repeats every decision with the offsets read just before the write.
 """
 
 from __future__ import annotations
