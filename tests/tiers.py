@@ -170,6 +170,7 @@ GROUPS: Final = (
             "integration/test_damaged_logs.py",
             "integration/test_epochs_used_up.py",
             "integration/test_hanging_brokers.py",
+            "integration/test_leader_elections.py",
             "integration/test_adoption.py",
             "integration/test_records_of_others.py",
             "integration/test_restore.py",
