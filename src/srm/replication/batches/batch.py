@@ -165,25 +165,26 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             continue
         if end - at < HEADER_SIZE:
             return
-        base_offset, length, epoch, magic, crc, *rest = _HEADER.unpack_from(records, at)
+        header = _HEADER.unpack_from(records, at)
+        base, length, epoch, magic, crc, bits, delta, latest, producer, its_epoch, count = header
         if magic != 2 or length < HEADER_SIZE - _PREFIX:
             raise IntegrityError(
-                f"batch at offset {base_offset} has format {magic} and length {length}, which "
+                f"batch at offset {base} has format {magic} and length {length}, which "
                 "srm does not know"
             )
         size = _PREFIX + length
         if end - at < size:
             return
-        batch = BatchHeader(records[at : at + size], base_offset, epoch, crc, *rest)
-        if batch.record_count < 0 or batch.last_offset_delta < 0:
+        if count < 0 or delta < 0:
             raise IntegrityError(
-                f"batch at offset {base_offset} says that it has {batch.record_count} records, the "
-                f"last one {batch.last_offset_delta} behind the first"
+                f"batch at offset {base} says that it has {count} records, the last one "
+                f"{delta} behind the first"
             )
-        if base_offset < behind:
-            raise disorder(base_offset)
-        behind = batch.last_offset + 1
-        yield batch
+        if base < behind:
+            raise disorder(base)
+        behind = base + delta + 1
+        view = records[at : at + size]
+        yield BatchHeader(view, base, epoch, crc, bits, delta, latest, producer, its_epoch, count)
         at += size
 
 
