@@ -111,8 +111,8 @@ def test_a_driver_on_another_host_is_refused_as_it_would_have_no_logins(
 def test_each_process_of_airflow_can_read_connections(module: str) -> None:
     """A triggerer imports triggers alone, an API server the service."""
     program = (
-        f"import srm_airflow.{module}, sys; from srm.config import providers;"
-        "sys.exit(providers.read_given_connection in providers._default_connections)"
+        f"import srm_airflow.{module}, sys; from srm.config import properties;"
+        "sys.exit(properties.read_given_connection in properties._default_connections)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
