@@ -35,8 +35,8 @@ from srm.engine.moves.facts import Away, MoveFacts, Outlook, TopicPair
 from srm.engine.status.observing import FlowState, observe
 from srm.engine.status.status import (
     FlowStatus,
+    PartitionRow,
     PartitionState,
-    PartitionView,
     Standing,
     TopicStatus,
 )
@@ -237,7 +237,7 @@ def _plan(move_id: str, begun: int, groups: tuple[str, ...], *, there: bool = Tr
 def _look(
     flow: Flow,
     status: FlowStatus,
-    partitions: Mapping[str, tuple[PartitionView, ...]],
+    partitions: Mapping[str, tuple[PartitionRow, ...]],
     at: int,
     *,
     groups: bool = False,
@@ -309,13 +309,13 @@ def _partition(
     since: int,
     reason: str = "",
     at: int = 0,
-) -> PartitionView:
+) -> PartitionRow:
     note = PartitionNotes(
         "0", topic, number, "id", 11_400, 1, 120_000, 131_400, "deleted by retention", "",
         at - 20 * _MIN,
     )  # fmt: skip
     notes = (note,) if reason else ()
-    return PartitionView(
+    return PartitionRow(
         topic, number, state, done, end, done + 7, end - done, since, reason, notes,
         TODO if reason else "",
     )  # fmt: skip

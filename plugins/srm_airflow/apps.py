@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, Response
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.errors import ConfigError
-from srm.service.access.access import Authenticator, Role, User, guard
+from srm.service.access.access import Role, User, guard
 from srm.service.app import create_app
 from srm.service.federation.federation import join
 from srm.service.views.responses import answer_errors, problem
@@ -63,7 +63,7 @@ def _start(config: Config) -> FastAPI:
     config = replace(config, service=replace(config.service, remote=remote))
     views = Views(config)
     joining = join(config, views.watched_targets)
-    app = create_app(views, Authenticator(identify), joining=joining)
+    app = create_app(views, identify, joining=joining)
     views.start()
     joining.start()
     return app

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
-from srm.engine.why.answer import WhyStep
+from srm.engine.why.answer import Question
 from srm.errors import NotFoundError
 from srm.service.views.flow_rows import GroupCommits
 
@@ -22,21 +22,19 @@ class Answers:
             raise NotFoundError("no flow knows nowhere; similar: orders")
         [flow, *_], [kind] = list(flows), list(kinds)
         steps = (
-            WhyStep.yes("enabled", f"is the flow {flow} on?"),
-            WhyStep.yes("allowed", f"does an allow list name the {kind}?", f".* of {flow}.{kind}s"),
-            WhyStep.yes("exists", f"does {flow.source} have the {kind}?", "active, 1 member"),
-            WhyStep.yes(
-                "translated", "is its offset known there?", "partitions 0, 1, 2 of P.orders"
+            Question("enabled", f"is the flow {flow} on?").yes(),
+            Question("allowed", f"does an allow list name the {kind}?").yes(
+                f".* of {flow}.{kind}s"
             ),
-            WhyStep.yes("movable", f"could a planned move to {flow.target} start now?"),
-            WhyStep.unknown(
-                "ready",
-                "would it run without a wait?",
-                "it would wait: 48,163 records to copy; copying takes at most about 28 s",
+            Question("exists", f"does {flow.source} have the {kind}?").yes("active, 1 member"),
+            Question("translated", "is its offset known there?").yes(
+                "partitions 0, 1, 2 of P.orders"
             ),
-            WhyStep.no(
-                "follows",
-                "do its members follow routes?",
+            Question("movable", f"could a planned move to {flow.target} start now?").yes(),
+            Question("ready", "would it run without a wait?").unknown(
+                "it would wait: 48,163 records to copy; copying takes at most about 28 s"
+            ),
+            Question("follows", "do its members follow routes?").no(
                 f"{name}-1 does not: stop it there and start it on the other cluster",
                 "run it under srm follow, or see docs/redirect.md",
             ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 
 from srm.domain.moves.evidence import PartitionReport
@@ -13,6 +12,7 @@ from srm.domain.moves.report import GroupReport, MoveReport
 from srm.domain.moves.revisions import KeptReport
 from srm.extras import library
 from srm.pages.moves import costs, re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
+from srm.pages.tables import moment
 
 if TYPE_CHECKING:
     import jinja2
@@ -73,9 +73,7 @@ def _offsets(report: MoveReport, group: GroupReport) -> _Offsets:
 
 
 def _clock(time_ms: int) -> str:
-    return (
-        datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
-    )
+    return f"{moment(time_ms)} UTC"
 
 
 LANES: Final = 40
@@ -198,10 +196,14 @@ def _moments(group: GroupReport) -> Iterator[tuple[MarkKind, str, float]]:
         yield "commit", "first commit was seen", group.first_commit_seconds
 
 
+def round_up(value: float) -> float:
+    """Round a positive number up to 1, 2, 5 or 10 times a power of ten."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= value)
+
+
 def _ticks(length: float) -> Iterator[tuple[float, str]]:
-    rough = length / _TICKS
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+    step = round_up(length / _TICKS)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     for number in range(math.floor(length / step) + 1):
         yield number * step, f"{number * step:.{digits}f} s"

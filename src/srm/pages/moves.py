@@ -1,7 +1,4 @@
-"""Text and tables about moves: plan, progress and report, and forecast costs next to actual ones.
-
-The functions return renderables of rich for terminals; :func:`as_text` makes plain text for logs.
-"""
+"""Text and tables about moves: plan, progress and report, and forecast next to actual costs."""
 
 from __future__ import annotations
 
@@ -36,14 +33,10 @@ def as_text(view: RenderableType, width: int = LOG_WIDTH) -> str:
 
 
 def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
-    """Show a plan: one row per group and partition with offsets, then warnings and obstacles.
-
-    ``most`` limits the rows of a table, which then counts the omitted ones: the layout of thousands
-    takes longer than the move.
-    """
+    """Show a plan; ``most`` limits the rows: thousands of them take longer than the move."""
     request = plan.request
     title = f"{request.operation} {request.flow}, move {plan.move_id}: {', '.join(plan.topics)}"
-    table = _table(
+    table = headed_table(
         *("group", f"on {request.source}", "committed", "lag", f"on {request.target}"),
         *("resumes at", "re-read", "skipped", "state"),
         title=title,
@@ -73,10 +66,10 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
 
 def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> RenderableType:
     """Show the cost of abandoning a source by topic and by group, the worst first."""
-    topics = _table("topic", "not copied", "at most", "oldest", f"{source} last answered")
+    topics = headed_table("topic", "not copied", "at most", "oldest", f"{source} last answered")
     for topic in sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]:
         _row(topics, *topic_cells(topic))
-    groups = _table("group", "re-read at most", "skipped", "checkpoint written")
+    groups = headed_table("group", "re-read at most", "skipped", "checkpoint written")
     for group in sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]:
         _row(groups, *group_cells(group))
     unknown = [line for topic in forecast.topics for line in topic.unknown]
@@ -108,15 +101,16 @@ def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:
     return [Text(f"and {left:,} more rows in the plan", "dim")] if left > 0 else []
 
 
+def values_of(of: object, *names: str) -> dict[str, Any]:
+    """Return some attributes by name."""
+    return {name: getattr(of, name) for name in names}
+
+
 def plan_summary(plan: MovePlan) -> dict[str, Any]:
     """Return a summary of a plan as JSON; the full plan is in ``__srm-moves``."""
     return {
         "move_id": plan.move_id,
-        "operation": plan.request.operation,
-        "mode": plan.request.mode,
-        "source": plan.request.source,
-        "target": plan.request.target,
-        "wait_seconds": plan.request.wait_seconds,
+        **values_of(plan.request, "operation", "mode", "source", "target", "wait_seconds"),
         "topics": list(plan.topics),
         "groups": {
             group.group: {
@@ -145,10 +139,7 @@ def progress_line(status: SyncStatus) -> str:
 def progress_summary(status: SyncStatus) -> dict[str, Any]:
     """Return the progress of a move as small JSON, because Airflow limits the result of a task."""
     return {
-        "move_id": status.move_id,
-        "ready": status.ready,
-        "elapsed_seconds": status.elapsed_seconds,
-        "remaining_records": status.remaining_records,
+        **values_of(status, "move_id", "ready", "elapsed_seconds", "remaining_records"),
         "eta_seconds": status.eta_seconds,
         "groups": len(status.groups),
         "synchronised": _count_synchronised(status),
@@ -159,7 +150,7 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
 
 def sync_view(status: SyncStatus) -> RenderableType:
     """Show the progress of a waiting move: one row per group, then the reasons of the wait."""
-    table = _table("group", "members left", "synchronised", "applied")
+    table = headed_table("group", "members left", "synchronised", "applied")
     for group in status.groups:
         _row(
             table,
@@ -187,7 +178,7 @@ def verify_line(status: VerifyStatus) -> str:
 
 def report_view(report: MoveReport) -> RenderableType:
     """Show the report of a move."""
-    table = _table(
+    table = headed_table(
         *("group", "lag at hold", "skipped", "re-read", "members at hold", "assigned after"),
         *("working after", ""),
     )
@@ -214,7 +205,7 @@ def report_view(report: MoveReport) -> RenderableType:
 def _outcome_view(report: MoveReport) -> Iterator[Table]:
     if (found := costs(report)) is None:
         return
-    table = _table("topic", "not copied", "at most", f"found on {report.source}", "became")
+    table = headed_table("topic", "not copied", "at most", f"found on {report.source}", "became")
     for topic in found.topics:
         _row(
             table,
@@ -338,12 +329,10 @@ def _count_synchronised(status: SyncStatus) -> int:
     return sum(group.synchronised for group in status.groups)
 
 
-def _table(*columns: str, title: str | None = None) -> Table:
-    table = Listing(title=title, title_justify="left")
-    table.pad_edge, table.collapse_padding = False, True
-    for column in columns:
-        table.add_column(column)
-    return table
+def headed_table(*columns: str, title: str | None = None) -> Listing:
+    """Return a compact table without rows."""
+    settings: dict[str, Any] = {"pad_edge": False, "collapse_padding": True}
+    return Listing(*columns, title=title, title_justify="left", **settings)
 
 
 def _row(table: Table, *cells: str | Text) -> None:
@@ -371,12 +360,10 @@ def _tick(yes: bool) -> Text:  # noqa: FBT001 -- a cell of a table
 
 @dataclass(frozen=True, slots=True)
 class TopicCost:
-    """Cost of one topic; None is unknown.
+    """Forecast and actual cost of one topic; None is unknown.
 
-    Forecast: ``not_copied`` and ``at_most`` records, the same in ``seconds``, and
-    ``age_seconds``, the time since the last answer of the source.
-    Outcome: ``residue``, records only on the source, with first and last time; ``only_copied``,
-    copied records that it lost; ``gone`` by retention; ``choice``, the treatment of the residue.
+    ``residue``: records only on the source; ``only_copied``: copied records that it lost;
+    ``gone``: by retention; ``choice``: the treatment of the residue.
     """
 
     topic: str

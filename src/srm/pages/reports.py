@@ -24,6 +24,7 @@ from srm.pages.moves import (
     as_text,
     costs,
     group_cells,
+    headed_table,
     number,
     plan_view,
     re_read_text,
@@ -35,6 +36,7 @@ from srm.pages.moves import (
     seconds,
     topic_cells,
     utc,
+    values_of,
     verdict_text,
 )
 from srm.pages.tables import Listing
@@ -42,10 +44,7 @@ from srm.pages.tables import Listing
 
 def list_view(reports: Iterable[KeptReport]) -> Listing:
     """Show the reports, one row each."""
-    table = Listing()
-    table.pad_edge, table.collapse_padding = False, True
-    for column in ("time", "move", "operation", "mode", "from -> to", "groups"):
-        table.add_column(column)
+    table = headed_table("time", "move", "operation", "mode", "from -> to", "groups")
     for column in ("RPO", "RTO", "result", "revision"):
         table.add_column(column, no_wrap=True)
     for kept in reports:
@@ -69,19 +68,10 @@ def list_row(kept: KeptReport) -> dict[str, Any]:
     report, signature = kept.report, kept.signed.signature
     return {
         "time": f"{utc(report.created_ms)}",
-        "created_ms": report.created_ms,
-        "move_id": report.move_id,
-        "operation": report.operation,
-        "mode": report.mode,
-        "source": report.source,
-        "target": report.target,
+        **values_of(report, "created_ms", "move_id", "operation", "mode", "source", "target"),
         "groups": sorted(report.groups),
-        "rpo_records": report.rpo_records,
-        "rpo_at_least": report.rpo_at_least,
-        "rpo_at_most": report.rpo_at_most,
-        "rpo_seconds": report.rpo_seconds,
-        "rto_seconds": report.rto_seconds,
-        "ok": report.ok,
+        **values_of(report, "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds"),
+        **values_of(report, "rto_seconds", "ok"),
         "result": result_text(report),
         "revision": report.revision,
         "sha256": kept.signed.sha256,
@@ -135,7 +125,7 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
                 seconds(report.assigned_seconds),
                 "hold until the last group had partitions",
             ),
-            ("skipped", number(_total(report, "skipped")), "records"),
+            ("skipped", number(sum(g.skipped for g in report.groups.values())), "records"),
             ("read again", re_read_text(report), "records"),
             ("residue", number(sum(report.residue.values())), residue_text(report)),
         ),
@@ -180,9 +170,7 @@ def _costs(report: MoveReport) -> Iterator[str]:
         (
             (
                 topic.topic,
-                number(topic.not_copied),
-                number(topic.at_most),
-                number(topic.residue),
+                *map(number, (topic.not_copied, topic.at_most, topic.residue)),
                 topic.choice or "-",
             )
             for topic in found.topics
@@ -193,9 +181,7 @@ def _costs(report: MoveReport) -> Iterator[str]:
         (
             (
                 group.group,
-                number(group.re_read_at_most),
-                number(group.re_read),
-                number(group.read_of_residue),
+                *map(number, (group.re_read_at_most, group.re_read, group.read_of_residue)),
             )
             for group in found.groups
         ),
@@ -206,10 +192,6 @@ def _with_plan(count: int, planned: int | None) -> str:
     if planned is None or planned == count:
         return number(count)
     return f"{number(count)} (planned {number(planned)})"
-
-
-def _total(report: MoveReport, name: str) -> int:
-    return sum(getattr(group, name) for group in report.groups.values())
 
 
 SHOWN_ROWS: Final = 30
@@ -371,9 +353,7 @@ def history_view(drills: Sequence[Drill]) -> RenderableType:
     """Show drills, the newest last: RPO, RTO and proof over time."""
     if not drills:
         return Text("No drill was run yet: srm failover drill")
-    table = Listing(
-        *("time (UTC)", "flow", "groups proven", "RPO", "RTO", "result", "drill"),
-    )
+    table = Listing(*("time (UTC)", "flow", "groups proven", "RPO", "RTO", "result", "drill"))
     for drill in drills:
         at = datetime.fromtimestamp(drill.time_ms / 1000, UTC)
         done = drill.state == "done"

@@ -27,10 +27,9 @@ def moment(time_ms: int | None) -> str:
 
 
 class Listing(Table):
-    """A table without lines, which wraps prose in a narrow terminal and breaks no word.
+    """A table without lines that wraps prose, and never breaks or cuts a name, path or address.
 
-    Last columns without room go beneath each row, after their header. A broken name, path or
-    address could not be copied; rich itself would replace its end by an ellipsis.
+    Last columns without room go beneath each row, after their header.
     """
 
     def __init__(self, *headers: str, right: Collection[str] = (), **settings: Any) -> None:

@@ -6,12 +6,12 @@ count as same-origin for the browser, but their Host header has the foreign name
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -61,7 +61,8 @@ def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:
     own = [*_LOOPBACK, settings.host]
     if settings.remote.advertise:
         own.append(announced_host(settings))
-    return tuple(dict.fromkeys((*map(_pattern, given), *map(_bracket, own))))
+    own = [f"[{host}]" if ":" in host and not host.startswith("[") else host for host in own]
+    return tuple(dict.fromkeys((*map(_pattern, given), *own)))
 
 
 def _pattern(name: str) -> str:
@@ -71,10 +72,6 @@ def _pattern(name: str) -> str:
     if name != "*" and (not rest or "*" in rest or "/" in rest or has_port):
         raise ConfigError(f"{_KEY}: {name}: give names or addresses without port, or *.DOMAIN")
     return name
-
-
-def _bracket(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 class AllowedHosts:
@@ -133,12 +130,7 @@ def create_app(
     joining: Joining | None = None,
     hosts: Sequence[str] = ANY,
 ) -> FastAPI:
-    """Create the application; it starts and closes the views.
-
-    ``joining``: finds and queries other services, started and closed like the views; by default as
-    configured.
-    ``hosts``: accepted host names, see :mod:`srm.service.app`; by default any.
-    """
+    """Create the application; it starts and closes ``views`` and ``joining``."""
     joined = joining or join(views.config, views.watched_targets)
     exported = ExportedMetrics(views)
 
@@ -175,12 +167,12 @@ def create_app(
     if "*" not in hosts:
         app.add_middleware(AllowedHosts, hosts=hosts)
     app.add_middleware(WatchRequests, metrics=exposition.requests)
-    app.router.routes.extend(_routes((access or OPEN).identify))
+    app.router.routes.extend(_routes(access or OPEN))
     return app
 
 
 @lru_cache(maxsize=8)
-def _routes(identify: Callable[..., Any]) -> tuple[BaseRoute, ...]:
+def _routes(identify: Authenticator) -> tuple[BaseRoute, ...]:
     """Return all routes, guarded by one identification, compiled once (0.1 s) for all apps."""
     router = APIRouter()
     readers = [Depends(guard(identify, "reader"))]

@@ -1,8 +1,6 @@
 """One look at a flow on both clusters, and the forecast of the loss if its source died now.
 
-A look sends a bounded number of requests. Offsets of groups are from checkpoints
-(:mod:`srm.engine.moves.facts`); only :func:`flow_status` reads every group. The forecast
-uses the records on the target, and log end offsets of the source while it answers.
+Only :func:`flow_status` reads every group; else offsets of groups are from checkpoints.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from srm.engine.status.status import (
     FlowStatus,
     GroupStatus,
     Health,
-    PartitionView,
+    PartitionRow,
     Standing,
     as_waiting,
     flow_health,
@@ -61,7 +59,7 @@ class FlowState:
     """A flow at one moment; ``standing`` is the forecast, also of a paused flow."""
 
     status: FlowStatus
-    partitions: Mapping[str, tuple[PartitionView, ...]] = field(default_factory=dict)
+    partitions: Mapping[str, tuple[PartitionRow, ...]] = field(default_factory=dict)
     outlook: Outlook | None = None
     standing: Standing | None = None
 

@@ -1,25 +1,13 @@
-"""State of a flow at one moment, computed by pure functions from the fetched facts, and its health.
-
-Health is the same for CLI, DAGs, REST and pages:
-
-=========  =====================================================================================
-state      meaning
-=========  =====================================================================================
-RUNNING    the replicator copies everything
-DEGRADED   the replicator copies only a part, or another problem exists
-STOPPED    nothing is copied, although it should be
-PAUSED     nothing is copied, by a decision of an operator or a move
-IDLE       nothing to copy: the source has no selected topic
-OFF        the configuration disables the flow
-=========  =====================================================================================
-"""
+"""State and health of a flow at one moment, computed by pure functions from fetched facts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import PlainSerializer
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import (
@@ -67,12 +55,17 @@ class Standing:
     proof: FlowProof | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionView:
-    """One partition: the position of its copy, its state with the reason, and the remedy.
+def _texts(notes: Iterable[PartitionNotes]) -> tuple[str, ...]:
+    return tuple(note.text for note in notes if note.text)
 
-    ``source_next`` and ``target_next`` are None until a slot reports a position. ``lag`` is the
-    number of source offsets to copy. ``since_ms`` is when the state began, 0 if unknown.
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition: its state and the next offsets to read on the source and write on the target.
+
+    ``source_end`` is the log end offset on the source, None if the source did not answer.
+    ``since_ms`` is when the state began (0: unknown), ``reason`` why, ``action`` the remedy.
+    ``notes`` are losses and anomalies.
     """
 
     topic: str
@@ -82,22 +75,26 @@ class PartitionView:
     source_end: int | None
     target_next: int | None
     lag: int
-    since_ms: int = 0
-    reason: str = ""
-    notes: tuple[PartitionNotes, ...] = ()
+    since_ms: int
+    reason: str
+    notes: Annotated[
+        tuple[PartitionNotes, ...], PlainSerializer(_texts, return_type=tuple[str, ...])
+    ]
     action: str = ""
+
+    @property
+    def note_texts(self) -> tuple[str, ...]:
+        """The texts of the notes."""
+        return _texts(self.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """One selected topic.
+    """One selected topic; ``reported`` of its ``partitions`` have a known position.
 
-    ``partitions``: partitions on the source; ``reported`` of them have a known position.
-    ``copied``: copied offsets that the log of the remote topic still holds, including the markers
-    of claims.
+    ``copied``: offsets that the log of the remote topic still holds, including markers of claims.
     ``remaining``: source offsets to copy; all offsets of a partition without a report.
     ``state``: ``copying`` only with a live replicator, ``caught-up`` only while the source answers.
-    ``reason``: why it is stopped or waiting, or what was lost; ``action`` is the remedy.
     """
 
     topic: str
@@ -128,9 +125,7 @@ class FlowStatus:
     """One flow at one moment; ``hints`` name problems with the commands that solve them.
 
     ``standing`` is the forecast if the source died now, None for a paused flow. With
-    ``source_error`` all values are from the target, and the lag is as of ``heard_ms``, the source's
-    last answer to a slot (epoch ms, 0: unknown).
-    ``selects`` are the patterns of topics.
+    ``source_error`` the lag is as of ``heard_ms``, the source's last answer to a slot (0: unknown).
     """
 
     flow: Flow
@@ -160,10 +155,7 @@ class FlowStatus:
 
 @dataclass(frozen=True)
 class FlowFacts:
-    """Facts about a flow that one look has fetched; ``commands`` are for and by drivers.
-
-    ``source`` holds current log end offsets, or the last reported ones.
-    """
+    """Facts about a flow that one look has fetched; ``source`` has the last known log ends."""
 
     config: FlowConfig
     time_ms: int
@@ -174,7 +166,7 @@ class FlowFacts:
     copy_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionView, ...]]]:
+def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionRow, ...]]]:
     """Return the status of replicator and topics, and partitions; no groups, no forecast."""
     config, maps = facts.config, facts.maps
     driver, errors = driver_status(facts.commands, config.flow, facts.time_ms)
@@ -198,7 +190,7 @@ def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionVi
     return replace(status, topics=topics, remaining=remaining), reported
 
 
-def as_waiting(status: FlowStatus, views: Sequence[PartitionView]) -> tuple[PartitionView, ...]:
+def as_waiting(status: FlowStatus, views: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
     """Mark copied partitions as waiting, even those caught up, where no replicator copies."""
     idle = status.idle
     return tuple(
@@ -209,14 +201,14 @@ def as_waiting(status: FlowStatus, views: Sequence[PartitionView]) -> tuple[Part
     )
 
 
-def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[PartitionView]:
+def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[PartitionRow]:
     maps, source = facts.maps, facts.source
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
         at, end = maps.get(place).position, source.ends.get(place)
         status, damage = (maps.statuses or {}).get(place), maps.errors.get(place)
         begin = at.source_next if at else source.starts.get(place, end or 0)
-        yield PartitionView(
+        yield PartitionRow(
             topic.name,
             number,
             status.state if status else "copying" if at else "unknown",
@@ -232,7 +224,7 @@ def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[Partition
 
 
 def _topic_status(
-    name: str, views: Sequence[PartitionView], facts: FlowFacts, state: TopicState
+    name: str, views: Sequence[PartitionRow], facts: FlowFacts, state: TopicState
 ) -> TopicStatus:
     """Sum up one topic from its partitions; ``state`` applies if it has records to copy."""
     config, starts = facts.config, facts.copy_starts
@@ -280,7 +272,7 @@ def _reason(status: PartitionStatus | None) -> str:
 
 NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
-
+"""Health, the same for commands, DAGs, REST and pages; docs/operate.md explains it."""
 
 _STATES: Final[Mapping[FindingId, State]] = {"off": "OFF", "paused": "PAUSED", "no-topic": "IDLE"}
 """States that one condition decides; any other blocking condition means STOPPED."""

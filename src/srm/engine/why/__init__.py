@@ -12,16 +12,7 @@ from srm.engine.why.group import why_group
 from srm.engine.why.topic import why_topic
 from srm.errors import NotFoundError
 
-__all__ = [
-    "Kind",
-    "Why",
-    "WhyStep",
-    "ask",
-    "in_order",
-    "not_found",
-    "why_group",
-    "why_topic",
-]
+__all__ = ["Kind", "Why", "WhyStep", "ask", "in_order", "not_found", "why_group", "why_topic"]
 
 _ASK: Final[Mapping[Kind, Callable[[FlowContext, str], Why]]] = {
     "topic": why_topic,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from srm.config.keys import KEYS
 from srm.config.model import FlowConfig
@@ -14,8 +14,8 @@ from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import amount
-from srm.engine.cluster_ports import GroupDescription, TopicDescription
+from srm.domain.text.amount import Reason, amount, some
+from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListPair
 from srm.engine.flows.source_look import originals_of
@@ -45,20 +45,29 @@ class WhyStep:
     answer: str
     action: str = ""
 
-    @classmethod
-    def yes(cls, name: str, question: str, answer: str = "yes") -> WhyStep:
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of the chain before its answer."""
+
+    name: str
+    text: str
+
+    def yes(self, answer: str = "yes") -> WhyStep:
         """Return a step without a problem."""
-        return cls(name, question, ok=True, answer=answer)
+        return WhyStep(self.name, self.text, ok=True, answer=answer)
 
-    @classmethod
-    def no(cls, name: str, question: str, answer: str, action: str = "") -> WhyStep:
+    def no(self, answer: str, action: str = "") -> WhyStep:
         """Return a step with a problem; the answer is its reason."""
-        return cls(name, question, ok=False, answer=answer, action=action)
+        return WhyStep(self.name, self.text, ok=False, answer=answer, action=action)
 
-    @classmethod
-    def unknown(cls, name: str, question: str, answer: str, action: str = "") -> WhyStep:
+    def because(self, reason: Reason) -> WhyStep:
+        """Return a step with this problem."""
+        return self.no(reason.text, reason.action)
+
+    def unknown(self, answer: str, action: str = "") -> WhyStep:
         """Return a step that is unknown or undecided."""
-        return cls(name, question, ok=None, answer=answer, action=action)
+        return WhyStep(self.name, self.text, ok=None, answer=answer, action=action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +107,15 @@ def first_unknown(steps: Iterable[WhyStep]) -> WhyStep | None:
     return next((step for step in steps if step.ok is None), None)
 
 
-def action_of(steps: Iterable[WhyStep]) -> str:
+def action_of(steps: Sequence[WhyStep]) -> str:
     """Return the first action; problems come before unknown steps."""
-    return next(_actions(tuple(steps)), "")
+    actions = (s.action for ok in (False, None) for s in steps if s.ok is ok and s.action)
+    return next(actions, "")
 
 
-def _actions(steps: tuple[WhyStep, ...]) -> Iterator[str]:
-    for ok in (False, None):
-        yield from (step.action for step in steps if step.ok is ok and step.action)
+def list_text(kind: str, which: Collection[object]) -> str:
+    """Return some numbers or names after their kind, as ``partitions 0, 1``."""
+    return f"{kind}{'s' * (len(which) != 1)} {some([str(one) for one in which])}"
 
 
 def near(name: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -119,31 +129,27 @@ def near(name: str, names: Iterable[str]) -> tuple[str, ...]:
 
 def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[WhyStep]:
     """Yield whether a flow is on, and not paused, with the texts and actions of its health."""
-    question = f"is the flow {flow} on?"
-    if enabled:
-        yield WhyStep.yes("enabled", question)
-    else:
-        off = off_reason(flow)
-        yield WhyStep.no("enabled", question, f"{flow} is {off.text}", off.action)
-    question = "is the flow not paused?"
+    question, off = Question("enabled", f"is the flow {flow} on?"), off_reason(flow)
+    yield question.yes() if enabled else question.no(f"{flow} is {off.text}", off.action)
+    question = Question("not-paused", "is the flow not paused?")
     if pause is None:
-        yield WhyStep.yes("not-paused", question, "not paused")
-        return
-    reason = pause_reason(flow, pause)
-    by = f" by {pause.by}" if pause.by else ""
-    yield WhyStep.no("not-paused", question, f"{flow} is paused{by}: {reason.text}", reason.action)
+        yield question.yes("not paused")
+    else:
+        by = f" by {pause.by}" if pause.by else ""
+        yield question.because(pause_reason(flow, pause).within(f"{flow} is paused{by}"))
 
 
 DecidingList = Literal["topics", "groups"]
+_T = TypeVar("_T")
 
 _ONE: Final = {"topics": "topic", "groups": "group"}
 
 
 def class_step(config: FlowConfig) -> WhyStep:
     """Return the step of a topic that the lists select and topic.filter.class does not."""
-    question = "does topic.filter.class select it?"
+    question = Question("allowed", "does topic.filter.class select it?")
     of_a_class = f"{config.topic_filter.__module__}:{config.topic_filter.__qualname__}"
-    return WhyStep.no("allowed", question, f"{of_a_class} does not")
+    return question.no(f"{of_a_class} does not")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,38 +164,39 @@ class SelectionLists:
     def selection_step(self, subject: str) -> WhyStep:
         """Return the step with the pattern that selects a name."""
         pattern = self.patterns.included_by(subject)
-        question = f"does an allow list name the {_ONE[self.name]}?"
+        question = Question("allowed", f"does an allow list name the {_ONE[self.name]}?")
         if pattern is not None:
-            return WhyStep.yes("allowed", question, self._where(pattern, self.listed.allow))
+            return question.yes(self._where(pattern, self.listed.allow))
         count = len(self.patterns.include)
         none = (
             f"none of {amount(count, 'pattern')} matches the whole name" if count else "no pattern"
         )
         told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
-        return WhyStep.no("allowed", question, told, self._command("--add", literal(subject)))
+        return question.no(told, self._command("--add", literal(subject)))
 
     def not_denied(self, subject: str) -> WhyStep:
         """Return the step with the pattern that denies a name; deny lists win."""
         pattern = self.patterns.excluded_by(subject)
-        question = "is it absent from deny lists?"
+        question = Question("not-denied", "is it absent from deny lists?")
         if pattern is None:
-            return WhyStep.yes("not-denied", question, "no pattern matches")
+            return question.yes("no pattern matches")
         if self.name == "groups" and subject.startswith(SHADOW_PREFIX):
             nobodys = f"groups {SHADOW_PREFIX}* are made by drills and never translated"
-            return WhyStep.no("not-denied", question, nobodys)
+            return question.no(nobodys)
         told = f"denied, and deny lists win: {self._where(pattern, self.listed.deny, '.exclude')}"
         if pattern in self.listed.deny:
-            return WhyStep.no(
-                "not-denied", question, told, self._command("--remove-denylist", pattern)
-            )
-        return WhyStep.no(
-            "not-denied", question, told, f"remove {pattern} from {self._key('.exclude')}"
-        )
+            return question.no(told, self._command("--remove-denylist", pattern))
+        return question.no(told, f"remove {pattern} from {self._key('.exclude')}")
 
     def steps(self, subject: str) -> Iterator[WhyStep]:
         """Yield both steps."""
         yield self.selection_step(subject)
         yield self.not_denied(subject)
+
+    def refusal(self, subject: str) -> Reason:
+        """Return why a name is not selected, an empty reason if it is."""
+        wrong = first_wrong(self.steps(subject))
+        return _NONE if wrong is None else Reason(wrong.answer, wrong.action)
 
     def _key(self, suffix: str = "") -> str:
         return f"{self.flow}.{self.name}{suffix}"
@@ -208,11 +215,7 @@ class SelectionLists:
 
 @dataclass(frozen=True, slots=True)
 class ListedTopic:
-    """One topic of a flow, with partition counts, None where it is missing.
-
-    ``state``: state of the copy, as in ``srm status``; empty for a topic that is not selected.
-    ``reason``: why it is not selected.
-    """
+    """One topic, with partition counts where it exists; ``reason``: why it is not selected."""
 
     topic: str
     remote_topic: str
@@ -226,11 +229,7 @@ class ListedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """One group of a flow's source; ``state`` is ``unknown`` if that does not answer.
-
-    ``offsets_on_target``: whether the target has its offsets; None if not read.
-    ``checkpoint_age_ms``: None without a checkpoint.
-    """
+    """One group of a flow's source; None for what is not read or does not exist."""
 
     group: str
     state: str
@@ -242,18 +241,21 @@ class ListedGroup:
     checkpoint_age_ms: int | None = None
 
 
+_NONE: Final = Reason("")
+
+
 def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
     """List the topics of a flow's source, if it answers, and the copies, without internal ones."""
     config, names = context.config, context.config.names
     states = {topic.topic: topic.state for topic in observe(context).status.topics}
     on_target = context.target.topics()
     copies = {original: copy for copy, original in originals_of(context, on_target).items()}
-    on_source = _topics_of_source(context)
+    on_source = _answer_or_empty(context.source.topics)
     lists = control_lists.load(context.target, config.flow)
     selection = SelectionLists(config.flow, "topics", names.listed, lists.topics)
 
     def row(name: str) -> ListedTopic:
-        wrong = _why_not(context, selection, name)
+        why_not = _topic_refusal(config, selection, name)
         remote = copies.get(name) or names.remote(name)
         here, there = on_source.get(name), on_target.get(remote)
         return ListedTopic(
@@ -261,33 +263,32 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
             remote,
             None if here is None else here.partitions,
             None if there is None else there.partitions,
-            wrong is None,
+            why_not is _NONE,
             states.get(name, ""),
-            "" if wrong is None else wrong.answer,
-            "" if wrong is None else wrong.action,
+            why_not.text,
+            why_not.action,
         )
 
     found = sorted({*on_source, *copies})
     return tuple(row(name) for name in found if not names.is_internal(name))
 
 
-def _topics_of_source(context: FlowContext) -> Mapping[str, TopicDescription]:
+def _answer_or_empty(ask: Callable[[], Mapping[str, _T]]) -> Mapping[str, _T]:
     try:
-        return context.source.topics()
+        return ask()
     except UnavailableError:
         return {}
 
 
-def _why_not(context: FlowContext, selection: SelectionLists, name: str) -> WhyStep | None:
-    config = context.config
-    why = config.names.refusal(name)
-    if why is None:
-        return None
-    if why == "cycle":
-        return WhyStep.no("no-cycle", "", f"it is a copy of a topic of {config.flow.target}")
-    if why == "filtered":
-        return class_step(context.config)
-    return first_wrong(selection.steps(name))
+def _topic_refusal(config: FlowConfig, selection: SelectionLists, name: str) -> Reason:
+    match config.names.refusal(name):
+        case None:
+            return _NONE
+        case "cycle":
+            return Reason(f"it is a copy of a topic of {config.flow.target}")
+        case "filtered":
+            return Reason(class_step(config).answer)
+    return selection.refusal(name)
 
 
 def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
@@ -300,7 +301,7 @@ def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
         newest[group] = max(one.time_ms, newest.get(group, 0))
     lists, names = control_lists.load(target, config.flow), selection_of(config).groups
     selection = SelectionLists(config.flow, "groups", names, lists.groups)
-    found = _groups_of_source(context)
+    found = _answer_or_empty(context.source.groups)
     if not found:
         found = {name: GroupDescription(name, "unknown") for name in newest}
     wanted = [name for name in found if names.matches(name)]
@@ -308,31 +309,19 @@ def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
     now_ms = context.now_ms()
 
     def row(about: GroupDescription) -> ListedGroup:
-        wrong = _why_not_group(selection, about)
+        why_not = selection.refusal(about.name)
+        if why_not is _NONE and about.kind in WITHOUT_OFFSETS:
+            why_not = Reason(f"{about.kind} groups have no offsets to translate")
         at_ms = newest.get(about.name)
         return ListedGroup(
             about.name,
             about.state,
             len(about.members),
-            wrong is None,
-            "" if wrong is None else wrong.answer,
-            "" if wrong is None else wrong.action,
+            why_not is _NONE,
+            why_not.text,
+            why_not.action,
             bool(there[about.name]) if about.name in there else None,
             None if at_ms is None else max(0, now_ms - at_ms),
         )
 
     return tuple(row(found[name]) for name in sorted(found))
-
-
-def _groups_of_source(context: FlowContext) -> Mapping[str, GroupDescription]:
-    try:
-        return context.source.groups()
-    except UnavailableError:
-        return {}
-
-
-def _why_not_group(selection: SelectionLists, about: GroupDescription) -> WhyStep | None:
-    wrong = first_wrong(selection.steps(about.name))
-    if wrong is None and about.kind in WITHOUT_OFFSETS:
-        return WhyStep.no("kind", "", f"{about.kind} groups have no offsets to translate")
-    return wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,7 +27,6 @@ from srm.engine.flows.supervision import late_commits, read_driver, state_topic
 from srm.engine.groups.checkpoints import (
     WITHOUT_OFFSETS,
     Emitted,
-    Survey,
     read_checkpoints,
     read_ledger,
     selection_of,
@@ -42,6 +41,7 @@ from srm.engine.moves.registers import RoutingTables
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import NO_CHECKPOINT, group_proof
 from srm.engine.why.answer import (
+    Question,
     SelectionLists,
     Why,
     WhyStep,
@@ -49,6 +49,7 @@ from srm.engine.why.answer import (
     first_unknown,
     first_wrong,
     flow_steps,
+    list_text,
     near,
 )
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
@@ -58,8 +59,7 @@ from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableE
 class Movement:
     """Obstacles to a planned move of the group now, or the ``error`` that hides them.
 
-    ``strangers`` are members on the source that do not follow routes, ``members_there`` are on the
-    target.
+    ``members`` are on the source, ``strangers`` those that do not follow routes.
     ``eta_s`` is the time to copy the lag at the highest recent rate, None if unknown.
     """
 
@@ -74,13 +74,10 @@ class Movement:
 
 @dataclass(frozen=True)
 class GroupLook:
-    """Facts about one group.
+    """Facts about one group; without an answer of the source ``found`` is None.
 
-    ``found`` describes it on the source, None while that does not answer (``source_error``).
     ``committed`` are its offsets there, ``outcomes`` their translations, ``unread`` why there are
-    none.
-    ``emitted`` are its checkpoints by partition of the target.
-    ``routed_to`` is the cluster of its route, by the target alone if the source is unavailable.
+    none. ``emitted`` are its checkpoints. ``routed_to`` is the cluster of its route.
     """
 
     config: FlowConfig
@@ -120,6 +117,11 @@ class GroupLook:
         """Text for such a group, with the flow of its next move."""
         flow = self.config.flow
         return f"it works on {flow.target} already: see flow {flow.reverse}"
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True while a record before a commit is not copied yet."""
+        return any(outcome.state in UNFINISHED for outcome in self.outcomes)
 
     @property
     def exists(self) -> bool:
@@ -194,8 +196,16 @@ def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
         return look
     surveyed = survey(context, [look.group])
     unread = surveyed.errors.get(look.group)
-    look = replace(look, outcomes=surveyed.outcomes, unread=unread)
-    return _with_movement(context, _with_decisions(context, look, surveyed))
+    ledger = read_ledger(context.target, surveyed.on_target)
+    decisions, errors = decisions_of(context, surveyed, ledger)
+    look = replace(
+        look,
+        outcomes=surveyed.outcomes,
+        unread=unread,
+        decisions=decisions,
+        undecided=errors.get(look.group),
+    )
+    return _with_movement(context, look)
 
 
 def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
@@ -203,12 +213,6 @@ def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Emi
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     found = read_checkpoints(target, topic, target.topics(), group)
     return {one.checkpoint.topic_partition: one for one in found}
-
-
-def _with_decisions(context: FlowContext, look: GroupLook, surveyed: Survey) -> GroupLook:
-    ledger = read_ledger(context.target, surveyed.on_target)
-    decisions, errors = decisions_of(context, surveyed, ledger)
-    return replace(look, decisions=decisions, undecided=errors.get(look.group))
 
 
 def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
@@ -269,13 +273,13 @@ def why_group(context: FlowContext, name: str) -> Why:
 def answer(look: GroupLook) -> Why:
     """Explain from the facts; pure."""
     steps = (*group_steps(look), *moving_steps(look))
-    wrong = first_wrong(steps)
+    is_open = look.source_error or look.is_unfinished
     return Why(
         flow=look.config.flow,
         kind="group",
         subject=look.group,
         known=look.exists,
-        ok=False if wrong is not None else _ok(look),
+        ok=False if first_wrong(steps) else None if is_open else True,
         verdict=_verdict(look, steps),
         steps=steps,
         action=action_of(steps),
@@ -298,12 +302,6 @@ def works_on_source(look: GroupLook) -> bool:
     return any(look.selection.direction(place.topic) == "forward" for place in look.committed)
 
 
-def _ok(look: GroupLook) -> bool | None:
-    if look.source_error or any(outcome.state in UNFINISHED for outcome in look.outcomes):
-        return None
-    return True
-
-
 def _verdict(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
     wrong = first_wrong(step for step in steps if step.name in _BEFORE)
     if wrong is not None:
@@ -324,7 +322,7 @@ def _translation_answer(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
         some_are = any(outcome.checkpoint is not None for outcome in look.outcomes)
         part = "translated in part" if some_are and wrong.name == "translated" else "not translated"
         return f"{'translated, but' if wrong.name == 'emitted' else part}: {wrong.answer}"
-    if any(outcome.state in UNFINISHED for outcome in look.outcomes):
+    if look.is_unfinished:
         return "translated up to the end of the copy"
     return "translated"
 
@@ -364,8 +362,8 @@ def group_steps(look: GroupLook) -> Iterator[WhyStep]:
     names = look.selection.groups
     yield from SelectionLists(config.flow, "groups", names, look.lists.groups).steps(look.group)
     if look.unread is not None:
-        question = "can its offsets be read and translated?"
-        yield WhyStep.no("offsets", question, look.unread.text, look.unread.action)
+        question = Question("offsets", "can its offsets be read and translated?")
+        yield question.because(look.unread)
     elif look.found is not None and look.committed:
         yield _offsets(look)
         yield from _translations(look)
@@ -378,35 +376,35 @@ def group_steps(look: GroupLook) -> Iterator[WhyStep]:
 
 def _exists(look: GroupLook) -> WhyStep:
     source, group = look.config.flow.source, look.group
-    question = f"does {source} have the group?"
+    question = Question("exists", f"does {source} have the group?")
     if look.source_error:
-        return WhyStep.unknown("exists", question, f"{source} does not answer: {look.source_error}")
+        return question.unknown(f"{source} does not answer: {look.source_error}")
     if look.found is None or not look.exists:
-        return WhyStep.no("exists", question, f"{source} has no group {group}")
+        return question.no(f"{source} has no group {group}")
     if look.found.state == "dead" and not look.committed:
         told = f"{source} no longer has group {group}, {look.config.flow.target} has checkpoints"
-        return WhyStep.no("exists", question, told)
+        return question.no(told)
     who = f", {amount(len(look.found.members), 'member')}" if look.found.members else ""
     why = f" ({look.found.reason})" if look.found.reason else ""
-    return WhyStep.yes("exists", question, f"{look.found.state}{who}{why}")
+    return question.yes(f"{look.found.state}{who}{why}")
 
 
 def _kind(look: GroupLook) -> WhyStep:
-    found, question = look.found, "can srm translate this kind of group?"
+    found, question = look.found, Question("kind", "can srm translate this kind of group?")
     if found is None or found.kind != "other":
-        return WhyStep.yes("kind", question, found.kind if found else "")
+        return question.yes(found.kind if found else "")
     why = "its members are not consumers (such as Connect workers): its progress is elsewhere"
-    return WhyStep.no("kind", question, f"other: {why}")
+    return question.no(f"other: {why}")
 
 
 def _offsets(look: GroupLook) -> WhyStep:
-    question = "has it committed offsets in selected topics?"
+    question = Question("offsets", "has it committed offsets in selected topics?")
     topics = sorted({place.topic for place in look.committed})
     chosen = [topic for topic in topics if look.selection.direction(topic) is not None]
     if chosen:
-        return WhyStep.yes("offsets", question, f"in {some(chosen)}")
+        return question.yes(f"in {some(chosen)}")
     reason, action = look.selection.obstacle(topics[0])
-    return WhyStep.no("offsets", question, f"only in {some(topics)}: {reason}", action)
+    return question.no(f"only in {some(topics)}: {reason}", action)
 
 
 def _translations(look: GroupLook) -> Iterator[WhyStep]:
@@ -419,88 +417,80 @@ def _translations(look: GroupLook) -> Iterator[WhyStep]:
 
 def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome]) -> WhyStep:
     first, target = outcomes[0], look.config.flow.target
-    question = f"is its offset in {topic} known on {target}?"
-    where = _numbers(outcomes)
+    question = Question("translated", f"is its offset in {topic} known on {target}?")
+    where = list_text("partition", [outcome.upstream.partition for outcome in outcomes])
     downstream = first.downstream.topic if first.downstream else ""
     if first.state == "translated":
         told = f"{where} of {downstream}"
         if skipped := sum(outcome.total_skipped for outcome in outcomes):
             told += f"; {amount(skipped, 'record')} still to read are missing there"
-        return WhyStep.yes("translated", question, told)
+        return question.yes(told)
     if first.state in UNFINISHED:
         left = amount(sum(outcome.remaining for outcome in outcomes), "record")
         told = f"{where} up to the end of the copy, {left} before its commit are not copied yet"
         action = f"srm why {first.upstream.topic} --flow '{look.config.flow}' --kind topic"
-        return WhyStep.unknown("translated", question, told, action)
+        return question.unknown(told, action)
     if first.state == "not-selected":
         reason, action = look.selection.obstacle(topic)
-        return WhyStep.no("translated", question, f"{where}: {reason}", action)
+        return question.no(f"{where}: {reason}", action)
     action = first.action or state_remedy(first.state, look.config.flow)
-    return WhyStep.no("translated", question, f"{where}: {first.reason or first.state}", action)
-
-
-def _numbers(outcomes: Iterable[CheckpointOutcome]) -> str:
-    numbers = [str(outcome.upstream.partition) for outcome in outcomes]
-    return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
+    return question.no(f"{where}: {first.reason or first.state}", action)
 
 
 def _emission(look: GroupLook) -> WhyStep:
-    flow, question = look.config.flow, "are its checkpoints emitted?"
+    flow, question = look.config.flow, Question("emitted", "are its checkpoints emitted?")
     if not look.config.emit_checkpoints_enabled:
         action = f"set {flow}.emit.checkpoints.enabled=true"
-        return WhyStep.no("emitted", question, f"{flow}.emit.checkpoints.enabled is false", action)
+        return question.no(f"{flow}.emit.checkpoints.enabled is false", action)
     wanted = [o.downstream for o in look.outcomes if o.checkpoint is not None]
     missing = [place for place in wanted if place not in look.emitted]
     if missing:
         told = f"{len(missing)} of {amount(len(wanted), 'partition')} not yet"
-        return WhyStep.no("emitted", question, told, f"srm checkpoints emit --flow '{flow}'")
+        return question.no(told, f"srm checkpoints emit --flow '{flow}'")
     if not look.emitted:
-        return WhyStep.unknown("emitted", question, "there is nothing to emit")
+        return question.unknown("there is nothing to emit")
     newest = max(one.time_ms for one in look.emitted.values())
-    told = f"{amount(len(look.emitted), 'partition')}, the last change {_ago(look, newest)}"
+    told = f"{amount(len(look.emitted), 'partition')}, the last change {ago(look.now_ms - newest)}"
     if look.proof is not None:
-        told += f", the last emission {_ago(look, look.proof.time_ms)}"
+        told += f", the last emission {ago(look.now_ms - look.proof.time_ms)}"
     if look.driver is not None and (late := late_commits(look.config, look.driver.duties)):
         told += f"; {late.line}"
-    return WhyStep.yes("emitted", question, told)
-
-
-def _ago(look: GroupLook, time_ms: int) -> str:
-    return ago(look.now_ms - time_ms)
+    return question.yes(told)
 
 
 def _proven(look: GroupLook) -> WhyStep:
-    question, proof = "do the records prove them?", look.proof
+    question, proof = Question("proven", "do the records prove them?"), look.proof
     ok, told = group_proof(look.group, proof)
     if ok is False:
-        return WhyStep.no("proven", question, told, f"srm verify --flow '{look.config.flow}'")
+        return question.no(told, f"srm verify --flow '{look.config.flow}'")
     if proof is None or not ok:
-        return WhyStep.unknown("proven", question, told)
+        return question.unknown(told)
     is_sample = proof.skipped or proof.sampled < proof.groups
-    return WhyStep("proven", question, None if is_sample else True, proof.line(look.now_ms))
+    line = proof.line(look.now_ms)
+    return question.unknown(line) if is_sample else question.yes(line)
 
 
 def _written(look: GroupLook) -> WhyStep:
     flow = look.config.flow
-    question = f"are its offsets written on {flow.target} before any move?"
+    question = Question("written", f"are its offsets written on {flow.target} before any move?")
     if not look.config.sync_group_offsets_enabled:
         told = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
-        return WhyStep.unknown("written", question, told)
+        return question.unknown(told)
     if look.undecided is not None and not look.decisions:
-        return WhyStep.no("written", question, look.undecided.text, look.undecided.action)
+        return question.because(look.undecided)
     if look.is_there:
-        return WhyStep.unknown("written", question, f"{look.works_there}, and commits there itself")
+        return question.unknown(f"{look.works_there}, and commits there itself")
     left = [decision for decision in look.decisions if decision.action in _LEFT_ALONE]
     if left:
         one = left[0]
         told = f"{_LEFT_ALONE[one.action]}, so group sync skips it: {one.reason}"
         action = f"stop it on {flow.target}" if one.action == "group-active" else ""
-        return WhyStep.no("written", question, told, action)
+        return question.no(told, action)
     waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
     if waits:
         told = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
-        return WhyStep.unknown("written", question, f"{told}: {_pending(waits[0], flow)}")
-    return WhyStep.yes("written", question, amount(len(look.decisions), "partition"))
+        return question.unknown(f"{told}: {_pending(waits[0], flow)}")
+    return question.yes(amount(len(look.decisions), "partition"))
 
 
 def _pending(decision: SyncDecision, flow: Flow) -> str:
@@ -519,10 +509,10 @@ def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
     if look.movement is None:
         return
     if (error := look.movement.error) is not None:
-        yield WhyStep.no("movable", _question(look), error.text, error.action)
+        yield _movability(look).because(error)
         return
     if look.is_there:
-        yield WhyStep.unknown("movable", _question(look), look.works_there)
+        yield _movability(look).unknown(look.works_there)
         yield _way_back(look)
         return
     yield _movable(look, look.movement)
@@ -532,13 +522,14 @@ def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
     yield _way_back(look)
 
 
-def _question(look: GroupLook) -> str:
-    return f"could a planned move to {look.config.flow.target} start now?"
+def _movability(look: GroupLook) -> Question:
+    text = f"could a planned move to {look.config.flow.target} start now?"
+    return Question("movable", text)
 
 
 def _movable(look: GroupLook, movement: Movement) -> WhyStep:
     if not movement.blocking:
-        return WhyStep.yes("movable", _question(look))
+        return _movability(look).yes()
     first, more = movement.blocking[0], len(movement.blocking) - 1
     told = f"{first.text}{f' (and {more} more)' if more else ''}"
     flow = look.config.flow
@@ -546,39 +537,40 @@ def _movable(look: GroupLook, movement: Movement) -> WhyStep:
         f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
-    return WhyStep.no("movable", _question(look), told, first.action or plan)
+    return _movability(look).no(told, first.action or plan)
 
 
 def _waits(movement: Movement) -> WhyStep:
-    question = "would it run without a wait?"
+    question = Question("ready", "would it run without a wait?")
     if not movement.waits:
-        return WhyStep.yes("ready", question, "nothing to wait for")
+        return question.yes("nothing to wait for")
     eta = "" if not movement.eta_s else f"; copying takes at most about {movement.eta_s:,.0f} s"
-    return WhyStep.unknown("ready", question, f"it would wait: {'; '.join(movement.waits)}{eta}")
+    return question.unknown(f"it would wait: {'; '.join(movement.waits)}{eta}")
 
 
 def _follows(look: GroupLook, movement: Movement) -> WhyStep:
-    question = "do its members follow routes?"
+    question = Question("follows", "do its members follow routes?")
     if not movement.members:
-        return WhyStep.unknown("follows", question, "it has no members now")
+        return question.unknown("it has no members now")
     if not movement.strangers:
-        return WhyStep.yes("follows", question, some(movement.members))
+        return question.yes(some(movement.members))
     others = [kind for kind in look.config.redirect.kinds if kind != "routing"]
     told = f"{some(movement.strangers)} {'do' if len(movement.strangers) > 1 else 'does'} not"
     if others:
-        return WhyStep.unknown("follows", question, f"{told}: redirected by {', '.join(others)}")
+        return question.unknown(f"{told}: redirected by {', '.join(others)}")
     told += ": stop it there and start it on the other cluster"
-    return WhyStep.no("follows", question, told, "run it under srm follow, or see docs/redirect.md")
+    return question.no(told, "run it under srm follow, or see docs/redirect.md")
 
 
 def _way_back(look: GroupLook) -> WhyStep:
     """Return whether progress on copies is carried back, by the reverse list of the way back."""
-    flow, question = look.config.flow, "could it fail back with all its progress?"
+    flow = look.config.flow
+    question = Question("way-back", "could it fail back with all its progress?")
     if look.opposite is None:
-        return WhyStep.unknown("way-back", question, f"{flow.reverse} is not configured")
+        return question.unknown(f"{flow.reverse} is not configured")
     if not look.opposite.enabled:
         told = f"the flow {flow.reverse} is off"
-        return WhyStep.no("way-back", question, told, f"set {flow.reverse}.enabled=true")
+        return question.no(told, f"set {flow.reverse}.enabled=true")
     back = selection_of(look.opposite)
     copies = [
         outcome.downstream.topic
@@ -589,24 +581,24 @@ def _way_back(look: GroupLook) -> WhyStep:
     if left:
         reason, action = back.obstacle(left[0])
         told = f"its progress on {some(left)} on {flow.target} is not carried back: {reason}"
-        return WhyStep.no("way-back", question, told, action)
-    return WhyStep.yes("way-back", question, f"by reverse checkpoints of {flow.reverse}")
+        return question.no(told, action)
+    return question.yes(f"by reverse checkpoints of {flow.reverse}")
 
 
 def _without_source(look: GroupLook) -> WhyStep:
     flow, movement = look.config.flow, look.movement
-    question = f"could it continue on {flow.target} without {flow.source}?"
+    question = Question("movable", f"could it continue on {flow.target} without {flow.source}?")
     if look.is_there:
-        return WhyStep.unknown("movable", question, look.works_there)
+        return question.unknown(look.works_there)
     if movement is None and not look.emitted:
-        return WhyStep.no("movable", question, NO_CHECKPOINT)
+        return question.no(NO_CHECKPOINT)
     if movement is not None and movement.error is not None:
-        return WhyStep.no("movable", question, movement.error.text, movement.error.action)
+        return question.because(movement.error)
     plan = (
         f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
         f"--group {shlex.quote(look.group)}"
     )
     if movement is not None and movement.blocking:
         first = movement.blocking[0]
-        return WhyStep.no("movable", question, first.text, first.action or plan)
-    return WhyStep.unknown("movable", question, "from its last known positions", plan)
+        return question.no(first.text, first.action or plan)
+    return question.unknown("from its last known positions", plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +11,7 @@ from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import Pause, begin_of_copy, in_force, read_pause
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.flow_topics import FlowTopics, Refusal
-from srm.domain.text.amount import ago, amount, some
+from srm.domain.text.amount import Reason, ago, amount, some
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
@@ -24,12 +24,13 @@ from srm.engine.status.status import (
     GOING_ON,
     FlowFacts,
     FlowStatus,
+    PartitionRow,
     PartitionState,
-    PartitionView,
     as_waiting,
     status_of,
 )
 from srm.engine.why.answer import (
+    Question,
     SelectionLists,
     Why,
     WhyStep,
@@ -38,6 +39,7 @@ from srm.engine.why.answer import (
     first_unknown,
     first_wrong,
     flow_steps,
+    list_text,
     near,
 )
 from srm.errors import SrmError, UnavailableError
@@ -73,7 +75,7 @@ def answer(facts: TopicFacts) -> Why:
 
 def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | None) -> str:
     if wrong is not None:
-        return f"{_how_far(facts, wrong)}: {wrong.answer}"
+        return f"{_how_far(facts.copying, wrong)}: {wrong.answer}"
     if facts.copying is None or facts.source_error:
         unknown = first_unknown(steps)
         return f"not known: {unknown.answer}" if unknown is not None else "not known"
@@ -81,27 +83,21 @@ def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | Non
     return f"copied, with a lag of {amount(lag, 'offset')}" if lag else "copied, and caught up"
 
 
-def _how_far(facts: TopicFacts, wrong: WhyStep) -> str:
+def _how_far(copying: Copying | None, wrong: WhyStep) -> str:
     if wrong.name in _BESIDE:
         return "copied, but"
-    if wrong.name in _PARTLY and facts.copying is not None and _is_partly(facts.copying):
-        return "copied in part"
-    return "not copied"
-
-
-def _is_partly(copying: Copying) -> bool:
-    return any(
+    if copying is None or wrong.name not in _PARTLY:
+        return "not copied"
+    is_partly = any(
         view.state == "copying" and copying.slots.get(view.partition) not in copying.silent
         for view in copying.partitions
     )
+    return "copied in part" if is_partly else "not copied"
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Rights of srm: ``reads`` and ``asks`` on the original, ``writes`` on the copy.
-
-    They are those of consumer, admin client and producer; None without an answer or the topic.
-    """
+    """Rights of srm as consumer, admin client and producer; None without an answer or the topic."""
 
     reads: frozenset[str] | None = None
     asks: frozenset[str] | None = None
@@ -110,18 +106,20 @@ class Rights:
 
 @dataclass(frozen=True)
 class Copying:
-    """Copying of one topic: its part of the flow's status, slots by partition, and rights.
-
-    ``creation``: why the missing copy cannot be created.
-    ``rate``: None without metrics.
-    """
+    """Copying of one topic; ``creation``: why the missing copy cannot be created."""
 
     status: FlowStatus
-    partitions: tuple[PartitionView, ...]
+    partitions: tuple[PartitionRow, ...]
     slots: Mapping[int, str]
     rights: Rights = Rights()
     creation: SrmError | None = None
     rate: float | None = None
+
+    @property
+    def down(self) -> Reason | None:
+        """Reason why no replicator copies the flow, or None."""
+        status = self.status
+        return next(down_reasons(status.flow, status.driver, status.slots), None)
 
     @property
     def silent(self) -> dict[str, int]:
@@ -131,10 +129,9 @@ class Copying:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """Facts about one topic; ``asked`` is the name of its copy if that was requested.
+    """Facts about one topic; ``hidden``: srm has no right to see whether it exists.
 
-    ``hidden``: srm has no right to see whether it exists.
-    ``copying`` is None if not selected or found.
+    ``asked`` is the name of its copy if that was requested.
     """
 
     config: FlowConfig
@@ -175,7 +172,7 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
         on_source = context.source.topics()
     except UnavailableError as error:
         source_error = str(error)
-    topic = original_name(name, config, on_source)
+    topic = name if name in on_source else config.names.original(name) or name
     facts = TopicFacts(
         config,
         control_lists.load(context.target, config.flow),
@@ -185,21 +182,14 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
         on_target,
         read_pause(commands),
         source_error,
-        hidden=not source_error and topic not in on_source and _is_hidden(context, topic),
+        hidden=not source_error
+        and topic not in on_source
+        and topic in context.source.topic_rights([topic]),
     )
     known = on_source.get(topic) or _as_copied(facts)
     if facts.refusal is not None or known is None:
         return facts
     return replace(facts, copying=_copying(context, facts, known, commands))
-
-
-def original_name(name: str, config: FlowConfig, on_source: Mapping[str, TopicDescription]) -> str:
-    """Return the name on the source, for a topic or the name of its copy."""
-    return name if name in on_source else config.names.original(name) or name
-
-
-def _is_hidden(context: FlowContext, topic: str) -> bool:
-    return topic in context.source.topic_rights([topic])
 
 
 def _as_copied(facts: TopicFacts) -> TopicDescription | None:
@@ -228,19 +218,16 @@ def _copying(
         FlowFacts(context.config, now_ms, commands, maps, source, facts.on_target, starts)
     )
     views = reported[topic]
+    spec = TopicSpec(facts.remote, known.partitions, context.config.replication_factor, {})
     return Copying(
         status,
         # An unavailable source is reported once, not for each partition.
         views if facts.source_error else as_waiting(status, views),
         _slots_by_partition(commands, known),
         _rights(context, facts),
-        None if copy is not None else context.target.creation_problem(_spec(facts, known)),
+        None if copy is not None else context.target.creation_problem(spec),
         recent_rate(context, [topic], now_ms) if status.remaining else None,
     )
-
-
-def _spec(facts: TopicFacts, known: TopicDescription) -> TopicSpec:
-    return TopicSpec(facts.remote, known.partitions, facts.config.replication_factor, {})
 
 
 def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
@@ -278,74 +265,77 @@ def topic_steps(facts: TopicFacts) -> Iterator[WhyStep]:
 
 
 def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
-    status = copying.status
-    down = next(down_reasons(status.flow, status.driver, status.slots), None)
     yield _leaders(facts)
-    yield _source_right(facts, copying)
-    question = "does a replicator run?"
-    if down is not None:
-        yield WhyStep.no("replicator", question, down.text, down.action)
+    flow, rights = facts.config.flow, copying.rights
+    question = Question("read-right", f"may srm read it on {flow.source}?")
+    asked = ("Read", rights.reads), ("DescribeConfigs", rights.asks)
+    yield _right(question, asked, facts.topic, flow.source)
+    question = Question("replicator", "does a replicator run?")
+    if copying.down is not None:
+        yield question.because(copying.down)
     else:
         alive = sum(slot.alive for slot in copying.status.slots)
-        yield WhyStep.yes("replicator", question, f"with {amount(alive, 'slot')} alive")
+        yield question.yes(f"with {amount(alive, 'slot')} alive")
     yield _copy(facts, copying)
-    yield from _target_rights(facts, copying)
-    yield _assignment(facts, copying, runs=down is None)
+    if facts.remote in facts.on_target or rights.writes is not None:
+        question = Question("write-right", f"may srm write the copy on {flow.target}?")
+        asked = ("Write", rights.writes), ("Read", rights.writes)
+        yield _right(question, asked, facts.remote, flow.target)
+    yield _assignment(facts, copying)
     yield _partitions(copying.partitions)
     yield _losses(copying.partitions)
-    yield _heard(facts, copying, runs=down is None)
-    yield _lag(facts, copying, runs=down is None)
+    yield _heard(facts, copying)
+    yield _lag(facts, copying)
 
 
 def _exists(facts: TopicFacts) -> WhyStep:
     source = facts.config.flow.source
-    question = f"does {source} have the topic?"
+    question = Question("exists", f"does {source} have the topic?")
     found = facts.on_source.get(facts.topic)
     if found is not None:
-        return WhyStep.yes("exists", question, f"with {amount(found.partitions, 'partition')}")
+        return question.yes(f"with {amount(found.partitions, 'partition')}")
     if facts.source_error:
-        return WhyStep.unknown(
-            "exists", question, f"{source} does not answer: {facts.source_error}"
-        )
+        return question.unknown(f"{source} does not answer: {facts.source_error}")
     if facts.hidden:
         told = f"{source} does not let srm see whether the topic exists"
         action = _GRANT.format("Read", facts.topic, source)
-        return WhyStep.no("exists", question, told, action)
+        return question.no(told, action)
     left = f", {facts.config.flow.target} still has its copy {facts.remote}"
     told = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
-    return WhyStep.no("exists", question, told)
+    return question.no(told)
 
 
 def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
     """Yield the steps by name and lists; they end at an internal topic or a copy."""
     names, flow = facts.names, facts.config.flow
-    question = "is it an application topic, not an internal one?"
+    question = Question("not-internal", "is it an application topic, not an internal one?")
     if facts.refusal == "internal":
-        told = "internal topics of Kafka, Connect, MirrorMaker 2 and srm are never copied"
-        yield WhyStep.no("not-internal", question, told)
+        yield question.no(
+            "internal topics of Kafka, Connect, MirrorMaker 2 and srm are never copied"
+        )
         return
-    yield WhyStep.yes("not-internal", question)
-    question = f"is it not a copy of a topic of {flow.target}?"
+    yield question.yes()
+    question = Question("no-cycle", f"is it not a copy of a topic of {flow.target}?")
     if facts.refusal == "cycle":
         yield _cycle(facts, question)
         return
-    yield WhyStep.yes("no-cycle", question, "yes")
+    yield question.yes()
     lists = SelectionLists(flow, "topics", names.listed, facts.lists.topics)
     if facts.refusal is None and names.is_heartbeats(facts.topic):
-        question = "does an allow list name the topic?"
-        yield WhyStep.yes("allowed", question, "heartbeats are copied without being listed")
+        question = Question("allowed", "does an allow list name the topic?")
+        yield question.yes("heartbeats are copied without being listed")
         return
     if facts.refusal == "filtered":
         yield class_step(facts.config)
         return
     if facts.refusal is None and not names.listed.included_by(facts.topic):
-        question = "does topic.filter.class select it?"
-        yield WhyStep.yes("allowed", question, "though no allow list names it")
+        question = Question("allowed", "does topic.filter.class select it?")
+        yield question.yes("though no allow list names it")
         return
     yield from lists.steps(facts.topic)
 
 
-def _cycle(facts: TopicFacts, question: str) -> WhyStep:
+def _cycle(facts: TopicFacts, question: Question) -> WhyStep:
     """Return the step about a copy: its records do not go back, group offsets may."""
     config, topic = facts.config, facts.topic
     origin = facts.names.origin(topic) or topic
@@ -355,132 +345,106 @@ def _cycle(facts: TopicFacts, question: str) -> WhyStep:
         back = "group offsets in it go back by reverse checkpoints"
     else:
         back = f"group offsets in it do not go back ({selection.why_not(topic)})"
-    return WhyStep.no("no-cycle", question, f"{told}; {back}")
+    return question.no(f"{told}; {back}")
 
 
 def _leaders(facts: TopicFacts) -> WhyStep:
-    question = "do all partitions have leaders, on both sides?"
+    question = Question("served", "do all partitions have leaders, on both sides?")
     flow = facts.config.flow
     sides = (
         (flow.source, facts.on_source.get(facts.topic)),
         (flow.target, facts.on_target.get(facts.remote)),
     )
     left = [
-        f"partition{'s' * (len(topic.leaderless) != 1)} "
-        f"{some([str(number) for number in sorted(topic.leaderless)])} of {topic.name} on {alias}"
+        f"{list_text('partition', sorted(topic.leaderless))} of {topic.name} on {alias}"
         for alias, topic in sides
         if topic is not None and topic.leaderless
     ]
     if left:
-        return WhyStep.no("served", question, f"no leader for {' and '.join(left)}")
+        return question.no(f"no leader for {' and '.join(left)}")
     if facts.source_error:
-        return WhyStep.unknown("served", question, f"{flow.source} was not queried")
-    return WhyStep.yes("served", question)
-
-
-def _source_right(facts: TopicFacts, copying: Copying) -> WhyStep:
-    source, topic = facts.config.flow.source, facts.topic
-    asked = ("Read", copying.rights.reads), ("DescribeConfigs", copying.rights.asks)
-    return _right("read-right", f"may srm read it on {source}?", asked, topic, source)
-
-
-def _target_rights(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
-    target = facts.config.flow.target
-    if facts.remote not in facts.on_target and copying.rights.writes is None:
-        return
-    asked = ("Write", copying.rights.writes), ("Read", copying.rights.writes)
-    question = f"may srm write the copy on {target}?"
-    yield _right("write-right", question, asked, facts.remote, target)
+        return question.unknown(f"{flow.source} was not queried")
+    return question.yes()
 
 
 def _right(
-    name: str,
-    question: str,
-    asked: Collection[tuple[str, frozenset[str] | None]],
-    topic: str,
-    alias: str,
+    question: Question, asked: Collection[tuple[str, frozenset[str] | None]], topic: str, alias: str
 ) -> WhyStep:
     missing = [operation for operation, held in asked if held is not None and operation not in held]
     if missing:
         needed = " and ".join(missing)
         action = _GRANT.format(needed, topic, alias)
-        return WhyStep.no(name, question, f"srm lacks {needed} on topic {topic}", action)
+        return question.no(f"srm lacks {needed} on topic {topic}", action)
     if any(held is None for _, held in asked):
-        return WhyStep.unknown(name, question, f"{alias} was not queried")
-    return WhyStep.yes(name, question, ", ".join(operation for operation, _ in asked))
+        return question.unknown(f"{alias} was not queried")
+    return question.yes(", ".join(operation for operation, _ in asked))
 
 
 def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
     target, remote = facts.config.flow.target, facts.remote
-    question = f"does {target} have the copy, with enough partitions?"
+    question = Question("copy", f"does {target} have the copy, with enough partitions?")
     found = facts.on_target.get(remote)
     wanted = len(copying.partitions)
     if found is None:
         if copying.creation is not None:
             told = f"{remote} cannot be created: {copying.creation}"
-            return WhyStep.no("copy", question, told, copying.creation.action)
+            return question.no(told, copying.creation.action)
         seconds = facts.config.refresh_topics_interval.total_seconds()
         told = f"{remote} does not exist yet; a running replicator checks every {seconds:g} s"
-        return WhyStep.unknown(
-            "copy", question, told, f"srm topics sync --flow '{facts.config.flow}'"
-        )
+        return question.unknown(told, f"srm topics sync --flow '{facts.config.flow}'")
     if found.partitions < wanted:
         told = f"{remote} has {found.partitions} of {amount(wanted, 'partition')}"
         action = f"srm topics sync --flow '{facts.config.flow}'"
-        return WhyStep.no("copy", question, told, action)
+        return question.no(told, action)
     told = f"{remote} with {amount(found.partitions, 'partition')}"
-    return WhyStep.yes("copy", question, f"{told}{_former(copying.partitions)}")
+    return question.yes(f"{told}{_former(copying.partitions)}")
 
 
-def _former(views: Collection[PartitionView]) -> str:
+def _former(views: Collection[PartitionRow]) -> str:
     begins = [(begin_of_copy(view.notes), view.partition) for view in views]
     told = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
     again = "; the topic was re-created: its copy begins at target offset"
     return f"{again} {some(told)}, earlier records belong to the former topic" if told else ""
 
 
-def _assignment(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
-    question = "is each partition assigned to a live slot?"
+def _assignment(facts: TopicFacts, copying: Copying) -> WhyStep:
+    question = Question("assigned", "is each partition assigned to a live slot?")
     left = [view.partition for view in copying.partitions if view.partition not in copying.slots]
     if left:
         told = f"{amount(len(left), 'partition')} unassigned: {some([str(n) for n in left])}"
-        if runs and facts.remote in facts.on_target:
-            return WhyStep.no("assigned", question, told, SEE_LOG)
-        return WhyStep.unknown("assigned", question, told)
+        if copying.down is None and facts.remote in facts.on_target:
+            return question.no(told, SEE_LOG)
+        return question.unknown(told)
     slots = sorted(set(copying.slots.values()))
     silent = copying.silent
-    named = f"slot{'s' * (len(slots) != 1)} {some(slots)}"
+    named = list_text("slot", slots)
     if dead := [slot for slot in slots if slot in silent]:
         age_s = max(silent[slot] for slot in dead) / 1000
-        told = f"assigned to slot{'s' * (len(dead) != 1)} {some(dead)}, silent for {age_s:.0f} s"
-        if not runs:
-            return WhyStep.unknown("assigned", question, told)
-        return WhyStep.no("assigned", question, told, SEE_LOG)
-    if not runs:
-        return WhyStep.unknown("assigned", question, f"assigned to {named}, not running")
-    return WhyStep.yes("assigned", question, named)
+        told = f"assigned to {list_text('slot', dead)}, silent for {age_s:.0f} s"
+        if copying.down is not None:
+            return question.unknown(told)
+        return question.no(told, SEE_LOG)
+    if copying.down is not None:
+        return question.unknown(f"assigned to {named}, not running")
+    return question.yes(named)
 
 
-def _partitions(views: Collection[PartitionView]) -> WhyStep:
-    question = "is each partition copying?"
+def _partitions(views: Collection[PartitionRow]) -> WhyStep:
+    question = Question("partitions", "is each partition copying?")
     wrong: dict[tuple[PartitionState, str, str], list[str]] = {}
     for view in views:
         if view.state not in GOING_ON:
             wrong.setdefault((view.state, view.reason, view.action), []).append(str(view.partition))
     if not wrong:
-        return WhyStep.yes("partitions", question, f"{len(views)} of {len(views)}")
+        return question.yes(f"{len(views)} of {len(views)}")
     told = "; ".join(
-        f"{_number_text(numbers)} {_state_text(state, reason)}"
+        f"{list_text('partition', numbers)} {_state_text(state, reason)}"
         for (state, reason, _), numbers in sorted(wrong.items(), key=lambda one: one[0])
     )
     action = next((action for *_, action in sorted(wrong) if action), "")
     if all(state == "unknown" for state, *_ in wrong):
-        return WhyStep.unknown("partitions", question, told)
-    return WhyStep.no("partitions", question, told, action)
-
-
-def _number_text(numbers: Sequence[str]) -> str:
-    return f"partition{'s' * (len(numbers) != 1)} {some(numbers)}"
+        return question.unknown(told)
+    return question.no(told, action)
 
 
 def _state_text(state: PartitionState, reason: str) -> str:
@@ -489,8 +453,8 @@ def _state_text(state: PartitionState, reason: str) -> str:
     return f"{state}: {reason}" if reason else state
 
 
-def _losses(views: Collection[PartitionView]) -> WhyStep:
-    question = "was everything copied?"
+def _losses(views: Collection[PartitionRow]) -> WhyStep:
+    question = Question("losses", "was everything copied?")
     told = [
         f"{view.partition}: {note.text}"
         for view in views
@@ -498,46 +462,46 @@ def _losses(views: Collection[PartitionView]) -> WhyStep:
         if note.lost and note.decision != "discard"
     ]
     if told:
-        return WhyStep.no("losses", question, "; ".join(told))
+        return question.no("; ".join(told))
     if stopped := [str(view.partition) for view in views if view.state == "stopped"]:
-        return WhyStep.unknown("losses", question, f"{_number_text(stopped)} stopped before it was")
-    return WhyStep.yes("losses", question, "no slot has noted a loss")
+        return question.unknown(f"{list_text('partition', stopped)} stopped before it was")
+    return question.yes("no slot has noted a loss")
 
 
-def _heard(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
+def _heard(facts: TopicFacts, copying: Copying) -> WhyStep:
     source, target = facts.config.flow.source, facts.config.flow.target
-    question = f"has {source} answered lately?"
+    question = Question("heard", f"has {source} answered lately?")
     heard_ms = copying.status.heard_ms
     if not heard_ms:
-        return WhyStep.unknown("heard", question, "no slot has reported it")
+        return question.unknown("no slot has reported it")
     age_ms = max(0, copying.status.time_ms - heard_ms)
     told = f"{source} last answered the slots {ago(age_ms)}"
     if not is_silent(age_ms):
-        return WhyStep.yes("heard", question, told)
-    if not runs:
-        return WhyStep.unknown("heard", question, told)
+        return question.yes(told)
+    if copying.down is not None:
+        return question.unknown(told)
     plan = f"srm failover plan --mode unplanned --source {source} --target {target}"
-    return WhyStep.no("heard", question, told, plan if facts.source_error else "")
+    return question.no(told, plan if facts.source_error else "")
 
 
-def _lag(facts: TopicFacts, copying: Copying, *, runs: bool) -> WhyStep:
-    question = "has the copy caught up?"
+def _lag(facts: TopicFacts, copying: Copying) -> WhyStep:
+    question = Question("lag", "has the copy caught up?")
     lag = copying.status.remaining
     if not lag and facts.source_error:
         source = facts.config.flow.source
-        return WhyStep.unknown("lag", question, f"up to the end of {source} when it last answered")
+        return question.unknown(f"up to the end of {source} when it last answered")
     if not lag:
-        return WhyStep.yes("lag", question)
+        return question.yes()
     told = f"{amount(lag, 'offset')} to copy"
     stopped = [view for view in copying.partitions if view.state == "stopped" and view.lag]
     if stopped:
         held = amount(sum(view.lag for view in stopped), "offset")
-        numbers = [str(view.partition) for view in stopped]
-        told += f", {held} in stopped {_number_text(numbers)}"
-        return WhyStep.no("lag", question, told)
+        numbers = [view.partition for view in stopped]
+        told += f", {held} in stopped {list_text('partition', numbers)}"
+        return question.no(told)
     if (seconds := seconds_to_go(lag, copying.rate)) is not None:
         pace = f"{copying.rate:,.0f} records/s, the highest recent rate"
         told += f", at most about {seconds:,.0f} s at {pace}"
     if limit := facts.config.max_bytes_per_second:
         told += f"; {facts.config.flow} is limited to {limit:,} bytes a second"
-    return WhyStep.yes("lag", question, told) if runs else WhyStep.unknown("lag", question, told)
+    return question.yes(told) if copying.down is None else question.unknown(told)

@@ -1,13 +1,9 @@
-"""Authorization of every route by role, and limits on expensive concurrent requests.
-
-Roles do not depend on the source of users. A request to a cluster opens clients and holds a thread;
-a check of a password takes a core. Excess requests wait or are refused.
-"""
+"""Authorization of every route by role, and limits on expensive concurrent requests."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -51,34 +47,22 @@ class User:
         object.__setattr__(self, "name", one_line(self.name[:LONGEST_NAME]))
 
 
-@dataclass(frozen=True)
-class Authenticator:
-    """Identifies users: the only difference between a standalone service and Airflow.
+Authenticator = Callable[..., Any]
+"""Identifies users: the only difference between a standalone service and Airflow.
 
-    ``identify`` is a dependency of FastAPI: a function, plain or async, whose parameters FastAPI
-    fills like those of a route (``request: Request``, other dependencies). It returns a
-    :class:`User` with the roles ``reader`` (may read) and ``operator`` (may also act), or raises
-    HTTPException: 401 with the header ``WWW-Authenticate`` for an unknown user, 503 if the user
-    cannot be determined now. The caller checks roles, so it need not raise 403. It is called
-    for every request except those of /health and of static files.
-
-    An Airflow plugin returns the user of Airflow::
-
-        def identify(user: GetUserDep) -> User:  # in a module without the future import
-            may_act = get_auth_manager().is_authorized_dag(method="POST", user=user, ...)
-            return User(user.get_name(), frozenset({"reader", *(["operator"] if may_act else [])}))
-
-        create_app(views, Access(identify))
-    """
-
-    identify: Callable[..., Any]
+A dependency of FastAPI: a function, plain or async, whose parameters FastAPI fills like those of a
+route. It returns a :class:`User` with the roles ``reader`` (may read) and ``operator`` (may also
+act), or raises HTTPException: 401 with the header ``WWW-Authenticate`` for an unknown user, 503 if
+the user cannot be determined now. Roles are checked later. It is called for every request except
+those of /health and of static files.
+"""
 
 
 def _anonymous() -> User:
     return User(ANONYMOUS, frozenset({"reader"}))
 
 
-OPEN: Final = Authenticator(_anonymous)
+OPEN: Final[Authenticator] = _anonymous
 """Lets any client read but not act, for a service that only this machine can reach."""
 
 
@@ -101,7 +85,7 @@ def user_of(request: Request) -> User:
     return found
 
 
-def guard(identify: Callable[..., Any], role: Role) -> Callable[..., User]:
+def guard(identify: Authenticator, role: Role) -> Callable[..., User]:
     """Return a dependency that admits only users with a role, identified by ``identify``."""
 
     def check(request: Request, user: User = Depends(identify)) -> User:  # noqa: B008 -- as FastAPI requires
@@ -142,6 +126,16 @@ def same_origin(request: Request) -> None:
     if not allowed:
         audit.warning("%s from %s refused: page of %s", request.url.path, address(request), origin)
         raise HTTPException(403, f"a page of {origin or 'another site'} may not act here")
+
+
+async def read_limited(parts: AsyncIterable[bytes], most_bytes: int) -> bytes | None:
+    """Read a body; None if it is longer."""
+    body = bytearray()
+    async for part in parts:
+        body += part
+        if len(body) > most_bytes:
+            return None
+    return bytes(body)
 
 
 def address(request: Request) -> str:

@@ -24,7 +24,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srm.config.model import AccessSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError
-from srm.service.access.access import ANONYMOUS, Authenticator, User, address, audit, roles
+from srm.service.access.access import (
+    ANONYMOUS,
+    Authenticator,
+    User,
+    address,
+    audit,
+    read_limited,
+    roles,
+)
 from srm.service.access.passwords import UsersFile, password_access
 
 PEER: Final = "peer_certificate"
@@ -137,7 +145,7 @@ def _nobody(settings: AccessSettings, host: str) -> Authenticator:
     def identify() -> User:
         return User(ANONYMOUS, roles(settings, {ANONYMOUS}))
 
-    return Authenticator(identify)
+    return identify
 
 
 def _passwords(settings: AccessSettings, _host: str) -> Authenticator:
@@ -163,7 +171,7 @@ def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
             raise HTTPException(401, "the certificate has no common name (CN)")
         return User(name, roles(settings, {name}))
 
-    return Authenticator(identify)
+    return identify
 
 
 def common_name(certificate: Mapping[str, Any]) -> str:
@@ -281,12 +289,10 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     async with client.stream("GET", url) as response:
         if response.status_code != 200:
             raise ValueError(f"{url} answers {response.status_code}")
-        body = bytearray()
-        async for part in response.aiter_bytes():
-            body += part
-            if len(body) > _MOST_BYTES:
-                raise ValueError(f"{url} answers with more than {_MOST_BYTES} bytes")
-    found = httpx.Response(200, content=bytes(body)).json()
+        body = await read_limited(response.aiter_bytes(), _MOST_BYTES)
+    if body is None:
+        raise ValueError(f"{url} answers with more than {_MOST_BYTES} bytes")
+    found = httpx.Response(200, content=body).json()
     if not isinstance(found, dict):
         raise ValueError(f"{url} does not answer with an object")  # noqa: TRY004 -- a damaged answer
     return found
@@ -354,7 +360,7 @@ def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authent
         # At some providers users choose their names, but not their groups.
         return User(str(name), roles(settings, groups(claims, settings.oidc_roles_claim)))
 
-    return Authenticator(identify)
+    return identify
 
 
 async def _claims(token: str, keys: Keys, settings: AccessSettings) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def password_access(
     settings: AccessSettings, users: UsersFile, clock: Callable[[], float] = time.monotonic
 ) -> Authenticator:
     """Admit clients with the password of a user; ``clock`` returns monotonic seconds."""
-    return Authenticator(_Passwords(settings, users, clock).identify)
+    return _Passwords(settings, users, clock).identify
 
 
 class _Basic(HTTPBasic):

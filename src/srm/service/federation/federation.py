@@ -59,7 +59,7 @@ class Listed(Generic[_T]):
     ``identity``: equal for duplicates. Own rows and rows from their ``home`` target take
     precedence; among those, or else among all, the highest ``rank`` wins.
     ``tellers``: returns the targets whose services may report a flow.
-    ``whole``: the path of a list that is always read_answer completely, as targets share its rows.
+    ``whole``: the path of a list that is always read completely, as targets share its rows.
     """
 
     of: type[_T]
@@ -249,11 +249,7 @@ class Federation:
         return ""
 
     async def ask(
-        self,
-        target: str,
-        path: str,
-        headers: Mapping[str, str],
-        most_bytes: int = MOST_BYTES,
+        self, target: str, path: str, headers: Mapping[str, str], most_bytes: int = MOST_BYTES
     ) -> Reply:
         """Request a path, query included, from the services that watch a target.
 
@@ -279,7 +275,8 @@ class Federation:
         most_bytes: int,
     ) -> Reply:
         reply = await self._remote.get(service, target, path, headers, most_bytes)
-        if reply.status < 500 and not _is_elsewhere(reply):
+        title = _problem(reply).get("title") if reply.status == 404 else None
+        if reply.status < 500 and title != ElsewhereError.__name__:
             self._answered[target] = service.url
             return reply
         raise UnavailableError(f"{service.url}: {_detail(reply)}")
@@ -310,7 +307,8 @@ class Federation:
             if reply is not None:
                 return reply
         if missing:
-            raise UnavailableError(f"{path}: {_missing_text(missing)}")
+            why = "; ".join(f"{target}: {text}" for target, text in missing.items())
+            raise UnavailableError(f"{path}: {why}")
         raise ElsewhereError(f"{path}: not known here, nor to {', '.join(found) or 'others'}")
 
     async def pages(
@@ -413,16 +411,8 @@ def _problem(reply: Reply) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_elsewhere(reply: Reply) -> bool:
-    return reply.status == 404 and _problem(reply).get("title") == ElsewhereError.__name__
-
-
 def _detail(reply: Reply) -> str:
     return str(_problem(reply).get("detail", reply.status))
-
-
-def _missing_text(missing: Mapping[str, str]) -> str:
-    return "; ".join(f"{target}: {why}" for target, why in missing.items())
 
 
 @dataclass(frozen=True)

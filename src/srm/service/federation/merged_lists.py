@@ -96,6 +96,13 @@ async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
     return answered
 
 
+async def _flows_of_others(
+    federation: Federation, request: Request
+) -> tuple[list[FlowSummary], dict[str, str]]:
+    pages, missing = await federation.pages(request, FLOWS, 1000, "/v2/flows")
+    return [row for part in pages.values() for row in part.items], missing
+
+
 async def whole_cluster(request: Request, views: Views, cluster_id: str) -> ClusterInfo:
     """Describe a cluster, including its outgoing flows, which other services watch."""
     federation = federation_of(request)
@@ -106,8 +113,8 @@ async def whole_cluster(request: Request, views: Views, cluster_id: str) -> Clus
     except ElsewhereError:
         reply = await federation.whoever_knows(request, cluster_of)
         info = read_answer(ClusterInfo, reply.body)
-    pages, missing = await federation.pages(request, FLOWS, 1000, "/v2/flows")
-    flows = [*views.flows(), *(row for part in pages.values() for row in part.items)]
+    others, missing = await _flows_of_others(federation, request)
+    flows = [*views.flows(), *others]
     touching = {row.flow: row for row in flows if info.alias in {row.source, row.target}}
     measured = {name: row.measured for name, row in touching.items() if row.measured is not None}
     return replace(
@@ -154,10 +161,7 @@ def _passed_on(request: Request, reply: Reply) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Flows that this service does not watch; ``homes``: a service with pages, by target.
-
-    ``unasked``: configured flows that are not queried because Remote Querying is off.
-    """
+    """Flows of other services, with homes by target; ``unasked`` ones are not queried."""
 
     flows: tuple[FlowSummary, ...] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
@@ -172,8 +176,8 @@ async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
     federation = federation_of(request)
     if federation is None:
         return Elsewhere(unasked=tuple(map(str, foreign)))
-    pages, missing = await federation.pages(request, FLOWS, 1000, "/v2/flows")
-    found = {row.flow: row for part in pages.values() for row in part.items}
+    others, missing = await _flows_of_others(federation, request)
+    found = {row.flow: row for row in others}
     for flow in foreign:
         if flow.target in missing:
             look = FlowLook(flow, views.config.flow(flow), error=missing[flow.target])

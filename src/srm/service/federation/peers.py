@@ -13,7 +13,6 @@ import logging
 import re
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -35,9 +34,10 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import ConfigError, IntegrityError, SrmError, UnavailableError, UsageError
 from srm.kafka.cluster import KafkaCluster
+from srm.service.access.access import read_limited
 from srm.service.access.logins import load
 from srm.service.views.responses import TARGET_HEADER
-from srm.service.views.watching import end_all
+from srm.service.views.watching import RepeatedTask, end_all
 
 BEAT_S: Final = 5.0
 MISSED: Final = 4
@@ -58,7 +58,7 @@ class Heard:
     at: float
 
 
-class Board:
+class Board(RepeatedTask):
     """Announcements on one cluster, read in a separate thread.
 
     A service counts for a target only if it announces itself on that target, because the right to
@@ -77,6 +77,7 @@ class Board:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], int] = now_ms,
     ) -> None:
+        super().__init__(f"srm-board-{alias}")
         self.alias = alias
         self.error = ""
         self._own = own
@@ -88,17 +89,6 @@ class Board:
         self._heard: dict[bytes, Heard] = {}
         self._is_made = False
         self._twins = 0
-        self._closed = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=f"srm-board-{alias}", daemon=True)
-
-    def start(self) -> None:
-        """Begin to announce and to listen; a repeated call has no effect."""
-        if self.thread.ident is None:
-            self.thread.start()
-
-    def end(self) -> None:
-        """End the thread; it withdraws the announcement if the cluster answers."""
-        self._closed.set()
 
     def watchers(self) -> tuple[ServiceAnnouncement, ...]:
         """Return the services that watch this cluster, the most recent announcement first."""
@@ -137,14 +127,6 @@ class Board:
                 _logger.info("cannot withdraw announcement on %s: %s", self.alias, error)
 
     def _run(self) -> None:
-        while not self._closed.is_set():
-            try:
-                self._listen()
-            except Exception as error:  # noqa: BLE001 -- as in beat()
-                self._fail(error)
-                self._closed.wait(BEAT_S)
-
-    def _listen(self) -> None:
         with self._open(self.alias) as cluster:
             while not self._closed.is_set():
                 self.beat(cluster)
@@ -250,11 +232,9 @@ _ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- compared only
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnnouncement:
-    """The address of a service, ``protocol://host:port/root_path``, and the targets it watches.
+    """The address of a service and the targets that it watches; IntegrityError: an unsafe part.
 
     ``instance`` distinguishes processes that announce the same address; ``time_ms``: its clock.
-
-    IntegrityError: a part is not valid in an address; requests might leave a service's routes.
     """
 
     protocol: Literal["http", "https"]
@@ -438,14 +418,12 @@ class Remote:
                 raise ValueError(
                     f"it answers {response.status_code} with {media_type or 'nothing'}"
                 )
-            body = bytearray()
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > most_bytes:
-                    raise ValueError(f"it answers with more than {most_bytes / (1 << 20):.3g} MiB")
+            body = await read_limited(response.aiter_bytes(), most_bytes)
+            if body is None:
+                raise ValueError(f"it answers with more than {most_bytes / (1 << 20):.3g} MiB")
             etag = response.headers.get("ETag", "")
             told = {"ETag": etag} if _ETAG.fullmatch(etag) else {}
-            return Reply(response.status_code, bytes(body), media_type, told)
+            return Reply(response.status_code, body, media_type, told)
 
     def _credentials(self, headers: Mapping[str, str]) -> dict[str, str]:
         if self._remote.username:

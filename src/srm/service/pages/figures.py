@@ -17,6 +17,8 @@ from srm.engine.metrics.metrics import is_fresh
 from srm.service.views.series import METRICS, WHOLE, Figures, Measured, touching
 from srm.service.views.views import Views
 
+PART: Final = 50
+"""Rows of a long list on one page."""
 NONE: Final = "\N{EN DASH}"
 """Shown for a missing or infinite value, so that tables never have empty cells."""
 
@@ -253,10 +255,7 @@ def over(windows: Sequence[Measured], metric: str) -> Figures | None:
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """A drawn line, in a box of :data:`WIDTH` times :data:`HEIGHT`, with the ``area`` below it.
-
-    ``line`` has a gap for each missing value; ``last`` is the newest point, None if missing.
-    """
+    """A drawn line with gaps for missing values; ``last`` is the newest point, None if missing."""
 
     line: str
     area: str

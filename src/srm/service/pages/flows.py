@@ -16,6 +16,7 @@ from srm.engine.metrics.metrics import PACE_MS, rate_of, seconds_to_go
 from srm.engine.status.status import GOING_ON, IN_TROUBLE, without_groups
 from srm.errors import NotFoundError
 from srm.service.pages.figures import (
+    PART,
     Measures,
     Wish,
     WishDep,
@@ -32,12 +33,21 @@ from srm.service.pages.overview import (
     groups_of,
     readiness,
     recent,
+    topics_of,
 )
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import flow_rows
-from srm.service.views.documents import GroupRow, PartitionRow, TopicRow
+from srm.service.views.documents import GroupRow, TopicRow
 from srm.service.views.flow_rows import FlowLook
-from srm.service.views.responses import CommitsDep, FlowDep, Metric, Search, ViewsDep, containing
+from srm.service.views.responses import (
+    CommitsDep,
+    FlowDep,
+    Metric,
+    Search,
+    Slice,
+    ViewsDep,
+    containing,
+)
 from srm.service.views.series import Copied
 from srm.service.views.views import Views
 
@@ -45,7 +55,6 @@ router = APIRouter(
     prefix="/ui/flows/{source}/{target}", route_class=PageRoute, include_in_schema=False
 )
 
-PART: Final = 50
 _EVENTS: Final = 30
 
 Sort = Literal["state", "topic", "partitions", "groups", "lag"] | Metric
@@ -61,26 +70,6 @@ _BY: Final[dict[str, Callable[[TopicRow], Any]]] = {
     "lag": lambda row: row.lag,
 }
 _STATE_OF: Final = {"bad": IN_TROUBLE, "good": GOING_ON}
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a list, with the offsets of its neighbours; ``total`` counts all matches."""
-
-    offset: int
-    shown: int
-    total: int
-
-    @property
-    def before(self) -> int | None:
-        """Number of the first item of the previous part; None for the first part."""
-        return max(0, self.offset - PART) if self.offset else None
-
-    @property
-    def after(self) -> int | None:
-        """Number of the first item of the next part; None for the last part."""
-        end = self.offset + self.shown
-        return end if end < self.total else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +95,20 @@ def flow_page(
 ) -> Response:
     """Show a flow with its topics."""
     look = views.look(flow)
-    every = flow_rows.as_of(views.topics(flow) if look.view is not None else (), now_ms())
+    every = flow_rows.as_of(topics_of(views, look), now_ms())
     found = containing(every, search, lambda row: row.topic, lambda row: row.remote_topic)
     if state:
         found = [row for row in found if row.state == state.upper()]
     direction = order or ("asc" if sort == "topic" else "desc")
     found.sort(key=lambda row: row.topic)
     found.sort(key=_key(sort, wanted), reverse=direction == "desc")
-    shown = found[offset : offset + PART]
+    part = Slice(offset, PART).page(found)
     return page(
         request,
         "flow.html",
         line=flow_line(views, look, wanted),
-        topics=[_line(views, flow, row, wanted) for row in shown],
-        part=Part(offset, len(shown), len(found)),
+        topics=[_line(views, flow, row, wanted) for row in part.items],
+        part=part,
         every=len(every),
         counts={name: sum(row.state == name for row in every) for name in _STATES},
         events=recent(views, [flow], _EVENTS),
@@ -156,10 +145,9 @@ def topic_page(
     """Show a topic with its partitions, those in trouble first."""
     row = views.topic(flow, topic)
     look, view = views.last_look(flow)
-    every = flow_rows.partition_rows(view, row.topic)
+    every = view.partitions.get(row.topic, ())
     found = [one for one in every if not state or one.state in _STATE_OF[state]]
-    found.sort(key=_trouble_first)
-    shown = found[offset : offset + PART]
+    found.sort(key=lambda row: (row.state not in IN_TROUBLE, not row.note_texts, row.partition))
     return page(
         request,
         "topic.html",
@@ -167,17 +155,12 @@ def topic_page(
         summary=as_known(flow_rows.summary(look)),
         line=_line(views, flow, row, wanted),
         is_flow_measured=bool(newest(look.measured.get(""), wanted).windows),
-        partitions=shown,
-        part=Part(offset, len(shown), len(found)),
+        part=Slice(offset, PART).page(found),
         every=len(every),
         events=[event for event in views.events(flow) if event.topic == row.topic][:_EVENTS],
         state=state,
         wanted=wanted,
     )
-
-
-def _trouble_first(row: PartitionRow) -> tuple[bool, bool, int]:
-    return row.state not in IN_TROUBLE, not row.notes, row.partition
 
 
 WindowsOf = Callable[[str], Iterable[Copied]]
@@ -186,10 +169,7 @@ WindowsOf = Callable[[str], Iterable[Copied]]
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group and the wait of a planned move of it; ``lag``: records of its topics still to copy.
-
-    ``eta_s`` is the maximum time at their best recent rate in records a second, else None.
-    """
+    """A group, the lag of its topics, and the maximum time to copy that at the best recent rate."""
 
     row: GroupRow
     topics: tuple[str, ...]
@@ -213,8 +193,8 @@ def groups_page(
     if state:
         found = [row for row in found if _is_well(row) == (state == "ready")]
     found.sort(key=lambda row: (_is_well(row), row.group))
-    shown = found[offset : offset + PART]
-    topics, windows = _topics(views, look), _windows(views, look)
+    part = Slice(offset, PART).page(found)
+    topics, windows = topics_of(views, look), _windows(views, look)
     return page(
         request,
         "groups.html",
@@ -222,8 +202,8 @@ def groups_page(
         look=look,
         summary=as_known(flow_rows.summary(look)),
         readiness=readiness(every),
-        lines=[group_line(row, topics, windows) for row in shown],
-        part=Part(offset, len(shown), len(found)),
+        lines=[group_line(row, topics, windows) for row in part.items],
+        part=part,
         every=len(every),
         search=search,
         state=state,
@@ -248,7 +228,7 @@ def group_page(
         flow=flow,
         look=look,
         summary=as_known(flow_rows.summary(look)),
-        line=group_line(detail.row, _topics(views, look), _windows(views, look)),
+        line=group_line(detail.row, topics_of(views, look), _windows(views, look)),
         detail=detail,
         positions=detail.positions,
         unread=detail.unread,
@@ -272,10 +252,6 @@ def _without_groups(look: FlowLook) -> Reason:
 
 def _is_well(row: GroupRow) -> bool:
     return row.can_go_on is True or row.works_there
-
-
-def _topics(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
-    return views.topics(look.flow) if look.view is not None else ()
 
 
 def _windows(views: Views, look: FlowLook) -> WindowsOf:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Final, Literal
@@ -17,13 +16,20 @@ from srm.domain.moves.request import FORM, Operation
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import few
 from srm.errors import NotFoundError
-from srm.pages.html import move_timeline, report_page
+from srm.pages.html import move_timeline, report_page, round_up
 from srm.pages.moves import re_read_text, residue_text, verdict_text
 from srm.service.federation.merged_lists import HomesDep
-from srm.service.pages.overview import as_known, groups_of, readiness, running
+from srm.service.pages.overview import as_known, groups_of, readiness, topics_of
 from srm.service.pages.rendering import HEADERS, PageRoute, page
 from srm.service.views.documents import MoveRow
-from srm.service.views.flow_rows import FlowLook, MoveLook, is_blocked, summary
+from srm.service.views.flow_rows import (
+    FlowLook,
+    MoveLook,
+    is_blocked,
+    is_running,
+    move_detail,
+    summary,
+)
 from srm.service.views.responses import ViewsDep
 from srm.service.views.views import Views
 
@@ -40,11 +46,10 @@ def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
     """Show all moves and drills."""
     moves = views.moves()
     past = [move for move in moves if move.ended or move.step == "planned"]
-    under_way = running(moves)
     return page(
         request,
         "moves.html",
-        running=[(move, stages(views.move(move.move_id))) for move in under_way],
+        running=[(move, stages(views.move(move.move_id))) for move in moves if is_running(move)],
         past=past[:PAST],
         hidden=max(0, len(past) - PAST),
         picture=bars(past[:PAST]),
@@ -94,7 +99,7 @@ def new_page(
     look = looks.get(flow) or likely(views)
     chosen = None if look is None else look.flow
     rows = () if look is None else groups_of(views, look)
-    topics = () if look is None or look.view is None else views.topics(look.flow)
+    topics = () if look is None else topics_of(views, look)
     return page(
         request,
         "new_move.html",
@@ -128,7 +133,7 @@ def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
     return page(
         request,
         "move.html",
-        move=views.move_detail(move_id),
+        move=move_detail(look),
         flow=flow,
         known={row.group for row in groups_of(views, seen)} if seen else set(),
         plan=look.plan,
@@ -162,11 +167,7 @@ StageState = Literal["done", "now", "next", "undone"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a move.
-
-    ``reasons``: what the current stage waits for, as of ``reasons_ms``. ``seconds``: its duration.
-    ``way_out``: the command that sends clients back instead.
-    """
+    """One stage; ``reasons`` of its wait are as of ``reasons_ms``; ``way_out``: a command."""
 
     name: str
     text: str
@@ -187,7 +188,8 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
     steps = [step for step in STEPS if not (look.plan.request.is_unplanned and step.name == "wait")]
     names: list[str] = [step.ended for step in steps]
     released = progress.step == "released"
-    at = names.index(_last_known(times, names) if released else _last_stage(look))
+    last_known = [name for name in names if name in times][-1]
+    at = names.index(last_known if released else _last_stage(look))
     blocked, unverified = is_blocked(look), _missing_proof(look)
     found, previous = [], None
     for number, step in enumerate(steps):
@@ -204,7 +206,9 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
             time_ms, text = times.get("released"), f"released here: {step.text}"
         elif name == "verified" and state == "done" and not progress.had_members:
             text = "no group had members that could resume"
-        seconds = _seconds(previous, time_ms)
+        seconds = None
+        if previous is not None and time_ms is not None:
+            seconds = max(0.0, (time_ms - previous) / 1000)
         out = _way_out(look) if state == "now" else ""
         found.append(Stage(step.title, text, state, time_ms, seconds, reasons, looked_ms, out))
         previous = previous if time_ms is None else time_ms
@@ -230,22 +234,12 @@ def _missing_proof(look: MoveLook) -> tuple[str, ...]:
     return look.report.report.problems
 
 
-def _seconds(previous: int | None, time_ms: int | None) -> float | None:
-    if previous is None or time_ms is None:
-        return None
-    return max(0.0, (time_ms - previous) / 1000)
-
-
 def _last_stage(look: MoveLook) -> str:
     """Return the last ended stage; the wait ends when nothing is left to wait for."""
     step = look.progress.step
     if step == "held" and "ready" in look.progress.times_ms and not look.waits:
         return "ready"
     return _REACHED.get(step, step)
-
-
-def _last_known(times: Mapping[str, int], names: Sequence[str]) -> str:
-    return [name for name in names if name in times][-1]
 
 
 def _state(number: int, at: int, *, released: bool) -> StageState:
@@ -287,9 +281,10 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
     if len(known) < 2:
         return None
     longest_s = max(move.rto_seconds or 0.0 for move in known)
-    top_s = _round_up(longest_s)
-    top_records = max(_most_lost(move) for move in known)
+    top_s = round_up(longest_s) if longest_s > 0 else 1.0
     known.sort(key=lambda move: move.created_ms)
+    lost = [move.rpo_at_most or move.rpo_at_least or 0 for move in known]
+    top_records = max(lost)
     width = round(min(4.0, 60 / len(known)), 2)
     return Bars(
         tuple(
@@ -298,21 +293,10 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
                 round(100 * (number + 0.5) / len(known) - width / 2, 2),
                 width,
                 round(100 * (move.rto_seconds or 0.0) / top_s, 2),
-                round(100 * _most_lost(move) / top_records, 2) if top_records else 0.0,
+                round(100 * lost[number] / top_records, 2) if top_records else 0.0,
             )
             for number, move in enumerate(known)
         ),
         longest_s,
         top_records,
     )
-
-
-def _most_lost(move: MoveRow) -> int:
-    return move.rpo_at_most or move.rpo_at_least or 0
-
-
-def _round_up(value: float) -> float:
-    if value <= 0:
-        return 1.0
-    unit = 10.0 ** math.floor(math.log10(value))
-    return float(next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,20 +11,11 @@ from fastapi import APIRouter, Request, Response
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.status.status import IN_TROUBLE
-from srm.errors import SrmError
 from srm.service.federation.merged_lists import ElsewhereDep
-from srm.service.pages.figures import (
-    Measures,
-    Wish,
-    WishDep,
-    arrow,
-    lately,
-    measures,
-    newest,
-)
+from srm.service.pages.figures import Measures, Wish, WishDep, arrow, lately, measures, newest
 from srm.service.pages.rendering import Links, PageRoute, page
 from srm.service.pages.topology import topology
-from srm.service.views.documents import Event, FlowSummary, GroupRow, MoveRow, State
+from srm.service.views.documents import Event, FlowSummary, GroupRow, State, TopicRow
 from srm.service.views.flow_rows import FlowLook, is_running, summary
 from srm.service.views.responses import ViewsDep
 from srm.service.views.series import Measured
@@ -174,10 +165,7 @@ _EVENTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Counts of groups of a flow that can resume on its target, cannot, or work ``there`` already.
-
-    ``first`` is the first reason why a group cannot, or why that is not known.
-    """
+    """Counts of groups that can resume on the target, cannot, or work ``there``; ``first``: why."""
 
     ready: int
     unready: int
@@ -228,8 +216,12 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
         unasked=others.unasked,
         troubles=[line for line in lines if line.flow.flow in late or line.flow.state in TROUBLES],
         late=late,
-        running=running(moves),
-        last=max((move for move in moves if move.ended), key=_ended_ms, default=None),
+        running=[move for move in moves if is_running(move)],
+        last=max(
+            (move for move in moves if move.ended),
+            key=lambda move: move.ended_ms or move.created_ms,
+            default=None,
+        ),
         events=recent(views, [look.flow for look in views.looks()]),
         wanted=wanted,
     )
@@ -238,13 +230,11 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
 def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
     """Describe a flow for a line of the overview or the head of its page."""
     found = as_known(summary(look))
-    measured = measures(views, look.flow, "", wanted)
-    since = since_ms(look)
     return OverviewLine(
         found,
-        since,
+        since_ms(look),
         None if found.error else behind(found.lag, lately(views, look.flow)),
-        measured,
+        measures(views, look.flow, "", wanted),
         readiness(groups_of(views, look)),
     )
 
@@ -258,11 +248,13 @@ def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> Overvi
 
 
 def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:
-    """Return the groups of a flow; empty before its first successful query."""
-    try:
-        return views.groups(look.flow)
-    except SrmError:
-        return ()
+    """Return the groups of a flow; empty before its first successful look."""
+    return views.groups(look.flow) if look.view is not None else ()
+
+
+def topics_of(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
+    """Return the topics of a flow; empty before its first successful look."""
+    return views.topics(look.flow) if look.view is not None else ()
 
 
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
@@ -275,15 +267,6 @@ def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
     return Readiness(ready, len(unready), len(unknown), first, there)
 
 
-def running(moves: tuple[MoveRow, ...]) -> list[MoveRow]:
-    """Return the moves that hold or move clients now."""
-    return [move for move in moves if is_running(move)]
-
-
-def _ended_ms(move: MoveRow) -> int:
-    return move.created_ms if move.ended_ms is None else move.ended_ms
-
-
 def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Event]:
     """Return the newest events of flows, with one event per move or drill, the latest."""
     every = [event for flow in flows for event in views.events(flow)]
@@ -294,20 +277,10 @@ def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Eve
 
 
 def _clusters(views: Views) -> tuple[dict[str, str], set[str]]:
-    notes, away = dict[str, str](), set[str]()
-    for alias, text in _silent(views):
-        notes.setdefault(alias, text)
-        away.add(alias)
-    for target in views.targets:
-        if target.cluster_id:
-            notes.setdefault(target.alias, target.cluster_id)
-    return notes, away
-
-
-def _silent(views: Views) -> Iterator[tuple[str, str]]:
-    for target in views.targets:
-        if target.error:
-            yield target.alias, "does not answer"
+    """Return a note on each cluster, and the clusters that do not answer."""
+    silent = {target.alias for target in views.targets if target.error}
     for look in views.looks():
         if look.view is not None and look.view.status.source_error:
-            yield look.flow.source, "does not answer"
+            silent.add(look.flow.source)
+    notes = {target.alias: target.cluster_id for target in views.targets}
+    return notes | dict.fromkeys(silent, "does not answer"), silent

@@ -165,6 +165,10 @@ class Links:
         return f"{self._root}/static/{path}?{__version__}"
 
 
+_FILTERS: Final = ("count", "exact", "span", "rate", "millis", "duration", "arrow")
+_GLOBALS: Final = ("ago", "lasting", "utc", "iso", "NONE", "PART")
+
+
 @cache
 def environment() -> Environment:
     """Return the environment of the templates: it escapes values and raises for a missing one."""
@@ -176,26 +180,16 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(
-        count=figures.count,
-        exact=figures.exact,
-        span=figures.span,
-        rate=figures.rate,
-        millis=figures.millis,
-        duration=figures.duration,
+        {name: getattr(figures, name) for name in _FILTERS},
         amount=amount,
         few=few,
-        arrow=figures.arrow,
         breakable=breakable,
         quoted=shlex.quote,
         sentence=lambda text: text[:1].upper() + text[1:],
     )
     found.tests.update(command=is_command)
     found.globals.update(
-        ago=figures.ago,
-        lasting=figures.lasting,
-        utc=figures.utc,
-        iso=figures.iso,
-        NONE=figures.NONE,
+        {name: getattr(figures, name) for name in _GLOBALS},
         spans=SPAN_NAMES,
         stats=STATISTICS,
         metrics=METRIC_NAMES,
@@ -207,11 +201,6 @@ def breakable(name: str) -> Markup:
     """Allow line breaks in a long name after dots, slashes, dashes and underscores."""
     escaped = Markup.escape(name)
     return Markup(re.sub(r"([._/-])(?=[^\s])", r"\1<wbr>", str(escaped)))  # noqa: S704 -- escaped
-
-
-def nothing_here(request: Request) -> Response:
-    """Handle an unknown address under ``/ui``."""
-    raise NotFoundError(f"page {request.url.path} does not exist")
 
 
 FAILOVER: Final = "srm_failover"

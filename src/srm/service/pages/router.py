@@ -8,19 +8,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
-from srm.domain.names.topics import Flow
+from srm.errors import NotFoundError
 from srm.service.pages import flows, moves, overview
-from srm.service.pages.rendering import (
-    FAILOVER,
-    Links,
-    PageRoute,
-    move_ids,
-    nothing_here,
-    page,
-    root_of,
-)
+from srm.service.pages.rendering import FAILOVER, Links, PageRoute, move_ids, page, root_of
 from srm.service.views.responses import ViewsDep
-from srm.service.views.views import Views
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 for _module in (overview, flows, moves):
@@ -57,7 +48,9 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
     """Redirect to the move of a run, or to its flow."""
     links = Links(root_of(request))
     if dag_id.partition(".")[0] != FAILOVER:
-        flow = _flow_in(views, f"{dag_id}.{task}")
+        name = f"{dag_id}.{task}"
+        flows = (look.flow for look in views.looks())
+        flow = next((one for one in flows if f"{one.source}_to_{one.target}" in name), None)
         return RedirectResponse(links.flow(flow) if flow else links(), 307)
     known = {move.move_id for move in views.moves()}
     found = next((move for move in move_ids(dag_id, run_id) if move in known), None)
@@ -66,22 +59,10 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
     return page(request, "no_move.html", dag_id=dag_id, run_id=run_id)
 
 
-def _flow_in(views: Views, name: str) -> Flow | None:
-    return next(
-        (
-            look.flow
-            for look in views.looks()
-            for written in (f"{look.flow.source}_to_{look.flow.target}",)
-            if written in name
-        ),
-        None,
-    )
-
-
 @router.get("/ui/{rest:path}")
 def unknown(request: Request, rest: str) -> Response:  # noqa: ARG001 -- the path has it
     """Answer 404 as a page."""
-    return nothing_here(request)
+    raise NotFoundError(f"page {request.url.path} does not exist")
 
 
 class Files(StaticFiles):

@@ -1,8 +1,7 @@
-"""Layout of the topology picture: positions of clusters, flows and labels; pure.
+"""Layout of the topology picture; pure.
 
-Two clusters are side by side; more are on an ellipse that grows with their number. The arrow of a
-flow bends to its own right-hand side, so that a flow and its reverse never overlap. Its label is
-placed where it covers nothing, or omitted.
+The arrow of a flow bends to its own right-hand side, so that a flow and its reverse never overlap.
+Its label is placed where it covers nothing, or omitted.
 """
 
 from __future__ import annotations
@@ -70,10 +69,7 @@ class Topology:
 
 
 def topology(
-    flows: Sequence[FlowSummary],
-    notes: dict[str, str],
-    away: set[str],
-    order: Sequence[str] = (),
+    flows: Sequence[FlowSummary], notes: dict[str, str], away: set[str], order: Sequence[str] = ()
 ) -> Topology:
     """Draw flows and their clusters, with a note on each; clusters in ``away`` do not answer.
 
@@ -154,11 +150,7 @@ def _is_well(flow: FlowSummary) -> bool:
 
 
 def _free(
-    start: _Point,
-    end: _Point,
-    picture: Topology,
-    boxes: Iterable[_Point],
-    labels: Sequence[_Point],
+    start: _Point, end: _Point, picture: Topology, boxes: Iterable[_Point], labels: Sequence[_Point]
 ) -> _Point | None:
     """Return a position on an arrow where a label covers nothing; None if none exists."""
     over_box = ((LABEL[0] + BOX[0]) / 2, (LABEL[1] + BOX[1]) / 2)
@@ -200,10 +192,7 @@ def _arrow(flow: FlowSummary, start: _Point, end: _Point) -> Arrow:
 def _at(start: _Point, bend: _Point, end: _Point, share: float) -> _Point:
     rest = 1 - share
     a, b, c = rest * rest, 2 * rest * share, share * share
-    return (
-        a * start[0] + b * bend[0] + c * end[0],
-        a * start[1] + b * bend[1] + c * end[1],
-    )
+    return (a * start[0] + b * bend[0] + c * end[0], a * start[1] + b * bend[1] + c * end[1])
 
 
 def _within(place: _Point, other: _Point, reach: tuple[float, float]) -> bool:

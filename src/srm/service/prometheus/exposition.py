@@ -37,7 +37,7 @@ from srm.service.prometheus.metric_table import (
     Metric,
 )
 from srm.service.views import flow_rows
-from srm.service.views.documents import FlowSummary, ForecastLine, GroupRow, TopicRow
+from srm.service.views.documents import FlowSummary, GroupRow, TopicRow
 from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
 from srm.service.views.series import Figures, Measured
 from srm.service.views.views import Views
@@ -133,10 +133,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Exposition:
-    """Answers scrapes; thread-safe.
-
-    One thread makes the text of the flows once per look: ten thousand topics take a second.
-    """
+    """Answers scrapes; thread-safe. The text of the flows is made once per look."""
 
     def __init__(self, views: Views) -> None:
         self.process = CollectorRegistry()
@@ -154,15 +151,11 @@ class Exposition:
         with self._lock:
             looks = self._views.targets
             known = self._made.get(openmetrics)
-            if known is None or not _same(known[0], looks):
+            # Looks are replaced as a whole.
+            if known is None or [*map(id, known[0])] != [*map(id, looks)]:
                 flows = render(samples(self._views), openmetrics=openmetrics)
                 known = self._made[openmetrics] = (looks, flows)
         return known[1] + encode(self.process), content_type
-
-
-def _same(one: Iterable[object], other: Iterable[object]) -> bool:
-    """Return True if these are the same objects; looks are replaced as a whole."""
-    return [*map(id, one)] == [*map(id, other)]
 
 
 def samples(views: Views) -> Iterator[Sample]:
@@ -176,7 +169,7 @@ def samples(views: Views) -> Iterator[Sample]:
             yield from group_samples(look.flow, groups)
         if settings.prometheus_topics and look.view is not None:
             yield from topic_samples(look, views.topics(look.flow))
-    yield from move_samples(views.move_looks())
+    yield from move_samples(views.move_looks().values())
     yield from drill_samples(drill for look in views.targets for drill in look.drills)
 
 
@@ -269,8 +262,17 @@ def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
     yield from _one_of("srm_flow_state", labels, STATES, row.state)
     yield "srm_flow_look_timestamp_seconds", labels, row.looked_ms / 1000
     yield "srm_flow_look_up", labels, bool(row.looked_ms and not row.error)
-    if row.forecast is not None:
-        yield from _forecast(row.forecast, labels)
+    if (found := row.forecast) is not None:
+        yield from _samples_of(
+            "srm_forecast",
+            labels,
+            lost_records=found.records_lost,
+            lost_at_most_records=found.records_lost_at_most,
+            lost_seconds=found.seconds_lost,
+            read_again_records=found.records_read_again,
+            unseen_groups=found.groups_unseen,
+            unknown_partitions=len(found.unknown),
+        )
 
 
 def _replicator(status: FlowStatus, labels: Labels) -> Iterator[Sample]:
@@ -281,19 +283,6 @@ def _replicator(status: FlowStatus, labels: Labels) -> Iterator[Sample]:
         yield "srm_replicator_heartbeat_timestamp_seconds", labels, beat_ms / 1000
     counts = Counter("true" if slot.alive else "false" for slot in status.slots)
     yield from _count_samples("srm_replicator_slots", labels, ("true", "false"), counts)
-
-
-def _forecast(found: ForecastLine, labels: Labels) -> Iterator[Sample]:
-    yield from _samples_of(
-        "srm_forecast",
-        labels,
-        lost_records=found.records_lost,
-        lost_at_most_records=found.records_lost_at_most,
-        lost_seconds=found.seconds_lost,
-        read_again_records=found.records_read_again,
-        unseen_groups=found.groups_unseen,
-        unknown_partitions=len(found.unknown),
-    )
 
 
 def _samples_of(first: str, labels: Labels, **values: float | None) -> Iterator[Sample]:
@@ -382,8 +371,9 @@ def _window_samples(
         ("checkpoint", now.checkpoint_latency_ms),
     ):
         if figures.count:
-            for name, value in _spread(figures):
-                yield f"{first}_{kind}_latency_{name}_seconds", labels, value / 1000
+            for name in ("min", "avg", "max"):
+                latency_ms: float = getattr(figures, name)
+                yield f"{first}_{kind}_latency_{name}_seconds", labels, latency_ms / 1000
 
 
 def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Measured | None:
@@ -391,16 +381,10 @@ def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Mea
 
     Idle: a newer window of the flow lacks it or, without fresh windows, the look found no lag.
     """
-    nothing = Measured(
-        *(window.start_ms, window.end_ms, 0, 0), *(Figures(), Figures(), Figures(), Figures())
-    )
+    nothing = Measured(window.start_ms, window.end_ms, 0, 0, *[Figures()] * 4)
     if is_fresh(newest.end_ms, look.looked_ms):
         return nothing if window.end_ms <= newest.start_ms else window
     return None if lag or look.error else nothing
-
-
-def _spread(figures: Figures) -> tuple[tuple[str, float], ...]:
-    return (("min", figures.min), ("avg", figures.avg), ("max", figures.max))
 
 
 def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:

@@ -37,13 +37,7 @@ class Metric:
         return self.name.endswith("_info")
 
 
-_UNITS: Final = (
-    "bytes_per_second",
-    "records_per_second",
-    "seconds",
-    "records",
-    "offsets",
-)
+_UNITS: Final = ("bytes_per_second", "records_per_second", "seconds", "records", "offsets")
 _FLOW: Final = ("source", "target")
 _TOPIC: Final = (*_FLOW, "topic")
 _GROUP: Final = (*_FLOW, "group")

@@ -6,7 +6,6 @@ They are a ``POST`` of JSON by an operator, never by a page of another site.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -21,13 +20,21 @@ from srm.config.model import Config
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter
-from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange, ListName, ListPair
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows import supervision
-from srm.engine.flows.supervision import DriverAnswer, topic_on
-from srm.service.access.access import ConcurrencyLimit, address, audit, same_origin, user_of
+from srm.engine.flows.supervision import topic_on
+from srm.service.access.access import (
+    ConcurrencyLimit,
+    address,
+    audit,
+    read_limited,
+    same_origin,
+    user_of,
+)
+from srm.service.federation.peers import Opener
+from srm.service.views.flow_rows import row_of
 from srm.service.views.responses import PROBLEMS, FlowDep, ViewsDep, answer
 from srm.wiring import open_cluster
 
@@ -119,9 +126,6 @@ class Refreshed:
     looked_ms: int
 
 
-Opener = Callable[[str], AbstractContextManager[Cluster]]
-
-
 class Actions:
     """Runs the actions of operators on the target of a flow; none blocks for long.
 
@@ -139,7 +143,7 @@ class Actions:
         with self._open(flow.target) as target:
             topics = {flow: topic_on(target, flow)}
             [answer] = supervision.ask(topics, action.action, by, now_ms(), wait_s=0)
-        return _answer_row(answer, by)
+        return row_of(ReplicatorAnswer, answer, flow=str(flow), by=by)
 
     def lists(self, flow: Flow, name: ListName) -> ListsRow:
         """Return a list from the target."""
@@ -160,21 +164,8 @@ class Actions:
                     target, topic, replication_factor=config.internal_replication_factor
                 )
                 summary = control_lists.change(target, flow, name, changes, now_ms())
-        return ListsAnswer(
-            _shown(flow, name, summary.lists),
-            summary.added,
-            summary.removed,
-            summary.already,
-            summary.absent,
-            action.dry_run,
-            by,
-        )
-
-
-def _answer_row(answer: DriverAnswer, by: str) -> ReplicatorAnswer:
-    return ReplicatorAnswer(
-        str(answer.flow), answer.action, answer.outcome, answer.application, answer.host, by
-    )
+        shown = _shown(flow, name, summary.lists)
+        return row_of(ListsAnswer, summary, lists=shown, dry_run=action.dry_run, by=by)
 
 
 def _shown(flow: Flow, name: ListName, pair: ListPair) -> ListsRow:
@@ -221,13 +212,11 @@ def _body(of: type[_T]) -> Callable[[Request], Awaitable[_T]]:
         media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             raise HTTPException(415, "send JSON, with Content-Type: application/json")
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > _MOST_BYTES:
-                raise HTTPException(413, f"more than {_MOST_BYTES} bytes")
+        body = await read_limited(request.stream(), _MOST_BYTES)
+        if body is None:
+            raise HTTPException(413, f"more than {_MOST_BYTES} bytes")
         try:
-            return adapter(of).validate_json(bytes(body), strict=False)
+            return adapter(of).validate_json(body, strict=False)
         except ValidationError as error:
             told = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
             raise RequestValidationError(told) from None

@@ -5,7 +5,7 @@ SRM's version 1 routes, such as ``/remote-topics``, are here, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Annotated, Literal
 
 import anyio
@@ -17,6 +17,7 @@ from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.report import MoveReport
 from srm.domain.names.topics import Flow
+from srm.engine.status.status import PartitionRow
 from srm.engine.why import Kind, Why, ask, in_order, not_found
 from srm.errors import NotFoundError, SrmError
 from srm.service.access.access import AT_ONCE, ConcurrencyLimit
@@ -34,7 +35,6 @@ from srm.service.views.documents import (
     MoveDetail,
     MoveRow,
     Page,
-    PartitionRow,
     RemoteTopic,
     TopicRow,
 )
@@ -120,7 +120,7 @@ async def partitions(
     request: Request, views: ViewsDep, flow: FlowDep, topic: Topic, part: SliceDep
 ) -> Response:
     """Return the partitions with positions on both sides, lag, state, its start and its reason."""
-    rows = flow_rows.partition_rows(views.last_look(flow)[1], views.topic(flow, topic).topic)
+    rows = views.last_look(flow)[1].partitions.get(views.topic(flow, topic).topic, ())
     return answer(request, part.page(rows), Page[PartitionRow])
 
 
@@ -209,7 +209,7 @@ async def moves(
 @moves_router.get("/moves/{move_id}", response_model=MoveDetail, summary="One move")
 async def move(request: Request, views: ViewsDep, move_id: str) -> Response:
     """Return a move with its steps and their times."""
-    return answer(request, views.move_detail(move_id))
+    return answer(request, flow_rows.move_detail(views.move(move_id)))
 
 
 @moves_router.get("/moves/{move_id}/report", response_model=MoveReport, summary="Report of a move")
@@ -369,15 +369,15 @@ class Explaining:
                 group.start_soon(one, flow)
         known = in_order(why for why in asked if why.known)
         if not known:
-            raise _none_answers(unasked) if unasked else not_found(name, asked)
-        told = [(flow, kind) for flow in sorted(unasked) for kind in kinds]
-        return (*known, *(_not_asked(flow, kind, name, unasked[flow]) for flow, kind in told))
-
-
-def _not_asked(flow: Flow, kind: Kind, name: str, error: SrmError) -> Why:
-    return Why(flow, kind, name, known=False, ok=None, verdict=f"not known: {error}", steps=())
-
-
-def _none_answers(unasked: Mapping[Flow, SrmError]) -> SrmError:
-    first = min(unasked)
-    return type(unasked[first])("; ".join(f"{f}: {unasked[f]}" for f in sorted(unasked)))
+            if not unasked:
+                raise not_found(name, asked)
+            texts = (f"{flow}: {unasked[flow]}" for flow in sorted(unasked))
+            raise type(unasked[min(unasked)])("; ".join(texts))
+        return (
+            *known,
+            *(
+                Why(flow, kind, name, False, None, f"not known: {unasked[flow]}", ())  # noqa: FBT003
+                for flow in sorted(unasked)
+                for kind in kinds
+            ),
+        )

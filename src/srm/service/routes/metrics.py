@@ -34,11 +34,7 @@ router = APIRouter(prefix="/v2", tags=["metrics"], responses=PROBLEMS)
 _MOST_MS = 1 << 53
 Since = Annotated[
     int | None,
-    Query(
-        ge=0,
-        le=_MOST_MS,
-        description="Start, epoch ms; default: two hours before the end.",
-    ),
+    Query(ge=0, le=_MOST_MS, description="Start, epoch ms; default: two hours before the end."),
 ]
 Until = Annotated[int | None, Query(ge=0, le=_MOST_MS, description="End, epoch ms; default: now.")]
 
@@ -117,12 +113,7 @@ def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
     summary="One metric of a whole flow",
 )
 async def cluster_metrics(
-    request: Request,
-    views: ViewsDep,
-    source: Source,
-    target: Target,
-    metric: Metric,
-    times: Times,
+    request: Request, views: ViewsDep, source: Source, target: Target, metric: Metric, times: Times
 ) -> Response:
     """Return the windows of a metric over all topics of a flow."""
     flow = Flow.parse(f"{source}->{target}")
@@ -147,11 +138,8 @@ def scrape(request: Request) -> Response:
     exposition: Exposition = request.app.state.exposition
     body, content_type = exposition.scrape(request.headers.get("Accept", ""))
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-    if _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+    codings = request.headers.get("Accept-Encoding", "").split(",")
+    if any(map(_GZIP.fullmatch, codings)):
         headers["Content-Encoding"] = "gzip"
         body = gzip.compress(body, compresslevel=1, mtime=0)
     return Response(body, headers=headers)
-
-
-def _accepts_gzip(codings: str) -> bool:
-    return any(map(_GZIP.fullmatch, codings.split(",")))

@@ -7,7 +7,6 @@ from typing import Generic, Literal, TypeVar
 
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason
-from srm.engine.status.status import PartitionState
 from srm.engine.status.status import State as HealthState
 from srm.service.views.series import Measured
 
@@ -121,28 +120,6 @@ class TopicRow:
     lag: int
     measured: Measured | None = None
     going_on: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """One partition: its state and the next offsets to read on the source and write on the target.
-
-    ``source_end`` is the log end offset on the source, None if the source did not answer.
-    ``since_ms`` is when the state began (0: unknown), ``reason`` why, ``action`` the remedy.
-    ``notes`` are losses and anomalies.
-    """
-
-    topic: str
-    partition: int
-    state: PartitionState
-    source_next: int | None
-    source_end: int | None
-    target_next: int | None
-    lag: int
-    since_ms: int
-    reason: str
-    notes: tuple[str, ...]
-    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,23 +18,17 @@ from srm.domain.text.amount import Reason
 from srm.engine.metrics.metrics import is_fresh
 from srm.engine.moves.facts import Outlook
 from srm.engine.status.observing import FlowState
-from srm.engine.status.status import (
-    GOING_ON,
-    NO_CHECKPOINT,
-    Standing,
-    group_proof,
-    topic_health,
-)
+from srm.engine.status.status import GOING_ON, NO_CHECKPOINT, Standing, group_proof, topic_health
 from srm.service.views.documents import (
     CheckpointRow,
     DrillRow,
+    Event,
     FlowSummary,
     ForecastLine,
     GroupDetail,
     GroupRow,
     MoveDetail,
     MoveRow,
-    PartitionRow,
     PositionRow,
     RemoteTopic,
     ReplicatorRow,
@@ -45,42 +39,13 @@ from srm.service.views.documents import (
 from srm.service.views.series import Measured
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
-    """A state change of a flow; ``time_ms`` is the time of the first look that saw it.
-
-    ``reason`` is the first reason of the new state.
-    ``lasted_ms`` is the observed duration of the former state; None: it predates the first look.
-    """
-
-    time_ms: int
-    state: State
-    reason: str
-    former: State
-    lasted_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Healed:
-    """A topic that is no longer stopped; ``time_ms`` is the time of the first look that saw it.
-
-    ``reason`` is why it was stopped, ``since_ms`` since when; None: unknown.
-    """
-
-    time_ms: int
-    topic: str
-    reason: str
-    since_ms: int | None
-
-
 @dataclass(frozen=True, eq=False)
 class FlowLook:
-    """One flow at its latest look.
+    """One flow at its latest look, which failed if there is an ``error``.
 
     ``view`` is the result of the last successful look, None before, at ``looked_ms``.
-    ``error`` is why the latest look failed, if it did.
     ``measured`` are the newest windows by topic; the empty name is the flow itself.
-    ``changes`` are its state changes, ``healed`` its topics no longer stopped; the newest last.
+    ``changes`` are events of its state, ``healed`` of topics no longer stopped; the newest last.
     """
 
     flow: Flow
@@ -89,17 +54,13 @@ class FlowLook:
     looked_ms: int = 0
     error: str = ""
     measured: Mapping[str, Measured] = field(default_factory=dict)
-    changes: tuple[StateChange, ...] = ()
-    healed: tuple[Healed, ...] = ()
+    changes: tuple[Event, ...] = ()
+    healed: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class MoveLook:
-    """Plan, progress and report of one move, as recorded on a cluster.
-
-    ``waits`` is the last known wait of a move that holds clients; its process may have ended.
-    ``waits_ms`` is the time of ``waits`` by that process's clock, epoch milliseconds; 0: none.
-    """
+    """Records of one move on a cluster; ``waits`` is its last known wait, as of ``waits_ms``."""
 
     plan: MovePlan
     progress: MoveProgress
@@ -204,13 +165,8 @@ def forecast_line(standing: Standing) -> ForecastLine:
     forecast, proof = standing.forecast, standing.proof
     return ForecastLine(
         standing.line,
-        forecast.made_ms,
-        forecast.not_copied,
-        forecast.at_most,
-        forecast.seconds,
-        forecast.re_read,
-        len(forecast.groups),
-        len(forecast.unseen),
+        *(forecast.made_ms, forecast.not_copied, forecast.at_most, forecast.seconds),
+        *(forecast.re_read, len(forecast.groups), len(forecast.unseen)),
         None if proof is None else proof.proven,
         tuple(line for topic in forecast.topics for line in topic.unknown),
     )
@@ -221,7 +177,11 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
     view = look.view
     if view is None:
         return ()
-    groups = _groups_by_topic(view)
+    groups = defaultdict[str, set[str]](set)
+    for plan in view.groups:
+        for position in plan.positions:
+            if position.direction == "forward":
+                groups[position.topic].add(plan.group)
     healths = ((topic, topic_health(topic, view.status)) for topic in view.status.topics)
     return tuple(
         row_of(
@@ -229,7 +189,7 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
             topic,
             state=health.state,
             reasons=health.reasons,
-            groups=tuple(sorted(groups.get(topic.topic, ()))),
+            groups=tuple(sorted(groups[topic.topic])),
             lag=topic.remaining,
             measured=look.measured.get(topic.topic),
             going_on=sum(one.state in GOING_ON for one in view.partitions.get(topic.topic, ())),
@@ -254,40 +214,20 @@ def figure(row: TopicRow, metric: str, statistic: str) -> float:
     return float(getattr(found, statistic)) if found is not None and found.count else -1.0
 
 
-def _groups_by_topic(view: FlowState) -> dict[str, set[str]]:
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for plan in view.groups:
-        for position in plan.positions:
-            if position.direction == "forward":
-                found[position.topic].add(plan.group)
-    return found
-
-
-def partition_rows(view: FlowState, topic: str) -> tuple[PartitionRow, ...]:
-    """Return the partitions of a topic in order."""
-    return tuple(
-        row_of(PartitionRow, one, notes=tuple(note.text for note in one.notes if note.text))
-        for one in view.partitions.get(topic, ())
-    )
-
-
 def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
     """Return the groups of a flow by name."""
-    view = look.view
-    if view is None or view.outlook is None:
+    outlook = None if look.view is None else look.view.outlook
+    if outlook is None:
         return ()
-    outlook = view.outlook
     return tuple(_group_row(plan, outlook, look.error) for plan in outlook.plans)
 
 
 def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
     """Return the row of a group; after a failed look it is unknown whether it could resume."""
-    row = _as_seen(plan, outlook)
-    return replace(row, can_go_on=None, reason=f"latest look failed: {error}") if error else row
-
-
-def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
-    known, problems = outlook.known_places(plan), list(_problems(plan, outlook))
+    known, request = outlook.known_places(plan), outlook.facts.request
+    problems = (position_problem(plan.group, one, request) for one in plan.positions)
+    first = next(filter(None, problems), "")
+    can_go_on, reason = (not first, first) if known else (None, NO_CHECKPOINT)
     return GroupRow(
         plan.group,
         len(known),
@@ -295,18 +235,11 @@ def _as_seen(plan: GroupPlan, outlook: Outlook) -> GroupRow:
         outlook.read_again(plan),
         plan.total_skipped,
         outlook.followers(plan.group),
-        not problems if known else None,
-        next(iter(problems), "") if known else NO_CHECKPOINT,
+        None if error else can_go_on,
+        f"latest look failed: {error}" if error else reason,
         group_proof(plan.group, outlook.proof)[1],
         outlook.works_there(plan.group),
     )
-
-
-def _problems(plan: GroupPlan, outlook: Outlook) -> Iterator[str]:
-    for position in plan.positions:
-        problem = position_problem(plan.group, position, outlook.facts.request)
-        if problem is not None:
-            yield problem
 
 
 def group_detail(
@@ -319,50 +252,41 @@ def group_detail(
 
     ``commits`` are its offsets on both sides, if fetched; ``opposite`` knows the log ends.
     """
-    commits = commits or GroupCommits()
-    view = look.view
-    if view is None or view.outlook is None:
+    view, commits = look.view, commits or GroupCommits()
+    outlook = None if view is None else view.outlook
+    if view is None or outlook is None:
         return None
-    for plan in view.outlook.plans:
-        if plan.group == group:
-            outlook = view.outlook
-            positions = tuple(
-                _position_row(
-                    one,
-                    commits,
-                    outlook.read_again_of(group, one),
-                    _ends(view, outlook, opposite, one),
-                )
-                for one in plan.positions
-                if one.lag or one.target in outlook.places(group)  # else there is nothing to read
-            )
-            sides = {look.flow.source: commits.source, look.flow.target: commits.target}
-            unread = {alias: side.error for alias, side in sides.items() if side.error}
-            again = sum(position.records_read_again for position in positions)
-            row = replace(_group_row(plan, outlook, look.error), records_read_again=again)
-            return GroupDetail(row, positions, unread)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """Log end offsets of a position at the last looks, None: unknown; ``copied``: on the source."""
-
-    source: int | None
-    target: int | None
-    copied: int | None
+    plan = next((plan for plan in outlook.plans if plan.group == group), None)
+    if plan is None:
+        return None
+    positions = tuple(
+        _position_row(
+            one,
+            commits,
+            outlook.read_again_of(group, one),
+            _ends(view, opposite, one),
+            _end(outlook, one.target),
+        )
+        for one in plan.positions
+        if one.lag or one.target in outlook.places(group)  # else there is nothing to read
+    )
+    sides = {look.flow.source: commits.source, look.flow.target: commits.target}
+    unread = {alias: side.error for alias, side in sides.items() if side.error}
+    again = sum(position.records_read_again for position in positions)
+    row = replace(_group_row(plan, outlook, look.error), records_read_again=again)
+    return GroupDetail(row, positions, unread)
 
 
 def _ends(
-    view: FlowState, outlook: Outlook, opposite: FlowLook | None, one: PartitionMove
-) -> _Ends:
-    target = _end(outlook, one.target)
+    view: FlowState, opposite: FlowLook | None, one: PartitionMove
+) -> tuple[int | None, int | None]:
+    """Return where the source's log ended at the last look, and the copy of it; None: unknown."""
     for partition in view.partitions.get(one.topic, ()):
         if partition.partition == one.partition:
-            return _Ends(partition.source_end, target, partition.source_next)
+            return partition.source_end, partition.source_next
     back = None if opposite is None or opposite.view is None else opposite.view.outlook
-    copy = None if back is None else _end(back, TopicPartition(one.topic, one.partition))
-    return _Ends(copy, target, copied=copy)  # the original of a replica is on the target
+    original = None if back is None else _end(back, TopicPartition(one.topic, one.partition))
+    return original, original  # the original of a replica is on the target
 
 
 def _end(outlook: Outlook, place: TopicPartition) -> int | None:
@@ -376,30 +300,30 @@ def _from(offset: int | None, end: int | None) -> int | None:
 
 
 def _position_row(
-    one: PartitionMove, commits: GroupCommits, read_again: int, ends: _Ends
+    one: PartitionMove,
+    commits: GroupCommits,
+    read_again: int,
+    source: tuple[int | None, int | None],
+    target_end: int | None,
 ) -> PositionRow:
+    end, copied = source
     committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
     if committed is not None and one.committed is not None:
         # Must match the offsets shown next to it; the copy's size is as of the last look.
         read_again = max(0, committed - one.committed)
-    elif ends.copied is not None:
+    elif copied is not None:
         # Records that the group has read since that look were copied after it, too.
-        read_again += _from(ends.copied, committed) or 0
-    return PositionRow(
-        one.topic,
-        one.partition,
-        one.direction,
-        committed,
-        one.committed,
-        one.target_topic,
-        one.resume,
-        commits.target.offsets.get(one.target),
-        read_again,
-        one.skipped,
-        one.state,
-        one.reason,
-        _from(committed, ends.source),
-        _from(one.resume, ends.target),
+        read_again += _from(copied, committed) or 0
+    return row_of(
+        PositionRow,
+        one,
+        committed=committed,
+        checkpointed=one.committed,
+        target_committed=commits.target.offsets.get(one.target),
+        records_read_again=read_again,
+        records_skipped=one.skipped,
+        lag=_from(committed, end),
+        to_read=_from(one.resume, target_end),
     )
 
 

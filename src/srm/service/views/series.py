@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -202,16 +201,12 @@ class Series:
 
 def touching(windows: list[Measured]) -> list[Measured]:
     """Remove windows that overlap the one before, so that the rest can be summed."""
-    return list(_touching(windows))
-
-
-def _touching(windows: list[Measured]) -> Iterator[Measured]:
-    end_ms = 0
+    found: list[Measured] = []
     for window in windows:
         is_full = window.start_ms % max(1, window.end_ms - window.start_ms) == 0
-        if window.start_ms >= end_ms and is_full:
-            end_ms = window.end_ms
-            yield window
+        if is_full and (not found or window.start_ms >= found[-1].end_ms):
+            found.append(window)
+    return found
 
 
 def _row(window: WindowMetric) -> list[float]:

@@ -11,7 +11,7 @@ from srm.config.model import Config
 from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.moves.disaster import Drill
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import amount, duration
+from srm.domain.text.amount import amount
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import IN_TROUBLE
 from srm.errors import ElsewhereError, NotFoundError, UnavailableError
@@ -23,20 +23,12 @@ from srm.service.views.documents import (
     FlowSummary,
     GroupRow,
     MetricSeries,
-    MoveDetail,
     MoveRow,
     Point,
     RemoteTopic,
     TopicRow,
 )
-from srm.service.views.flow_rows import (
-    FlowLook,
-    Healed,
-    MoveLook,
-    StateChange,
-    TargetLook,
-    is_blocked,
-)
+from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook, is_blocked
 from srm.service.views.series import Measured, Series, touching
 from srm.service.views.watching import TargetWatch, end_all, watched_flows
 
@@ -157,23 +149,24 @@ class Views:
 
     def moves(self) -> tuple[MoveRow, ...]:
         """Return all moves, the newest first; the furthest record on any cluster counts."""
-        rows = [flow_rows.move_row(look) for look in self.move_looks()]
+        rows = map(flow_rows.move_row, self.move_looks().values())
         return tuple(sorted(rows, key=lambda row: (-row.created_ms, row.move_id)))
 
-    def move_looks(self) -> tuple[MoveLook, ...]:
-        """Return all moves; the furthest record on any cluster counts."""
-        return tuple(self._move_looks().values())
+    def move_looks(self) -> dict[str, MoveLook]:
+        """Return all moves by id; the furthest record on any cluster counts."""
+        found: dict[str, MoveLook] = {}
+        for look in (move for target in self.targets for move in target.moves):
+            known = found.get(look.plan.move_id)
+            if known is None or _rank(look) > _rank(known):
+                found[look.plan.move_id] = look
+        return found
 
     def move(self, move_id: str) -> MoveLook:
         """Return one move."""
-        found = self._move_looks().get(move_id)
+        found = self.move_looks().get(move_id)
         if found is None:
             raise ElsewhereError(f"move {move_id!r} is not known on {', '.join(self._watches)}")
         return found
-
-    def move_detail(self, move_id: str) -> MoveDetail:
-        """Return one move with its steps; errors as :meth:`move`."""
-        return flow_rows.move_detail(self.move(move_id))
 
     def drills(self) -> tuple[DrillRow, ...]:
         """Return all drills, the newest first."""
@@ -221,14 +214,6 @@ class Views:
         known = ", ".join(f"{t.alias} ({t.cluster_id or 'id not known yet'})" for t in self.targets)
         raise ElsewhereError(f"cluster {cluster_id!r} is not watched here; clusters: {known}")
 
-    def _move_looks(self) -> dict[str, MoveLook]:
-        found: dict[str, MoveLook] = {}
-        for look in (move for target in self.targets for move in target.moves):
-            known = found.get(look.plan.move_id)
-            if known is None or _rank(look) > _rank(known):
-                found[look.plan.move_id] = look
-        return found
-
     def _watch(self, target: str) -> TargetWatch:
         try:
             return self._watches[target]
@@ -259,8 +244,8 @@ def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -
     flow = look.flow
     found = [
         *(() if look.view is None else _of_view(str(flow), look.view)),
-        *(_of_change(str(flow), change) for change in look.changes),
-        *(_of_healed(str(flow), healed) for healed in look.healed),
+        *look.changes,
+        *look.healed,
         *_of_moves(flow, moves),
         *_of_drills(str(flow), drills),
     ]
@@ -277,19 +262,6 @@ def _of_view(flow: str, view: FlowState) -> Iterator[Event]:
                 text = one.reason or one.state
                 yield Event(one.since_ms, one.state, flow, one.topic, one.partition, text)
     yield from _of_replicator(flow, view)
-
-
-def _of_change(flow: str, change: StateChange) -> Event:
-    text = f"{change.state}: {change.reason}" if change.reason else change.state
-    if change.lasted_ms is not None:
-        text += f" (was {change.former} for {duration(change.lasted_ms / 1000)})"
-    return Event(change.time_ms, "state", flow, "", None, text)
-
-
-def _of_healed(flow: str, healed: Healed) -> Event:
-    lasted = healed.since_ms and f" for {duration((healed.time_ms - healed.since_ms) / 1000)}"
-    text = f"no longer stopped (was{lasted or ''}: {healed.reason or 'stopped'})"
-    return Event(healed.time_ms, "state", flow, healed.topic, None, text)
 
 
 def _of_note(note: PartitionNotes) -> Iterator[tuple[str, str]]:

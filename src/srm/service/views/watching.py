@@ -10,12 +10,13 @@ import asyncio
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from anyio.to_thread import run_sync
 
@@ -27,29 +28,24 @@ from srm.domain.moves.progress import HELD
 from srm.domain.moves.revisions import report_key
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
+from srm.domain.text.amount import duration
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.map_reader import KafkaMapReader
-from srm.engine.moves.records import (
-    ControlTables,
-    decode_or_none,
-    furthest,
-    read_report,
-)
+from srm.engine.moves.records import ControlTables, decode_or_none, furthest, read_report
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import SrmError
 from srm.kafka.cluster import KafkaCluster
 from srm.service.access.access import ConcurrencyLimit
+from srm.service.views.documents import Event
 from srm.service.views.flow_rows import (
     Committed,
     FlowLook,
     GroupCommits,
-    Healed,
     MoveLook,
-    StateChange,
     TargetLook,
     summary,
 )
@@ -69,23 +65,13 @@ MOST: Final = 50
 """Number of remembered changes per flow, and of healed topics per flow."""
 
 
-class TargetWatch:
-    """Watches one cluster and the ``flows`` into it."""
+class RepeatedTask(ABC):
+    """A thread that repeats a task until it is ended, also after an error."""
 
-    def __init__(self, config: Config, alias: str, flows: tuple[Flow, ...]) -> None:
-        self.alias = alias
-        self.series = Series()
-        self._config = config
-        self._flows = flows
-        self._period_s = config.service.refresh.total_seconds()
-        self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
-        self._late: tuple[TargetLook, TargetLook] | None = None
-        self._looking: _Looking | None = None
-        self._lock = threading.Lock()
-        self._looked = threading.Event()
+    def __init__(self, name: str) -> None:
         self._closed = threading.Event()
-        self._wake = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=f"srm-watch-{alias}", daemon=True)
+        self._lock = threading.Lock()
+        self.thread = threading.Thread(target=self._repeat, name=name, daemon=True)
 
     def start(self) -> None:
         """Start the thread; idempotent."""
@@ -96,6 +82,41 @@ class TargetWatch:
     def end(self) -> None:
         """Signal the thread to end."""
         self._closed.set()
+
+    def _repeat(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._run()
+            except Exception as error:  # noqa: BLE001 -- the thread must survive
+                self._fail(error)
+                self._closed.wait(_AGAIN_S)
+
+    @abstractmethod
+    def _run(self) -> None: ...
+
+    @abstractmethod
+    def _fail(self, error: Exception) -> None: ...
+
+
+class TargetWatch(RepeatedTask):
+    """Watches one cluster and the ``flows`` into it."""
+
+    def __init__(self, config: Config, alias: str, flows: tuple[Flow, ...]) -> None:
+        super().__init__(f"srm-watch-{alias}")
+        self.alias = alias
+        self.series = Series()
+        self._config = config
+        self._flows = flows
+        self._period_s = config.service.refresh.total_seconds()
+        self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
+        self._late: tuple[TargetLook, TargetLook] | None = None
+        self._looking: _Looking | None = None
+        self._looked = threading.Event()
+        self._wake = threading.Event()
+
+    def end(self) -> None:
+        """Signal the thread to end."""
+        super().end()
         self._wake.set()
 
     @property
@@ -116,16 +137,11 @@ class TargetWatch:
         """Request a look at once."""
         self._wake.set()
 
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            try:
-                self._watch()
-            except Exception as error:  # noqa: BLE001 -- otherwise the last look would stay forever
-                told = _error_text(f"watching {self.alias}", error, self._look.error)
-                self._look, self._looking = replace(self._look, error=told), None
-                self._closed.wait(_AGAIN_S)
+    def _fail(self, error: Exception) -> None:
+        told = _error_text(f"watching {self.alias}", error, self._look.error)
+        self._look, self._looking = replace(self._look, error=told), None
 
-    def _watch(self) -> None:
+    def _run(self) -> None:
         with ExitStack() as stack:
             target = stack.enter_context(
                 KafkaCluster(
@@ -257,28 +273,18 @@ def _error_text(doing: str, error: Exception, before: str) -> str:
 
 
 def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
-    plans = [
-        plan
-        for key, value in tables.documents.items()
-        if key.startswith("plan:") and (plan := decode_or_none(value, MovePlan.decode)) is not None
-    ]
-    return tuple(
-        _move(tables, plan)
-        for plan in sorted(plans, key=lambda plan: (plan.created_ms, plan.move_id))
-    )
-
-
-def _move(tables: ControlTables, plan: MovePlan) -> MoveLook:
-    progress = furthest([tables], plan.move_id)
-    # The note of a move that no longer holds clients is outdated.
-    note = tables.notes.get(plan.move_id) if progress.step in HELD else None
-    return MoveLook(
-        plan,
-        progress,
-        read_report(tables.documents.get(report_key(plan.move_id))),
-        () if note is None else note.waits,
-        0 if note is None else note.time_ms,
-    )
+    found = []
+    for key, value in tables.documents.items():
+        plan = decode_or_none(value, MovePlan.decode) if key.startswith("plan:") else None
+        if plan is None:
+            continue
+        progress = furthest([tables], plan.move_id)
+        # The note of a move that no longer holds clients is outdated.
+        note = tables.notes.get(plan.move_id) if progress.step in HELD else None
+        report = read_report(tables.documents.get(report_key(plan.move_id)))
+        waits = ((), 0) if note is None else (note.waits, note.time_ms)
+        found.append(MoveLook(plan, progress, report, *waits))
+    return tuple(sorted(found, key=lambda look: (look.plan.created_ms, look.plan.move_id)))
 
 
 def watched_flows(config: Config) -> dict[str, tuple[Flow, ...]]:
@@ -293,18 +299,19 @@ def with_change(before: FlowLook, now: FlowLook, now_ms: int) -> FlowLook:
     """Return the new look with the changes known so far and those since the look before; pure."""
     healed = (*before.healed, *_find_healed(before, now, now_ms))[-MOST:]
     known = replace(now, changes=before.changes, healed=healed)
-    if before.view is None and not before.error:
-        return known  # first look: the former state is unknown
     former, found = summary(before).state, summary(now)
-    if found.state == former:
-        return known
-    reason = found.reasons[0].text if found.reasons else ""
-    lasted_ms = now_ms - before.changes[-1].time_ms if before.changes else None
-    change = StateChange(now_ms, found.state, reason, former, lasted_ms)
+    if found.state == former or (before.view is None and not before.error):
+        return known  # before the first look the state is unknown
+    text: str = found.state
+    if found.reasons:
+        text += f": {found.reasons[0].text}"
+    if before.changes:
+        text += f" (was {former} for {duration((now_ms - before.changes[-1].time_ms) / 1000)})"
+    change = Event(now_ms, "state", str(now.flow), "", None, text)
     return replace(known, changes=(*before.changes, change)[-MOST:])
 
 
-def _find_healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Healed]:
+def _find_healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Event]:
     if before.view is None or now.view is None:
         return
     stopped = {one.topic: one.reason for one in before.view.status.topics if one.state == "stopped"}
@@ -312,24 +319,16 @@ def _find_healed(before: FlowLook, now: FlowLook, now_ms: int) -> Iterator[Heale
         if topic.topic in stopped and topic.state != "stopped":
             partitions = before.view.partitions.get(topic.topic, ())
             since = [one.since_ms for one in partitions if one.state == "stopped" and one.since_ms]
-            yield Healed(now_ms, topic.topic, stopped[topic.topic], min(since, default=None))
+            lasted = f" for {duration((now_ms - min(since)) / 1000)}" if since else ""
+            text = f"no longer stopped (was{lasted}: {stopped[topic.topic] or 'stopped'})"
+            yield Event(now_ms, "state", str(now.flow), topic.topic, None, text)
 
 
 LEAVE_S: Final = 3.0
 """Time for an orderly end. A daemon thread that waits for a cluster ends with the process."""
 
 
-class Ends(Protocol):
-    """An object with a thread."""
-
-    thread: threading.Thread
-
-    def end(self) -> None:
-        """Signal the thread to end."""
-        ...
-
-
-def end_all(ending: Collection[Ends], limit_s: float = LEAVE_S) -> None:
+def end_all(ending: Collection[RepeatedTask], limit_s: float = LEAVE_S) -> None:
     """Signal all to end, and wait for all of them together at most ``limit_s``."""
     for one in ending:
         one.end()
@@ -385,10 +384,7 @@ class _Silence:
 
 
 class CommittedOffsets:
-    """Returns the committed offsets of groups; a few queries per cluster run at the same time.
-
-    ``ask`` queries a cluster and may block; a request waits ``patience_s`` at most.
-    """
+    """Returns the committed offsets of groups; a request waits ``patience_s`` at most."""
 
     def __init__(
         self, config: Config, ask: Ask | None = None, patience_s: float = _PATIENCE_S

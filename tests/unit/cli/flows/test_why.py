@@ -20,7 +20,8 @@ from srm.cli.main import app
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.ports import FlowContext
-from srm.engine.why import Why, WhyStep
+from srm.engine.why import Why
+from srm.engine.why.answer import Question
 from srm.errors import NotFoundError, UnavailableError
 
 PROPERTIES = """
@@ -38,9 +39,9 @@ ANSWER = Why(
     ok=False,
     verdict="not copied: not listed",
     steps=(
-        WhyStep.yes("enabled", "is the flow P->B on?"),
-        WhyStep.no("allowed", "does an allow list name the topic?", "not listed", "add it"),
-        WhyStep.unknown("heard", "has P answered lately?", "no slot has reported it"),
+        Question("enabled", "is the flow P->B on?").yes(),
+        Question("allowed", "does an allow list name the topic?").no("not listed", "add it"),
+        Question("heard", "has P answered lately?").unknown("no slot has reported it"),
     ),
     action="add it",
 )

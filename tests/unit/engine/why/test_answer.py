@@ -6,12 +6,12 @@ import json
 
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, encode
-from srm.engine.why import Why, WhyStep
-from srm.engine.why.answer import action_of, first_unknown, first_wrong, near
+from srm.engine.why import Why
+from srm.engine.why.answer import Question, action_of, first_unknown, first_wrong, near
 
-GOOD = WhyStep.yes("a", "good?")
-WAITS = WhyStep.unknown("b", "done?", "in a moment", "wait")
-BAD = WhyStep.no("c", "well?", "broken", "mend it")
+GOOD = Question("a", "good?").yes()
+WAITS = Question("b", "done?").unknown("in a moment", "wait")
+BAD = Question("c", "well?").no("broken", "mend it")
 
 
 def test_what_is_wrong_is_done_before_what_is_not_known() -> None:

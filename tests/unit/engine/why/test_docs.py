@@ -13,7 +13,7 @@ from srm.engine import why
 from srm.engine.status.status import State
 
 PAGE = (Path(__file__).parents[4] / "docs" / "operate.md").read_text("utf-8")
-NAMED = re.compile(r'(?:Step\.(?:yes|no|unknown)\(\s*|_right\(\s*)"([a-z-]+)"')
+NAMED = re.compile(r'Question\(\s*"([a-z-]+)"')
 
 
 def test_each_step_is_on_the_page_and_no_other() -> None:

@@ -26,7 +26,7 @@ ALL = "0.0.0.0"  # noqa: S104 -- nothing listens
 
 @lru_cache  # of one user the routes are built once
 def known(name: str, *given: Role) -> Authenticator:
-    return Authenticator(lambda: User(name, frozenset(given)))
+    return lambda: User(name, frozenset(given))
 
 
 def opened(views: Views, acting: Actions, access: Authenticator) -> TestClient:
@@ -44,7 +44,7 @@ def _is_page(path: str) -> bool:
 def test_a_stranger_sees_health_and_static_files_and_nothing_else(
     views: Views, acting: Actions
 ) -> None:
-    app = create_app(views, Authenticator(stranger), acting)
+    app = create_app(views, stranger, acting)
     client = TestClient(app, raise_server_exceptions=False)
     asked = set()
 
@@ -89,7 +89,7 @@ def test_somebody_without_any_role_is_told_so(views: Views, acting: Actions) -> 
 def test_it_is_asked_who_somebody_is_before_anything_is_read_of_the_request(
     views: Views, acting: Actions
 ) -> None:
-    client = opened(views, acting, Authenticator(stranger))
+    client = opened(views, acting, stranger)
 
     answered = client.post("/v2/flows/P/B/lists/topics", content=b"{" * 100_000)
 
@@ -214,7 +214,7 @@ def test_an_access_may_ask_for_what_fastapi_gives_it(views: Views, acting: Actio
     async def identify(request: Request) -> User:
         return User(request.headers["X-User"], frozenset({"reader", "operator"}))
 
-    client = opened(views, acting, Authenticator(identify))
+    client = opened(views, acting, identify)
 
     headers = {"X-User": "amy"}
     done = client.post(

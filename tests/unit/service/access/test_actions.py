@@ -16,19 +16,22 @@ from srm.domain.flow_state.replication_records import (
     DriverRequest,
 )
 from srm.domain.names import internal_topics
-from srm.service.access.access import Authenticator, User
+from srm.service.access.access import User
 from srm.service.app import create_app
 from srm.service.routes.actions import Actions
 from srm.service.views.views import Views
 
 REPLICATOR = "/v2/flows/P/B/replicator"
 TOPICS = "/v2/flows/P/B/lists/topics"
-OLGA = Authenticator(lambda: User("olga", frozenset({"reader", "operator"})))
+
+
+def olga() -> User:
+    return User("olga", frozenset({"reader", "operator"}))
 
 
 @pytest.fixture
 def operator(views: Views, acting: Actions) -> TestClient:
-    return TestClient(create_app(views, OLGA, acting), raise_server_exceptions=False)
+    return TestClient(create_app(views, olga, acting), raise_server_exceptions=False)
 
 
 def test_a_restart_is_asked_for_in_the_users_name(

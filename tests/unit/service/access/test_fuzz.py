@@ -24,7 +24,7 @@ from tests.unit.engine.status.test_loss_forecast import running
 from srm.domain.names import internal_topics
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why import ask as why
-from srm.service.access.access import Authenticator, User
+from srm.service.access.access import User
 from srm.service.app import create_app
 from srm.service.routes.actions import Actions
 from srm.service.routes.flows import Explaining
@@ -70,7 +70,10 @@ def app() -> FastAPI:
     views = still_views(look_at(world.forward))
     clusters = {"P": world.p, "B": world.b}
     acting = Actions(views.config, lambda alias: nullcontext(clusters[alias]))
-    access = Authenticator(lambda: User("fuzz", frozenset({"reader", "operator"})))
+
+    def access() -> User:
+        return User("fuzz", frozenset({"reader", "operator"}))
+
     made = create_app(views, access, acting)
     made.state.explaining = Explaining(
         views.config, lambda _config, _flow, name, kinds: why(world.forward, name, kinds)

@@ -16,7 +16,7 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
-from srm.service.access.access import Authenticator, User
+from srm.service.access.access import User
 from srm.service.access.logins import access_of
 from srm.service.access.passwords import line
 from srm.service.app import create_app
@@ -99,7 +99,9 @@ def test_no_answer_has_a_secret(
     def fails(alias: str) -> Any:
         raise UnavailableError(client_error(config, alias))
 
-    access = Authenticator(lambda: User("olga", frozenset({"reader", "operator"})))
+    def access() -> User:
+        return User("olga", frozenset({"reader", "operator"}))
+
     client = TestClient(
         create_app(views, access, Actions(config, fails)), raise_server_exceptions=False
     )

@@ -42,7 +42,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.moves.registers import RoutingTables
 from srm.engine.status.observing import FlowState
 from srm.errors import ConfigError
-from srm.service.access.access import Authenticator, User
+from srm.service.access.access import User
 from srm.service.app import create_app
 from srm.service.pages.rendering import Links
 from srm.service.views.flow_rows import FlowLook
@@ -299,7 +299,7 @@ def test_who_is_not_allowed_sees_nothing_and_is_told_how_to_sign_in(status: int)
     def refuse() -> User:
         raise HTTPException(status, "who are you?", {"WWW-Authenticate": "Basic"})
 
-    client = TestClient(create_app(site(), Authenticator(refuse)))
+    client = TestClient(create_app(site(), refuse))
 
     for path in PAGES[:17]:
         answer = client.get(path)

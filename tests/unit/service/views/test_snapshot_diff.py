@@ -46,7 +46,7 @@ def test_a_target_that_was_away_from_the_beginning_is_told_once_it_is_seen(
 
     [change] = with_change(away, running, 5).changes
 
-    assert (change.state, change.former, change.lasted_ms) == ("RUNNING", "UNKNOWN", None)
+    assert change.text == "RUNNING"
 
 
 def test_a_flow_that_comes_and_goes_fills_no_memory(running: FlowLook) -> None:
