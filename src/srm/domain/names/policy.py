@@ -124,6 +124,14 @@ class ReplicationPolicy(ABC):
         """Return True for MM2's heartbeats topic, own or replicated."""
         return self.original_topic(topic) == HEARTBEATS
 
+    def is_checkpoints_topic(self, topic: str) -> bool:
+        """Return True for a topic with MM2's checkpoints."""
+        return topic.endswith(f"{self.separator}checkpoints{self.separator}internal")
+
+    def is_mm2_internal_topic(self, topic: str) -> bool:
+        """Return True for a topic with state of MM2."""
+        return topic.endswith(f"{self.separator}internal")
+
     def is_internal_topic(self, topic: str) -> bool:
         """Return True for a topic with state of Kafka, MM2, Connect or srm: never replicated."""
         return is_internal(topic, self.separator)
