@@ -162,7 +162,7 @@ class Replicator:
     @property
     def asked_to_end(self) -> bool:
         """True if a request in a flow's state topic has ended it."""
-        return any(run.driver.obeyed for run in self._runs.values())
+        return any(run.request for run in self._runs.values())
 
     def progress(self) -> tuple[FlowProgress, ...]:
         """Return how far each flow is; empty before the start."""
@@ -283,7 +283,7 @@ class Replicator:
             ),
         )
         for run in self._runs.values():
-            request = run.driver.obeyed
+            request = run.request
             if request is not None and request.action == "stop":
                 return replace(beat, stopped_by=request.by, stopped_flow=str(run.flow))
         return beat

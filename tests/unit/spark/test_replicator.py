@@ -73,7 +73,7 @@ def test_who_has_stopped_an_application_is_told_in_the_heartbeats_of_all_its_flo
     flow = config.flows[0]
     request = DriverRequest("r", "stop", "ada@ops", 5)
     replicator._runs = {
-        one: SimpleNamespace(driver=SimpleNamespace(obeyed=obeyed), flow=one, failure=None)
+        one: SimpleNamespace(request=obeyed, flow=one, failure=None)
         for one, obeyed in ((flow.reverse, None), (flow, request))
     }
 

@@ -141,6 +141,7 @@ class FlowDriver:
         self.obeyed: DriverRequest | None = None
         self.started_after: str | None = None
         self._opened = False
+        self._succeeds = False
         self._fenced: FencedError | None = None
         self._flow = flow
         self._log = log
@@ -156,6 +157,11 @@ class FlowDriver:
         self._published = float("-inf")
         self._next_round = float("-inf")
         self._pause: Pause | None = None
+
+    def succeed(self, before: FlowDriver) -> None:
+        """Continue for the same application: its requests count, and who has fenced it."""
+        self.started_after, self.obeyed = before.started_after, before.obeyed
+        self._succeeds = before._opened or before._succeeds
 
     def run(
         self,
@@ -221,7 +227,7 @@ class FlowDriver:
             begin()
             if stop.is_set():
                 return
-        self._open(again=self._opened, fenced=self._fenced, stop=stop)
+        self._open(again=self._opened or self._succeeds, fenced=self._fenced, stop=stop)
         if not self._opened:
             rounds.start()
         self._opened, self._fenced = True, None

@@ -25,11 +25,11 @@ from srm.config.model import (
     key_of,
     plain_settings,
 )
-from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import AssignedPartition, DriverRequest
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import Cluster
 from srm.engine.ports import FlowContext
-from srm.errors import ConflictError, DataLossError, SrmError, SupersededError
+from srm.errors import ConflictError, DataLossError, FencedError, SrmError, SupersededError
 from srm.replication.driver.driver import SIGN_OFF_S, FlowDriver, keep_running
 
 logger = logging.getLogger(__name__)
@@ -116,9 +116,9 @@ class SettingsReload:
             logger.warning("%s: %s: %s becomes %s, %s", flow, key_of(name), before, after, waits)
         kept = {name: getattr(one.in_force, name) for name in OF_APPLICATION}
         was, in_force = plain_settings(one.in_force), replace(written, **kept)
-        one.written = written
-        if clients != one.clients or not OF_RUN.isdisjoint(changes):
-            what = "clients" if clients != one.clients else "slots"
+        one.written, known, one.clients = written, one.clients, clients
+        if clients != known or not OF_RUN.isdisjoint(changes):
+            what = "clients" if clients != known else "slots"
             logger.warning("%s: new settings of its %s: it starts again", flow, what)
             one.again(replace(found, flow_configs={**found.flow_configs, flow: in_force}))
             return
@@ -192,6 +192,12 @@ class FlowRun:
         return self.context.config.flow
 
     @property
+    def request(self) -> DriverRequest | None:
+        """The request that ends the application, which the replaced run may have read last."""
+        before = self.before  # once: the thread of this run lets go of it
+        return self.driver.obeyed or (None if before is None else before.request)
+
+    @property
     def failure(self) -> SrmError | None:
         """Error that stopped the flow; settings are tried again while other flows run."""
         return self._failure or self.driver.refusal
@@ -221,10 +227,13 @@ class FlowRun:
     def _drive(self) -> None:
         host = self.host
         with logs.about(flow=str(self.flow)):
-            if self.before is not None:
-                self.before.leave()
-                self.driver.started_after, self.before = self.before.driver.started_after, None
             try:
+                if self.before is not None:
+                    self.before.leave()
+                    self.driver.succeed(self.before.driver)
+                    failure, self.before = self.before.failure, None
+                    if isinstance(failure, FencedError | SupersededError):
+                        raise failure
                 self.driver.run(self._over, self._application_ends, host.ready.wait, self._copy)
             except SrmError as error:
                 self._fail(error)
@@ -232,11 +241,16 @@ class FlowRun:
 
     def leave(self) -> None:
         """End the flow, wait for all its threads, and close what it uses: another run follows."""
+        self._over.set()
+        self._wait_for(self._threads[:1])  # the driver, which starts all others
         self._cancel_slots()
-        for thread in self._threads:
+        self._wait_for(self._threads)
+        self.resources.close()
+
+    def _wait_for(self, threads: Sequence[threading.Thread]) -> None:
+        for thread in threads:
             while thread.is_alive() and not self.host.stop.is_set():
                 thread.join(_JOIN_S)
-        self.resources.close()
 
     def _application_ends(self) -> bool:
         """Wait for the end of all slots if the application ends; False if this flow alone does."""

@@ -196,6 +196,43 @@ def test_a_run_begins_when_the_one_that_it_replaces_has_ended_and_says_no_end_of
     new.cancelled.set()
 
 
+def test_a_run_takes_nothing_back_from_who_has_taken_the_flow_from_the_one_that_it_replaces(
+    flows: tuple[OneFlow, OneFlow],
+) -> None:
+    """Its predecessor may end before its next record fails."""
+    old, _ = flows
+    old.run.start()
+    eventually(old.copying.is_set, "it copies")
+    host = old.run.host
+    host.cancel = lambda _name: old.cancelled.set()
+    old.run.end()  # it is about to be replaced
+    eventually(lambda: not old.run._threads[0].is_alive(), "its driver has ended")
+    newer = old.lab.driver("newer")
+    old.lab.second(newer)
+    epoch = old.lab.topic.epoch
+
+    new = OneFlow(host, old)
+    new.run.start()
+
+    eventually(lambda: isinstance(new.run.failure, FencedError), "the flow ends here")
+    assert old.lab.topic.epoch == epoch, "the other application is not fenced"
+    assert old.closed.is_set()
+
+
+def test_a_request_that_the_replaced_run_read_last_is_known_from_the_next(
+    flows: tuple[OneFlow, OneFlow],
+) -> None:
+    """Heartbeats of all flows name who has stopped the application."""
+    old, _ = flows
+    new = OneFlow(old.run.host, old)
+    old.driver.obeyed = DriverRequest("r1", "stop", "ann", 1)
+
+    assert new.run.request == old.driver.obeyed
+    new.run.end()
+    new.run._drive()
+    assert new.run.request == old.driver.obeyed
+
+
 def test_settings_that_a_target_refuses_end_a_flow_only_until_it_accepts_them(
     flows: tuple[OneFlow, OneFlow],
 ) -> None:

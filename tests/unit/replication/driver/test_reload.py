@@ -150,6 +150,20 @@ def test_a_renewed_secret_starts_the_flows_of_its_cluster_again_without_naming_i
     assert sorted(one.flow for one in lab.started[-2:]) == sorted(FLOWS)
 
 
+def test_a_change_is_handed_over_once_even_where_the_flow_does_not_start_again(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another replicator may have taken the flow over."""
+    for one in lab.reload._flows.values():
+        one.again = lambda _config: None
+    lab.write("P.sasl.password = swordfish")
+
+    for _ in range(4):
+        lab.look()
+
+    assert caplog.text.count("P->B: new settings of its clients") == 1
+
+
 def test_a_renewed_certificate_starts_the_flows_that_name_its_file_again(
     lab: Lab, tmp_path: Path
 ) -> None:
