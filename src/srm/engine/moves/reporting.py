@@ -369,8 +369,10 @@ class TargetRecords:
 
     def any_after(self, intended: Mapping[str, int]) -> bool:
         """Return True if a record exists at or after the offsets."""
-        ends = {str(place): end for place, end in self._ends.items()}
-        return any(self._count(name, at, ends.get(name, at)) for name, at in intended.items())
+        return any(
+            self._count(name, at, self._ends.get(TopicPartition.parse(name), at))
+            for name, at in intended.items()
+        )
 
     def _count(self, name: str, start: int, end: int) -> int:
         place = TopicPartition.parse(name)

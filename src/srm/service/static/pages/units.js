@@ -1,4 +1,4 @@
-// Human-readable numbers, as in pages/units.py.
+// Human-readable numbers, as in pages/figures.py.
 function scaled(value, names, between = "") {
   let at = 0;
   while (Math.abs(value) >= 999.5 && at < names.length - 1) {
