@@ -383,7 +383,7 @@ def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
         plain_members={group: found for group, found in members.items() if found},
         plain_writers=plain,
         shared_ids=_shared_ids(context, facts, plain),
-        state={group: found for group in facts.groups if (found := _changelogs(facts, group))},
+        state=_changelogs(facts),
     )
 
 
@@ -411,10 +411,10 @@ def _shared_ids(
     return {partition: tuple(sorted(ids)) for partition, ids in shared.items()}
 
 
-def _changelogs(facts: MoveFacts, group: str) -> tuple[str, ...]:
-    """Return the changelog topics of a Kafka Streams application, named after its group."""
-    topics = sorted(facts.source.topics)
-    return tuple(t for t in topics if t.startswith(f"{group}-") and t.endswith("-changelog"))
+def _changelogs(facts: MoveFacts) -> dict[str, tuple[str, ...]]:
+    topics = sorted(topic for topic in facts.source.topics if topic.endswith("-changelog"))
+    found = {g: tuple(t for t in topics if t.startswith(f"{g}-")) for g in facts.groups}
+    return {group: own for group, own in found.items() if own}
 
 
 def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:

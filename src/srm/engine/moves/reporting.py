@@ -241,12 +241,13 @@ class Arrivals:
         self._on_target = self._of_attempt(target, plan.request.target)
         self._on_source = self._of_attempt(source, plan.request.source)
 
-    def _of_attempt(self, history: RoutingHistory, cluster: str) -> list[Said]:
-        return [
-            (ack, row.timestamp_ms if row.by_broker else None)
-            for ack, row in history.messages()
-            if (ack.generation, ack.cluster) == (self._attempt, cluster)
-        ]
+    def _of_attempt(self, history: RoutingHistory, cluster: str) -> Mapping[str, list[Said]]:
+        found = defaultdict[str, list[Said]](list)
+        for ack, row in history.messages():
+            if (ack.generation, ack.cluster) == (self._attempt, cluster):
+                stamped_ms = row.timestamp_ms if row.by_broker else None
+                found[ack.subject].append((ack, stamped_ms))
+        return found
 
     @property
     def producers_are_ours(self) -> bool:
@@ -265,14 +266,10 @@ class Arrivals:
         subject = group_subject(group)
         left = {
             ack.client: ack.uncommitted
-            for ack, _ in self._on_source
-            if ack.subject == subject and ack.state == "held"
+            for ack, _ in self._on_source.get(subject, ())
+            if ack.state == "held"
         }
-        arrived = [
-            (ack, stamped_ms)
-            for ack, stamped_ms in self._on_target
-            if ack.subject == subject and ack.state != "held"
-        ]
+        arrived = [one for one in self._on_target.get(subject, ()) if one[0].state != "held"]
         started: dict[str, int] = {}
         for ack, _ in arrived:
             left.setdefault(ack.client, ack.uncommitted)
@@ -289,8 +286,10 @@ class Arrivals:
 
     def followers(self) -> tuple[Follower, ...]:
         """Return the clients that acknowledged routes of this attempt, and how far."""
-        sides, ours = (self._on_target, self._on_source), {*self._plan.subjects}
-        target, source = ([one for one in said if one[0].subject in ours] for said in sides)
+        target, source = (
+            [one for subject in self._plan.subjects for one in said.get(subject, ())]
+            for said in (self._on_target, self._on_source)
+        )
         return followers_of(target, source, "routing", self._hold_stamp_ms)
 
     def _first(self, arrived: Iterable[Said], state: AckState) -> int | None:
