@@ -33,7 +33,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal
 
 from srm.domain.groups.checkpoints import CheckpointOutcome
@@ -86,17 +86,17 @@ class LedgerEntry:
 
     def value(self) -> bytes:
         """Encode the record value; a rewritten entry keeps the time of its first record."""
-        fields = asdict(self)
-        del fields["group"], fields["topic_partition"]  # the key has them
-        return json.dumps(fields, separators=(",", ":")).encode()
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        del named["group"], named["topic_partition"]  # the key has them
+        return json.dumps(named, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, key: bytes, value: bytes, timestamp_ms: int = 0) -> LedgerEntry:
         """Decode one record of the ledger topic; ignore fields of later versions."""
         try:
             group, *place = json.loads(key)
-            fields = {**json.loads(value), "group": group, "topic_partition": place}
-            found = adapter(cls).validate_json(json.dumps(fields), strict=True)
+            named = {**json.loads(value), "group": group, "topic_partition": place}
+            found = adapter(cls).validate_python(named)
             return found if found.time_ms else replace(found, time_ms=timestamp_ms)
         except (ValueError, TypeError) as error:
             raise IntegrityError(
