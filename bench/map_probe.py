@@ -19,7 +19,7 @@ from typing import Final
 
 from srm.clock import now_ms
 from srm.config.loader import load_config
-from srm.config.model import FlowConfig
+from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.groups.translation import UNKNOWN_LOG, translate
 from srm.domain.names.topics import Flow, TopicPartition
@@ -176,7 +176,7 @@ def main() -> None:
     """Measure as the command line selects."""
     bootstrap, what, topic = sys.argv[1:]
     props = {"bootstrap.servers": bootstrap}
-    with FullCluster("B", props, props, props) as cluster:
+    with FullCluster("B", ClusterClients.alike(props)) as cluster:
         if what == "long":
             figures = measure_long(cluster, topic)
         elif what == "start":

@@ -89,7 +89,7 @@ def test_what_a_log_has_lost_is_lost_in_the_table_whatever_was_written_since(
     """No tombstone ever comes for a key that only the lost end had; 20: more than was lost."""
     broker = broker_factory("P")
     props = {"bootstrap.servers": broker.bootstrap}
-    opened = partial(KafkaCluster, "P", props, props, props)
+    opened = partial(KafkaCluster, "P", ClusterClients.alike(props))
     with opened(follow=True) as following:
         with opened() as cluster:
             ensure_compacted(cluster, unique)
