@@ -142,6 +142,7 @@ class FlowDriver:
         self.started_after: str | None = None
         self._opened = False
         self._succeeds = False
+        self._former: bytes | None = None
         self._fenced: FencedError | None = None
         self._flow = flow
         self._log = log
@@ -162,6 +163,7 @@ class FlowDriver:
         """Continue for the same application: its requests count, and who has fenced it."""
         self.started_after, self.obeyed = before.started_after, before.obeyed
         self._succeeds = before._opened or before._succeeds
+        self._former = before._former
 
     def run(
         self,
@@ -243,7 +245,7 @@ class FlowDriver:
         if again:
             records = self._log.read()
             for record in records:
-                if record.key == DRIVER_KEY:
+                if record.key == DRIVER_KEY and record.value != self._former:
                     self._survive(record, self._take)
             if fenced is not None and pause_in(records) == self._pause:
                 self._await_word(fenced, stop)
@@ -255,7 +257,9 @@ class FlowDriver:
         for record in self._log.read():
             if record.key == REQUEST_KEY:
                 standing = record.value or b""
-            elif record.key != DRIVER_KEY:
+            elif record.key == DRIVER_KEY:
+                self._former = record.value  # not a word of who fences us, until we have written
+            else:
                 self._survive(record, self._term.load)
         self._request(standing)
         self._pause = self._term.pause

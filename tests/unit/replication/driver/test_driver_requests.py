@@ -97,3 +97,18 @@ def test_a_fenced_driver_does_not_say_that_its_successor_has_ended(lab):
     older._sign_off()
 
     assert (last_heartbeat(lab).driver, last_heartbeat(lab).ended) == ("newer", False)
+
+
+def test_a_driver_whose_first_record_fails_does_not_take_its_dead_predecessor_for_a_successor(
+    lab, monkeypatch
+):
+    monkeypatch.setattr("srm.replication.driver.driver.RETRY_S", 0.01)
+    lab.second(lab.driver("dead"))
+    driver, stop = lab.driver("living", opened=False), threading.Event()
+    driver._log.broken = True
+    thread = threading.Thread(target=driver.run, args=(stop,), daemon=True)
+    thread.start()
+
+    eventually(lambda: last_heartbeat(lab).driver == "living", "it drives")
+    stop.set()
+    thread.join(DEADLINE_S)
