@@ -156,10 +156,14 @@ def print_table(
     rows: Iterable[Sequence[object]],
     *,
     right: Collection[str] = (),
+    whole: bool = False,
 ) -> None:
-    """Print a table with the first rows; numbers get separators, None is a dash."""
-    table = Listing(*heads, right=right)
-    for row in cut(tuple(rows), console):
+    """Print a table with the first rows; numbers get separators, None is a dash.
+
+    ``whole``: with all rows, where an operator approves them or looks for the last ones.
+    """
+    table, rows = Listing(*heads, right=right), tuple(rows)
+    for row in rows if whole else cut(rows, console):
         table.add_row(*map(_cell, row))
     console.print(table)
 

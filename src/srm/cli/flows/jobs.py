@@ -192,7 +192,7 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         )
         for window in windows
     )
-    print_table(console, ("flow", "topic", *numbers), rows, right=numbers)
+    print_table(console, ("flow", "topic", *numbers), rows, right=numbers, whole=True)
 
 
 def _age(milliseconds: int) -> str:
@@ -295,7 +295,7 @@ def _render(console: Console, summary: VerificationSummary) -> None:
         )
         for result in summary.partitions
     )
-    print_table(console, ("partition", "outcome", *numbers, ""), rows, right=numbers)
+    print_table(console, ("partition", "outcome", *numbers, ""), rows, right=numbers, whole=True)
 
 
 def _remark(result: PartitionVerification) -> str:

@@ -149,7 +149,7 @@ def _render(console: Console, done: list[FlowTopicSync]) -> None:
             f"[bold]{one.flow}[/bold]: {amount(plan.selected, 'topic')} selected, {state}"
         )
         if rows := tuple(_rows(plan)):
-            print_table(console, (f"on {one.flow.target}", "change", "details"), rows)
+            print_table(console, (f"on {one.flow.target}", "change", "details"), rows, whole=True)
         for note in plan.notes:
             say(console, note)
 

@@ -501,7 +501,7 @@ def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress
         )
         for planned, at in found
     )
-    print_table(console, ("move", "source", "target", "groups", "step"), rows)
+    print_table(console, ("move", "source", "target", "groups", "step"), rows, whole=True)
 
 
 def _render_status(console: Console, view: MoveView, seen: SyncStatus) -> None:

@@ -441,7 +441,7 @@ def _show_plan(console: Console, planned: RestorePlan) -> None:
         )
         for each in planned.topics
     )
-    print_table(console, columns, rows, right=columns[2:4])
+    print_table(console, columns, rows, right=columns[2:4], whole=True)
     if planned.unrestored:
         left = ", ".join(planned.unrestored)
         say(console, f"{flow} stays paused: {left} would still be to be restored")

@@ -23,6 +23,8 @@ from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import RestorePlan
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.verification.verification import VerificationSummary
+from srm.engine.cluster_ports import TopicSpec
+from srm.engine.control.topic_plan import TopicSyncPlan
 from srm.engine.flows.supervision import DriverAnswer
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary
@@ -133,6 +135,22 @@ def test_nothing_is_cut_off_on_a_terminal_of_80_columns(command: str) -> None:
         VIEWS[command][0](console)
 
     assert "…" not in captured.get()
+
+
+def test_a_plan_that_an_operator_approves_and_a_list_of_moves_are_shown_to_the_last_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    created = tuple(TopicSpec(f"P.T{number}", 1, 1, {}) for number in range(300))
+    planned = topics.FlowTopicSync(FLOWS[0], dry_run=True, plan=TopicSyncPlan(create=created))
+    topics._render(open_console(), [planned])
+    assert "P.T299 " in capsys.readouterr().out
+
+    made = [
+        (filled(MovePlan, request=REQUEST, move_id=f"m{number}"), filled(MoveProgress))
+        for number in range(300)
+    ]
+    failover._render_moves(open_console(), made)
+    assert "m299 " in capsys.readouterr().out
 
 
 def test_a_table_of_names_is_a_listing_wherever_it_is_made() -> None:
