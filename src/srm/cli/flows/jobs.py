@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +16,7 @@ from srm import telemetry
 from srm.cli.console import Looked, WatchOption, open_console, show, topic_option
 from srm.cli.flows.for_flows import Flows, OneFlow, print_table, say
 from srm.clock import now_ms
+from srm.config.values import ClientProperties
 from srm.domain.groups.proof import FlowProof
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.names.topics import Flow
@@ -30,6 +31,7 @@ from srm.engine.groups.proving import read_proof
 from srm.engine.metrics import aggregation
 from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
+from srm.engine.ports import FlowContext
 from srm.engine.verification import Comparer, Progress, VerificationRequest, carry_out, plan
 from srm.kafka.tables.topic_tail import read_raw_metrics
 from srm.wiring import open_cluster, open_flow
@@ -63,31 +65,32 @@ def aggregate(
     """
     config, spec = flows.settings, WindowSpec(look_back_ms=look_back * 1000)
     summaries = list[AggregationSummary]()
-    with ExitStack() as stack:
 
-        @cache
-        def in_spark() -> tuple[Any, Any]:
-            # Importing Spark takes longer than most other commands run.
-            from srm.spark.jobs import aggregate as aggregate_flow
-            from srm.spark.session import file_settings, spark_session
-
-            conf = file_settings(config.spark, master)
-            session = stack.enter_context(spark_session("srm-metrics", master, conf, remote))
-            return aggregate_flow, session
-
-        for one in flows.chosen:
-            with (
-                telemetry.span("metrics.aggregate", flow=str(one)) as opened,
-                open_flow(config, one) as context,
-            ):
-                consumer = config.cluster_clients(one.target, one).consumer
-                read = partial(read_raw_metrics, one, consumer)
-                found = None if spark else aggregation.aggregate(context, read, spec)
-                if found is None:
-                    aggregate_flow, session = in_spark()
-                    found = aggregate_flow(session, context, consumer, spec)
+    def run(one: Flow, compute: Callable[..., AggregationSummary | None]) -> bool:
+        with (
+            telemetry.span("metrics.aggregate", flow=str(one)) as opened,
+            open_flow(config, one) as context,
+        ):
+            found = compute(context, config.cluster_clients(one.target, one).consumer)
+            if found is not None:
                 summaries.append(found)
                 opened.result(found)
+            return found is not None
+
+    def in_this_process(context: FlowContext, consumer: ClientProperties) -> Any:
+        read = partial(read_raw_metrics, context.config.flow, consumer)
+        return aggregation.aggregate(context, read, spec)
+
+    large = [one for one in flows.chosen if spark or not run(one, in_this_process)]
+    if large:
+        # Importing Spark takes longer than most other commands run.
+        from srm.spark.jobs import aggregate as aggregate_in
+        from srm.spark.session import file_settings, spark_session
+
+        conf = file_settings(config.spark, master)
+        with spark_session("srm-metrics", master, conf, remote) as session:
+            for one in large:
+                run(one, lambda context, consumer: aggregate_in(session, context, consumer, spec))
     flows.emit(tuple(summaries), lambda console: _render_summaries(console, summaries))
 
 

@@ -127,7 +127,7 @@ class GroupRow:
     """One group of a flow, and whether its checkpoints let it resume without the source.
 
     ``checkpoint_ms`` is the time as of which its position is known.
-    ``records_read_again`` is an upper bound; in :class:`GroupDetail` the sum over its partitions.
+    ``records_read_again`` is an upper bound; in ``GroupDetail`` the sum over its partitions.
     ``records_skipped`` are those that the target no longer holds.
     ``followers`` counts clients that follow routes on the target.
     ``can_go_on`` is None without a checkpoint or after a failed look; ``reason`` is why not.
