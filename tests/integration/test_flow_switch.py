@@ -8,6 +8,7 @@ import pytest
 from tests.integration.test_driver import Lab, lab
 from tests.waiting import eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import Pause, read_pause
 from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.supervision import state_topic
@@ -60,4 +61,4 @@ def test_a_seal_takes_each_copy_and_names_those_it_cannot_take(lab: Lab):
 def test_a_flow_that_never_copied_has_nothing_to_pause(lab: Lab):
     flow = lab.flow.reverse
     with pytest.raises(NotFoundError, match="never copied"):
-        type(lab.context.switch)(flow, lab.context.source, {}, {}).pause(PAUSE)
+        type(lab.context.switch)(flow, lab.context.source, ClusterClients.alike({})).pause(PAUSE)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from srm.client.routing import RoutingWatcher
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves import MoveReport, MoveRequest
+from srm.errors import NotFoundError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -123,7 +124,14 @@ SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 def test_a_share_group_continues_at_its_start_offset(filled: Site) -> None:
     """As one on the target, where no group has its name: it reads what it had left."""
     site, group, partition = filled, filled.group("queue"), TopicPartition(filled.topic, 0)
-    site.clusters[site.p].set_share_starts(group, {partition: 0})
+
+    def begins() -> bool:
+        with suppress(NotFoundError):  # the coordinator does not know the new topic yet
+            site.clusters[site.p].set_share_starts(group, {partition: 0})
+            return True
+        return False
+
+    eventually(begins, "the group begins at the first record")
     _share(site, site.p, group, site.topic, 150)
     read = site.clusters[site.p].committed_offsets(group)[partition]
     assert read >= 150
