@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from tests.batches import Record, marker, stored
 from tests.unit.replication.batches.test_legacy import message_set
-from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log, walked
-from tests.waiting import until
+from tests.unit.replication.copy.claim_site import (
+    ASSIGNED,
+    INVALID_TIMESTAMP,
+    LEADER_EPOCH,
+    LIFETIME_S,
+    LINEAGE,
+    Cluster,
+    Site,
+    copies,
+    run,
+    source_of,
+)
+from tests.unit.replication.resume.two_logs import FOREIGN, OURS, walked
 
 from srm import clock
-from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
+from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.runs import Lineage, Run
 from srm.replication import codes
-from srm.replication.batches.to_send import ClusterIds
-from srm.replication.claim import LAST_EPOCH, Claim, ClaimLifetime
+from srm.replication.claim import LAST_EPOCH, Claim
 from srm.replication.copy import lifecycle
-from srm.replication.copy.claiming import SlotContext
-from srm.replication.copy.fetching import Quota
-from srm.replication.copy.lifecycle import Lifecycle
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy, Phase, Stop
 from srm.replication.ports import (
     EpochEnd,
-    Fetched,
     FetchedPartition,
     Leader,
     Produced,
@@ -40,189 +45,6 @@ from srm.replication.ports import (
 )
 from srm.replication.resume.resume import Walked
 from srm.replication.resume.source_lookahead import Comparison
-from srm_lab.testing.flows import flow_config
-
-ASSIGNED = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
-LIFETIME_S = 6 * 3600.0
-LEADER_EPOCH = 4
-INVALID_TIMESTAMP = 32
-LINEAGE = Lineage(((0, 0),))
-
-
-class Silent:
-    """A fetch session without news."""
-
-    def want(self, partition: object) -> None: ...
-
-    def forget(self, topic_id: bytes, partition: int) -> None: ...
-
-    async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
-        del max_wait_ms, max_bytes
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
-class Cluster(Log):
-    """A cluster of one partition, whose coordinator gives out one claim after the other."""
-
-    alias = "B"
-
-    def __init__(self, stored_batches: Sequence[bytes], claims: Sequence[ProducerId] = ()) -> None:
-        super().__init__(stored_batches)
-        self._next = list(claims)
-        self.claimed = 0
-        self.on_claim: Callable[[], None] = lambda: None
-
-    def leaders_changed(self) -> None:
-        """Nothing to ask again."""
-
-    async def connect(self, node: int) -> None:
-        """It is connected."""
-
-    def fetch_session(self, node: int, *, read_committed: bool) -> Silent:
-        del node, read_committed
-        return Silent()
-
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
-        del partition
-        return EpochEnd(epoch, self.end)
-
-    async def init_producer_id(self, transactional_id: str) -> ProducerId:
-        del transactional_id
-        self.claimed += 1
-        self.on_claim()
-        return self._next.pop(0)
-
-    async def abort_empty_transaction(
-        self, transactional_id: str, producer: ProducerId, partition: TopicPartition
-    ) -> None:
-        del transactional_id, partition
-        raw = bytearray(marker(self.end, producer.id, producer.epoch))
-        raw[12:16] = LEADER_EPOCH.to_bytes(4, "big")
-        self.append(bytes(raw))
-
-
-class Told:
-    """Notes what is told, as the reporter would."""
-
-    accepts_loss = False
-    skips_refused = False
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.losses: list[tuple[int, int]] = []
-        self.ended: dict[str, int] = {}
-
-    def over(self, copy: PartitionCopy) -> None:
-        self.ended = dict(copy.over)
-
-    def strange(self, copy: PartitionCopy, what: str) -> None:
-        del copy
-        self.notes.append(what)
-
-    def lost(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
-        del copy, what
-        self.losses.append((first, end))
-
-
-class Site:
-    """Lifecycle of one slot between two logs."""
-
-    def __init__(
-        self,
-        source: Cluster,
-        target: Cluster,
-        cut: Start | None = None,
-        assigned: AssignedPartition = ASSIGNED,
-        **changes: Any,
-    ) -> None:
-        self.target = target
-        self._assigned = assigned
-        self.told = Told()
-        self.cuts: list[int] = []
-        self._cut = cut
-        self._tasks: set[asyncio.Task[None]] = set()
-
-        async def configs() -> dict[str, str]:
-            return {}
-
-        async def read() -> None:
-            """The assignment is read."""
-
-        context = SlotContext(
-            flow_config(**changes),
-            cast("Any", source),
-            cast("Any", target),
-            cast("Any", self.told),
-            lambda: 0,
-            ClaimLifetime(configs),
-            Quota(None),
-            ClusterIds("p-id", "b-id"),
-        )
-        self.lifecycle = Lifecycle(
-            context,
-            read_assignment=read,
-            load_again=lambda assigned: None,
-            cut_map=self._cut_map,
-            spawn=self._spawn,
-        )
-
-    async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
-        assert assigned == ASSIGNED
-        assert self._cut is not None
-        self.cuts.append(target_end)
-        return self._cut
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    @property
-    def copy(self) -> PartitionCopy:
-        return self.lifecycle.copies[self._assigned]
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        await until(condition)
-
-    async def claim(self) -> None:
-        """Claim once, as if there were a batch to write."""
-        await self.until(lambda: self.copy.phase is Phase.IDLE)
-        attempt = self.copy.attempt
-        self.lifecycle.claim(self.copy)
-        await self.until(
-            lambda: self.copy.attempt > attempt and self.copy.phase is not Phase.CLAIMING
-        )
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-
-
-def run(site: Callable[[], Site], scenario: Callable[[Site], Awaitable[None]]) -> Site:
-    async def all_of_it() -> Site:
-        place = site()
-        try:
-            await scenario(place)
-        finally:
-            place.close()
-        return place
-
-    return asyncio.run(all_of_it())
-
-
-def source_of(count: int) -> Cluster:
-    return Cluster([stored([Record(i, 1, b"k", b"%d" % i)]) for i in range(count)])
-
-
-def copies(count: int, epoch: int = 0) -> list[bytes]:
-    """Return a claim's marker, and so many copies."""
-    found = [marker(0, OURS, epoch)]
-    for i in range(count):
-        raw = bytearray(stored([Record(1 + i, 1, b"k", b"%d" % i)], producer_id=OURS))
-        raw[51:57] = epoch.to_bytes(2, "big") + i.to_bytes(4, "big")
-        found.append(bytes(raw))
-    return found
 
 
 def test_a_target_that_fell_short_is_cut_before_anything_is_written_to_it() -> None:

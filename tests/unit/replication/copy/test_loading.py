@@ -10,7 +10,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
-from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster
+from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster
 from tests.waiting import until
 
 from srm.domain.flow_state.replication_records import (

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster, copies, source_of
+from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster, copies, source_of
 from tests.unit.replication.resume.two_logs import OURS
 from tests.waiting import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster, Site, run, source_of
+from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster, Site, run, source_of
 
 from srm.domain.flow_state.replication_records import (
     REPORTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.batches import Record, marker, stored
-from tests.unit.replication.copy.test_claiming import ASSIGNED, Cluster, Site, run
+from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster, Site, run
 from tests.unit.replication.resume.two_logs import OURS, walked
 
 from srm.domain.flow_state.replication_records import REPORTS, Incarnation, PartitionPosition
