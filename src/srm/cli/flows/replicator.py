@@ -93,11 +93,17 @@ class Rates:
 
     def _line(self, progress: FlowProgress, now: float, passed: float) -> FlowLine:
         before = self._before.get(progress.flow)
+        if (
+            before is None or before.records > progress.records
+        ):  # a flow that starts again counts from 0
+            records, octets = progress.records, progress.bytes
+        else:
+            records, octets = progress.records - before.records, progress.bytes - before.bytes
         return FlowLine(
             progress,
             seconds=round(now - self._start, 1),
-            records_per_s=round((progress.records - (before.records if before else 0)) / passed, 1),
-            bytes_per_s=round((progress.bytes - (before.bytes if before else 0)) / passed, 1),
+            records_per_s=round(records / passed, 1),
+            bytes_per_s=round(octets / passed, 1),
         )
 
 

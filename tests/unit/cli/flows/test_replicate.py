@@ -39,6 +39,17 @@ def test_rates_are_means_since_the_line_before():
     assert (line.seconds, line.records_per_s, line.bytes_per_s) == (10.0, 20_000.0, 5_000_000.0)
 
 
+def test_a_flow_that_starts_again_counts_from_zero_and_has_no_negative_rate():
+    now = [100.0]
+    rates = Rates(lambda: now[0])
+    rates.lines((progress(50_000, 10_000_000),))
+    now[0] = 110.0
+
+    (line,) = rates.lines((progress(1_000, 200_000),))
+
+    assert (line.records_per_s, line.bytes_per_s) == (100.0, 20_000.0)
+
+
 def test_the_plain_line_says_what_an_operator_looks_for():
     line = FlowLine(progress(7_000_000), 15.0, 20_000.0, 5_000_000.0)
 
