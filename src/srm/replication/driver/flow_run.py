@@ -54,8 +54,8 @@ class SettingsReload:
     """Reads the file again and again, with the secrets and lists that it refers to.
 
     A flow takes its own changes only. It starts again where slots or clients have what has changed,
-    and no other flow does. A change counts once two reads in a row agree: an editor may be half way
-    through.
+    and no other flow does. A change of the file, or of a file that it names, counts once two reads
+    in a row agree: an editor may be half way through.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SettingsReload:
         self._flows: dict[Flow, _Followed] = {}
         self._look_at = clock() + LOOK_S
         self._failure = ""
-        self._read: Config | None = None
+        self._read: tuple[Config, Mapping[Flow, _Clients]] | None = None
 
     def follow(
         self,
@@ -96,18 +96,25 @@ class SettingsReload:
             self._failure, self._read = str(error), None
         else:
             self._failure = ""
-            if found == self._read:
-                self._take(found)
-            self._read = found
+            read = (
+                found,
+                {
+                    flow: _clients_of(found, flow)
+                    for flow in self._flows
+                    if flow in found.flow_configs
+                },
+            )
+            if read == self._read:
+                self._take(*read)
+            self._read = read
         self._look_at = self._clock() + LOOK_S
 
-    def _take(self, found: Config) -> None:
-        for flow, one in list(self._flows.items()):
-            if flow in found.flow_configs:
-                self._take_of(flow, one, found)
+    def _take(self, found: Config, clients_of: Mapping[Flow, _Clients]) -> None:
+        for flow, clients in clients_of.items():
+            self._take_of(flow, self._flows[flow], found, clients)
 
-    def _take_of(self, flow: Flow, one: _Followed, found: Config) -> None:
-        written, clients = found.flow(flow), _clients_of(found, flow)
+    def _take_of(self, flow: Flow, one: _Followed, found: Config, clients: _Clients) -> None:
+        written = found.flow(flow)
         if (written, clients) == (one.written, one.clients):
             return
         changes = differences(plain_settings(one.written), plain_settings(written))

@@ -175,9 +175,14 @@ def test_a_renewed_certificate_starts_the_flows_that_name_its_file_again(
     lab.look()
     assert len(lab.started) == begun
 
-    file.write_text("new")
+    file.write_text("half")
     os.utime(file, ns=(1, 1))
-    lab.look()
+    lab.look_once()
+    file.write_text("new")
+    os.utime(file, ns=(2, 2))
+    lab.look_once()
+    assert len(lab.started) == begun, "the file was not read twice in one state"
+    lab.look_once()
 
     assert [one.flow for one in lab.started[begun:]] == [FLOWS[0]]
 
