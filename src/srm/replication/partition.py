@@ -29,13 +29,14 @@ from srm.domain.flow_state.replication_records import (
     PartitionNotes,
     PartitionPosition,
 )
+from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.replication.batches.batch import BatchToSend, batches, next_sequence, rewrite
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.to_send import TargetLimits, Transform, batches_to_send
+from srm.replication.batches.to_send import TargetLimits, batches_to_send
 from srm.replication.claim import Claim
 from srm.replication.mapping.map_writer import MapWriter
 from srm.replication.mapping.starts import Start

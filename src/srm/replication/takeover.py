@@ -14,12 +14,12 @@ from typing import Final
 from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, verify
 from srm.replication.batches.records import LoopShare, records_of
-from srm.replication.batches.to_send import ClusterIds, Transform
 from srm.replication.claim import held_log
 from srm.replication.log_reader import (
     ONE_BATCH,
@@ -224,7 +224,9 @@ class WalkedLogs:
         return LogReader.of_source(source, assigned, read_committed=committed)
 
     def _transform(self, assigned: AssignedPartition) -> Transform | None:
-        if self.config.records.does_nothing:
+        records = self.config.records
+        if records.does_nothing:
             return None
         self._ids = self._ids or ClusterIds(*self.cluster_ids())
-        return Transform.of(self.config, self._ids, assigned)
+        names = self.config.flow.source, assigned.topic, assigned.target_topic
+        return Transform(records, self._ids, *names)

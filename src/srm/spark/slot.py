@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from srm import logs
 from srm.clock import now_ms
+from srm.domain.names.record_headers import ClusterIds
 from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.slot_state import (
@@ -31,7 +32,6 @@ from srm.kafka.state.slot_state import (
 from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster
 from srm.logs import LogFormat
-from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota

@@ -8,7 +8,6 @@ Undecided places are checked again, with the pairs of offsets in the map.
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from srm.domain.groups.proof import (
 )
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
+from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place
@@ -159,16 +159,19 @@ class _Sides:
         starts, there = self.originals.log_starts(originals), self.copies.log_starts(copies)
         compacted = _compacted_topics(self.originals, originals)
         compacted_there = _compacted_topics(self.copies, copies)
-        is_left_out = _left_out(self.config)
+        records, clusters = self.config.records, ClusterIds("", "")
+        if not records.does_nothing:
+            clusters = ClusterIds(self.originals.cluster_id(), self.copies.cluster_id())
 
         def around(claim: TranslationClaim) -> Circumstances:
             (original, _), (copy, _) = claim.original, claim.copy
+            names = self.config.flow.source, original.topic, copy.topic
             return Circumstances(
                 starts.get(original, 0),
                 there.get(copy, 0),
                 original.topic in compacted,
                 copy.topic in compacted_there,
-                is_left_out,
+                Transform(records, clusters, *names).drops,
             )
 
         return around
@@ -184,21 +187,6 @@ def _by_partition(records: Records) -> dict[TopicPartition, dict[int, ComparedRe
 def _compacted_topics(cluster: Cluster, partitions: Collection[TopicPartition]) -> frozenset[str]:
     configs = cluster.topic_configs({partition.topic for partition in partitions})
     return frozenset(t for t, own in configs.items() if "compact" in own.get("cleanup.policy", ""))
-
-
-def _left_out(config: FlowConfig) -> Callable[[ComparedRecord], bool]:
-    """Return a filter for records that the flow's settings exclude by headers."""
-    settings = config.records
-    patterns = [re.compile(pattern) for pattern in settings.exclude_headers]
-
-    def is_left_out(record: ComparedRecord) -> bool:
-        return any(
-            (settings.provenance and name == settings.provenance_name)
-            or any(pattern.fullmatch(name) for pattern in patterns)
-            for name, _ in record.headers
-        )
-
-    return is_left_out
 
 
 def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:

@@ -8,11 +8,11 @@ from functools import partial
 
 from srm.clock import now_s
 from srm.config.model import FlowConfig
+from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.runs import OffsetRange, both_ends
 from srm.errors import FencedError, IntegrityError
-from srm.replication.batches.to_send import ClusterIds, Transform
 from srm.replication.claim import (
     Claim,
     ClaimLifetime,

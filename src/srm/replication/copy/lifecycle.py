@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
+from srm.domain.names.record_headers import Transform
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import set_key
 from srm.errors import DataLossError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.to_send import Transform
 from srm.replication.claim import first_record_in
 from srm.replication.copy import write_answers
 from srm.replication.copy.claiming import Claimed, Claiming, SlotContext, TargetCut
@@ -76,10 +76,11 @@ class Lifecycle:
     def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
         """Take a partition on at its known, or first, position; an error stops it at once."""
         config, known = self._config, start if isinstance(start, Start) else None
+        names = config.flow.source, assigned.topic, assigned.target_topic
         copy = PartitionCopy(
             assigned,
             known or NOWHERE,
-            Transform.of(config, self._context.clusters, assigned),
+            Transform.of(config.records, self._context.clusters, *names),
             self._merging,
             is_shared=config.shares(assigned.topic),
         )

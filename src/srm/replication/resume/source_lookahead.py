@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from srm.config.model import FlowConfig
+from srm.domain.names.record_headers import Transform
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.replication.batches.batch import (
     AbortedTransactions,
@@ -24,7 +25,6 @@ from srm.replication.batches.batch import (
     verify,
 )
 from srm.replication.batches.records import LoopShare, first_record, records_of, stretches
-from srm.replication.batches.to_send import Transform
 from srm.replication.log_reader import WAIT_MS, LogReader, OutOfRangeError
 from srm.replication.ports import DecodedRecord
 

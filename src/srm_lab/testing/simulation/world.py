@@ -26,9 +26,9 @@ from srm.domain.flow_state.replication_state import (
     positions_by_copy,
 )
 from srm.domain.names import internal_topics
+from srm.domain.names.record_headers import ClusterIds
 from srm.errors import FencedError, SrmError, UnavailableError
 from srm.kafka.state.slot_state import MapStarts
-from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota

@@ -11,13 +11,15 @@ from tests.batches import Record, at_offset, content, encode
 from srm.domain.names.record_headers import (
     PROVENANCE_HEADER,
     SOURCE_OFFSETS_HEADER,
+    ClusterIds,
     Provenance,
     RecordSettings,
+    Transform,
     parse_overrides,
 )
 from srm.replication.batches.batch import BatchToSend, Dropped, batches
 from srm.replication.batches.records import decode
-from srm.replication.batches.to_send import ClusterIds, Transform, batches_to_send
+from srm.replication.batches.to_send import batches_to_send
 from srm.replication.ports import FetchedPartition
 
 CLUSTERS = ClusterIds("source-id", "target-id")

@@ -11,9 +11,9 @@ from tests.batches import marker
 from tests.unit.replication.copy.test_copying import batch
 
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.record_headers import ClusterIds
 from srm.domain.names.topics import TopicPartition
 from srm.replication import claim
-from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime, ClaimPermits, LongWalkError, Meter, WalkPermits
 from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota

@@ -11,9 +11,9 @@ from tests.unit.replication.resume.two_logs import OURS, Log
 from tests.waiting import until
 
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.record_headers import ClusterIds
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.runs import Lineage
-from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota

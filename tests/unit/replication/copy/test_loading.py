@@ -23,11 +23,11 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names import internal_topics
+from srm.domain.names.record_headers import ClusterIds
 from srm.domain.offset_map.map_records import MAP_PARTITIONS, map_partition
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.state.slot_state import MapStarts
-from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot as slot_module
 from srm.replication.copy.claiming import SlotContext

@@ -18,8 +18,8 @@ from srm.domain.flow_state.replication_records import (
     DriverHeartbeat,
     PartitionNotes,
 )
+from srm.domain.names.record_headers import ClusterIds
 from srm.errors import SrmError, SupersededError, UnavailableError
-from srm.replication.batches.to_send import ClusterIds
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot
 from srm.replication.copy.claiming import SlotContext

@@ -17,10 +17,9 @@ from tests.unit.replication.resume.two_logs import (
     walked,
 )
 
-from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
+from srm.domain.names.record_headers import PROVENANCE_HEADER, ClusterIds, RecordSettings, Transform
 from srm.errors import IntegrityError
 from srm.replication.batches.batch import HEADER_SIZE, seal
-from srm.replication.batches.to_send import ClusterIds, Transform
 from srm.replication.mapping.starts import Start
 from srm.replication.resume.source_lookahead import Comparison
 
