@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -14,7 +15,9 @@ from tests.waiting import eventually
 from srm.config.model import Config
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.moves import MoveRequest
+from srm.engine.verification import VerificationRequest, carry_out, plan
 from srm.kafka.cluster import KafkaCluster
+from srm.spark.verification import BothClusters, RangeComparer
 from srm.wiring import open_flow, open_move
 
 IDENTITY = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -67,6 +70,17 @@ class NamedTopic:
         with self.cluster(alias) as cluster:
             found = cluster.committed_offsets(self.group(group))
             return found.get(TopicPartition(topic, 0))  # type: ignore[no-any-return]
+
+    def verified(self, *flows: Flow) -> list[tuple[str, int]]:
+        """Compare whole copies; return the outcome and the records of each partition."""
+        found = []
+        for flow in flows:
+            comparer = partial(RangeComparer, BothClusters.of(self.config, flow))
+            with open_flow(self.config, flow) as context:
+                request = VerificationRequest(topics=(self.topic,))
+                summary = carry_out(context, plan(context, request), comparer)
+            found += [(one.outcome, one.source_records) for one in summary.partitions]
+        return found
 
     def end(self, alias: str) -> int:
         with self.cluster(alias) as cluster:

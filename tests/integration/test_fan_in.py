@@ -152,6 +152,7 @@ def test_two_sources_are_copied_into_one_topic_in_order_and_mapped_through_kills
 
     for flow in fan.flows:
         fan.assert_exact(flow)
+    assert {outcome for outcome, _ in fan.verified(*fan.flows)} == {"equal"}
     assert troubles == [[], []]
 
 

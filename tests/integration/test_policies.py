@@ -121,6 +121,7 @@ def test_one_name_is_copied_both_ways_without_a_loop_and_groups_move_there_and_b
             pair.produce(pair.b, [f"b{burst}-{n}" for n in range(20)])
         pair.copied(pair.there, pair.back)
         pair.copied(pair.there, pair.back)
+    verified = pair.verified(pair.there, pair.back)
 
     assert there["all"] is not None
     assert pair.values(pair.b, pair.topic, there["all"])[0] == "b0"
@@ -137,6 +138,7 @@ def test_one_name_is_copied_both_ways_without_a_loop_and_groups_move_there_and_b
     assert set(of_p.values()) == {1}
     assert of_p == of_b
     assert len(of_p) == 100 + 50 + 800
+    assert verified == [("equal", 500), ("equal", 450)]
 
 
 def test_clients_follow_a_move_there_and_back_under_one_name(

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from srm.domain.flow_state.replication_records import PartitionNotes, begin_of_copy, in_force
 from srm.domain.names import internal_topics
+from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.verification.verification import (
@@ -122,10 +123,17 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
     ids = {name: described[name].topic_id for name in chosen}
     observed = _observe(context, partitions, remotes, ids)
     shared = {topic for topic in chosen if names.is_shared(topic) or context.config.joins(topic)}
+    records, clusters = context.config.records, ClusterIds("", "")
+    if not records.does_nothing:
+        clusters = ClusterIds(context.source.cluster_id(), context.target.cluster_id())
     planned = [
-        PartitionVerification(*p, p.topic, "unverified", observed.time_ms, reason=_SHARED)
-        if p.topic in shared
-        else _plan_one(p, remotes[p.topic], observed)
+        replace(
+            found,
+            transform=Transform(records, clusters, flow.source, p.topic, remotes[p.topic]),
+            shared=p.topic in shared,
+        )
+        if isinstance(found := _plan_one(p, remotes[p.topic], observed), RangePlan)
+        else found
         for p in partitions
     ]
     wholes = [entry for entry in planned if isinstance(entry, RangePlan)]
@@ -362,10 +370,6 @@ _RANGES_PER_TASK: Final = 4
 MOST_AT_ONCE: Final = RANGE_RECORDS
 """Maximum work of one process in records, equal to that of one Spark task."""
 
-_SHARED: Final = (
-    "several flows copy into this name: the copy holds records of others among its own, which "
-    "this version does not compare"
-)
 _INTERRUPTED: Final = "not completely compared yet: srm verify continues after the proven ranges"
 
 

@@ -120,10 +120,13 @@ class _Side:
         return list(self._waiting)
 
     def take(self, content: bytes | None) -> None:
-        self._waiting.popleft()
+        self.leave_out()
         self._count += 1
         if content is not None:
             self._hash.update(content)
+
+    def leave_out(self) -> None:
+        self._waiting.popleft()
 
     def result(self) -> SideResult:
         return SideResult(self._count, self._hash.hexdigest())
@@ -173,9 +176,7 @@ class _Comparison:
         copy = None if source is None else self._on_target.of(source.offset)
         original = None if target is None else self._on_source.of(target.offset)
         if target is not None and original is None:
-            self._foreign += 1
-            self._differs(None, target.offset, ("foreign",))
-            self._target.take(self._frame(target))
+            self._foreign_record(target)
         elif source is not None and (copy is None or target is None or copy < target.offset):
             self._only_source(source, copy)
         elif target is not None and (source is None or copy != target.offset):
@@ -186,12 +187,23 @@ class _Comparison:
             return False
         return True
 
+    def _foreign_record(self, target: ComparedRecord) -> None:
+        transform = self._plan.transform
+        if self._plan.shared and (
+            transform is None or transform.is_of_another(target) is not False
+        ):
+            self._target.leave_out()
+            return
+        self._foreign += 1
+        self._differs(None, target.offset, ("foreign",))
+        self._target.take(self._frame(target))
+
     def _pair(self, source: ComparedRecord, target: ComparedRecord) -> None:
         ours, theirs = self._frame(source), self._frame(target)
         if ours != theirs and self._difference is None:
             kinds = classify(
-                self._source.following(),
-                self._target.following(),
+                [self._plain(record) for record in self._source.following()],
+                [self._plain(record) for record in self._target.following()],
                 timestamps=self._plan.timestamps,
             )
             self._differs(source.offset, target.offset, kinds)
@@ -203,6 +215,8 @@ class _Comparison:
         if self._plan.compacted and copy is not None:
             self._one_sided += 1
             self._source.take(None)
+        elif copy is None and self._plan.transform and self._plan.transform.drops(source):
+            self._source.leave_out()
         else:
             self._differs(source.offset, copy, ("missing",))
             self._source.take(self._frame(source))
@@ -223,4 +237,12 @@ class _Comparison:
             self._difference = Difference(plan.topic, plan.partition, source, target, kinds)
 
     def _frame(self, record: ComparedRecord) -> bytes:
-        return frame(record, timestamps=self._plan.timestamps)
+        return frame(self._plain(record), timestamps=self._plan.timestamps)
+
+    def _plain(self, record: ComparedRecord) -> ComparedRecord:
+        """Return a record without the headers that flows add."""
+        if not record.headers or self._plan.transform is None:
+            return record
+        added = self._plan.transform.settings.target_only
+        kept = tuple(header for header in record.headers if header[0] not in added)
+        return record._replace(headers=kept)

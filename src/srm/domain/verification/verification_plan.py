@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Run, Runs
 from srm.domain.offset_map.runs import both_ends
@@ -37,6 +38,7 @@ class RangePlan:
 
     Logs can end before the range, after a loss. ``compacted`` topics may lack records on one side.
     ``timestamps`` is False if the target sets them. ``left_out`` names records not compared.
+    ``transform``: what the flow changes; others write to a ``shared`` copy, too.
     """
 
     topic: str
@@ -55,6 +57,8 @@ class RangePlan:
     decided: tuple[tuple[int, int], ...] = ()
     source_id: str = ""
     target_id: str = ""
+    transform: Transform | None = None
+    shared: bool = False
 
     @property
     def names(self) -> tuple[str, int, str]:

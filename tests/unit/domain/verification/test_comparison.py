@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from srm.domain.names.record_headers import ClusterIds, RecordSettings, Transform
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.verification.compared_record import ComparedRecord, frame
 from srm.domain.verification.comparison import compare
@@ -156,6 +157,43 @@ def test_a_target_record_between_runs_is_foreign_and_markers_are_nothing():
     assert verify(plan, source, copies).outcome == "equal"
     result = verify(plan, source, sorted([*copies, record(2, 50)]))
     assert (result.foreign, result.difference) == (1, difference(None, 2, "foreign"))
+
+
+def hop(one: ComparedRecord, place: str) -> ComparedRecord:
+    return one._replace(headers=(*one.headers, ("__replicator_id", f"{place},pay,1".encode())))
+
+
+def test_in_a_shared_copy_only_a_second_copy_of_the_flow_is_foreign():
+    transform = Transform(RecordSettings(provenance=True), ClusterIds("a", "c"), "A", "pay", "pay")
+    offset_map = OffsetMap.of([Run(0, 0, 2), Run(2, 4, 2)], Position(4, 7, 4))
+    plan = plan_partition(("pay", 0, "pay"), offset_map, LogBounds(0, 4), LogBounds(0, 7), 7)
+    assert plan is not None
+    shared = replace(plan, transform=transform, shared=True)
+    source = [record(o, o) for o in range(4)]
+    others = [record(2, 50), hop(record(3, 60), "b"), record(6, 70)]
+    ours = [hop(record(*pair), "a") for pair in ((0, 0), (1, 1), (4, 2), (5, 3))]
+    copies = sorted([*ours, *others])
+
+    result = verify(shared, source, copies)
+    assert (result.outcome, result.source_records, result.target_records) == ("equal", 4, 4)
+    copies[2] = hop(copies[2], "a")
+    assert verify(shared, source, copies).difference == difference(None, 2, "foreign")
+
+
+def test_source_records_that_the_flow_does_not_copy_are_not_missing():
+    settings = RecordSettings(provenance=True, exclude_headers=("h.*",))
+    transform = Transform(settings, ClusterIds("a", "c"), "A", "pay", "pay")
+    offset_map = OffsetMap.of([Run(0, 0, 1), Run(3, 1, 1)], Position(4, 2, 4))
+    plan = plan_partition(("pay", 0, "pay"), offset_map, LogBounds(0, 4), LogBounds(0, 2), 2)
+    assert plan is not None
+    plan = replace(plan, transform=transform)
+    first, last = (record(o, o)._replace(headers=()) for o in (0, 3))
+    source = [first, record(1, 1), hop(record(2, 2)._replace(headers=()), "c"), last]
+
+    assert verify(plan, source, [first, last._replace(offset=1)]).outcome == "equal"
+    source[2] = hop(source[2]._replace(headers=()), "b")
+    result = verify(plan, source, [first, last._replace(offset=1)])
+    assert result.difference == difference(2, None, "missing")
 
 
 def test_in_compacted_topics_a_record_on_one_side_only_is_counted_not_blamed():
