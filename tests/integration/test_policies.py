@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.integration.moving import begin, pass_gate
 from tests.integration.one_name import IDENTITY, NamedTopic
 from tests.replicating import configure, replicating
@@ -244,3 +245,32 @@ def test_after_the_loss_of_a_cluster_its_residue_joins_the_records_of_the_other_
     assert set(of_p.values()) == {1}
     assert of_p == of_b
     assert len(of_p) == 50 + 5 + 10
+
+
+def test_what_a_flow_adds_and_leaves_out_is_no_difference(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    """Headers of srm, records excluded by headers, and copies of open and aborted transactions."""
+    changes = (
+        "provenance.header.enable = true",
+        "copy.source.offset.in.header.enabled = true",
+        "records.exclude.headers = test-.*",
+        "consumer.isolation.level = read_uncommitted",
+    )
+    pair = Pair(clusters, tmp_path, *changes)
+    pair.produce(pair.p, [f"p{n}" for n in range(20)])
+    marked = Producer(pair.config.client(pair.p, "producer"))
+    marked.produce(pair.topic, b"left out", partition=0, headers=[("test-run", b"1")])
+    assert marked.flush(60) == 0
+    bank = Producer({**pair.config.client(pair.p, "producer"), "transactional.id": pair.unique})
+    bank.init_transactions(60)
+    for value in ("aborted", "open"):
+        bank.begin_transaction()
+        bank.produce(pair.topic, value, partition=0)
+        assert bank.flush(60) == 0
+        if value == "aborted":
+            bank.abort_transaction(60)
+
+    with replicating(pair.config, pair.there):
+        eventually(lambda: pair.verified(pair.there) == [("equal", 22)], "the copies are equal")
+    bank.abort_transaction(60)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
+from srm.config.model import IsolationLevel
 from srm.domain.flow_state.replication_records import PartitionNotes, begin_of_copy, in_force
 from srm.domain.names import internal_topics
 from srm.domain.names.record_headers import ClusterIds, Transform
@@ -131,6 +132,7 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
             found,
             transform=Transform(records, clusters, flow.source, p.topic, remotes[p.topic]),
             shared=p.topic in shared,
+            committed=context.config.isolation_level == "read_committed",
         )
         if isinstance(found := _plan_one(p, remotes[p.topic], observed), RangePlan)
         else found
@@ -286,7 +288,7 @@ def _observe(
         {name: target_topics[name].topic_id for name in existing},
         context.source.topic_configs(tuple(remotes)),
         context.target.topic_configs(existing),
-        _bounds(context.source, partitions),
+        _bounds(context.source, partitions, context.config.isolation_level),
         _bounds(context.target, copies),
         before,
         _decisions(context.source, maps.notes),
@@ -305,9 +307,12 @@ def _decisions(
 
 
 def _bounds(
-    cluster: Cluster, partitions: Collection[TopicPartition]
+    cluster: Cluster,
+    partitions: Collection[TopicPartition],
+    isolation: IsolationLevel = "read_committed",
 ) -> dict[TopicPartition, LogBounds]:
-    ends = cluster.log_ends(partitions)
+    committed = isolation == "read_committed"
+    ends = cluster.log_ends(partitions) if committed else cluster.high_watermarks(partitions)
     starts = cluster.log_starts(partitions)
     # Between the two calls, retention may delete records beyond the first end.
     return {

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.config.values import ClientProperties
-from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.verification.compared_record import ComparedRecord
@@ -107,8 +107,9 @@ def _compare_records(
 ) -> Iterator[RangeResult | str]:
     if not plans:
         return
+    committed = all(plan.committed for plan in plans)  # ranges of one flow
     with (
-        reader(properties.source, "read_committed") as source,
+        reader(properties.source, "read_committed" if committed else "read_uncommitted") as source,
         reader(properties.target, "read_committed") as target,
     ):
         for plan in plans:
@@ -182,10 +183,7 @@ async def _prove_one(
     if not plan.source_id or not plan.target_id:
         return None
 
-    def reader(wire: Wire, topic: str, topic_id: str) -> LogReader:
-        place = TopicPartition(topic, plan.partition)
-        return LogReader(wire, place, topic_id_bytes(topic_id), read_committed=True)
-
-    ours = reader(source, plan.topic, plan.source_id)
-    theirs = reader(target, plan.remote_topic, plan.target_id)
+    source_id, target_id = topic_id_bytes(plan.source_id), topic_id_bytes(plan.target_id)
+    ours = LogReader(source, plan.place, source_id, read_committed=plan.committed)
+    theirs = LogReader(target, plan.copy, target_id, read_committed=True)
     return await prove_equal(plan, ours, theirs, native)

@@ -26,7 +26,7 @@ from srm.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """First offset that a log holds, and its last stable offset."""
+    """First offset that a log holds, and its last stable offset, or high watermark."""
 
     start: int
     end: int
@@ -38,7 +38,8 @@ class RangePlan:
 
     Logs can end before the range, after a loss. ``compacted`` topics may lack records on one side.
     ``timestamps`` is False if the target sets them. ``left_out`` names records not compared.
-    ``transform``: what the flow changes; others write to a ``shared`` copy, too.
+    ``transform``: what the flow changes; others write to a ``shared`` copy, too. A flow that is not
+    ``committed`` copies open and aborted transactions.
     """
 
     topic: str
@@ -59,6 +60,7 @@ class RangePlan:
     target_id: str = ""
     transform: Transform | None = None
     shared: bool = False
+    committed: bool = True
 
     @property
     def names(self) -> tuple[str, int, str]:
