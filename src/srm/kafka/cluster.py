@@ -49,13 +49,11 @@ class KafkaCluster(Clients):
         self.close()
 
     def close(self) -> None:
-        """Close all clients."""
         if self._tables is not None:
             self._tables.close()
         super().close()
 
     def cluster_id(self) -> str:
-        """Kafka's own id of the cluster."""
         if self._id is None:
             self._id = cluster_facts.cluster_id(self)
         return self._id
@@ -109,7 +107,6 @@ class KafkaCluster(Clients):
     read_as_member = single_records.read_first
 
     def control_writer(self, transactional_id: str) -> KafkaControlWriter:
-        """Open the fenced writer of control records."""
         return KafkaControlWriter(self, transactional_id)
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
@@ -120,13 +117,11 @@ class KafkaCluster(Clients):
         return results[group]
 
     def follow(self, topic: str, sink: Sink) -> None:
-        """Read a compacted topic of one partition into a sink from now on."""
         if self._tables is None:
             raise RuntimeError(f"{self.alias} was not opened to follow topics")
         self._tables.follow(topic, sink)
 
     def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
-        """Give access to one partition of a compacted topic."""
         if self._tables is not None:
             return self._tables.table(topic, partition)
         return KafkaCompactedTopic(self, topic, partition)

@@ -49,7 +49,6 @@ class Columns:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Columns]) -> Columns:
-        """Return the records of all parts, one after the other."""
         return cls(
             np.concatenate([part.offsets for part in parts]),
             np.concatenate([part.contents for part in parts]),
@@ -58,7 +57,6 @@ class Columns:
         )
 
     def after(self, count: int) -> Columns:
-        """Return the records after the first ones."""
         return Columns(
             self.offsets[count:], self.contents[count:], self.keys[count:], self.kinds[count:]
         )
@@ -121,7 +119,6 @@ class SourcePlaces:
 
     @classmethod
     def among(cls, chunks: Iterable[Columns], contents: Offsets) -> SourcePlaces:
-        """Look some contents up in all chunks."""
         counts = np.zeros(len(contents), np.int8)
         numbers, places = np.zeros(len(contents), np.intp), np.zeros(len(contents), np.intp)
         for number, chunk in enumerate(chunks):
@@ -218,7 +215,6 @@ class Alignment:
     # ----- the source
 
     def feed(self, source: Columns) -> None:
-        """Add the next records of the source."""
         if not len(source):
             return
         is_at_end = self._chunk == len(self._chunks)
@@ -435,7 +431,6 @@ class Alignment:
             )
 
     def result(self) -> AlignedCopy:
-        """Return the alignment, after the last record of the target."""
         while self._chunks:
             self._retire(self._chunks.popleft())
         skipped, records = OffsetSet(), 0

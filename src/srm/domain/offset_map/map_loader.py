@@ -174,7 +174,6 @@ def _around(
 
 
 def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers, dict[int, Runs]]:
-    """Read the needed blocks; return the known runs of rows by their numbers."""
     known = {number: Runs.of([row.run]) for number, row in enumerate(rows) if row.run}
     needs = {n: row.need for n, row in enumerate(rows) if row.need and not row.is_chunk}
     if needs:
@@ -229,7 +228,6 @@ def _entry(runs: Runs) -> IndexEntry:
 def _expand(
     rows: Sequence[Row], wanted: Wanted, lost: list[str]
 ) -> Generator[list[Need], Answers, list[Row]]:
-    """Read the needed chunks and replace their rows with the rows of their blocks."""
     needs = {number: row.need for number, row in enumerate(rows) if row.is_chunk and row.need}
     if not needs:
         return list(rows)
@@ -320,7 +318,6 @@ class Table:
     def row(
         self, number: int, limits: tuple[int, int], floors: tuple[int, int], *, needed: bool
     ) -> Row:
-        """Return the row of one entry, not joined with its neighbours."""
         entry = self.entries[number]
         if not needed or self.need is None:
             return Row(entry, limits=limits, floors=floors)
@@ -457,7 +454,6 @@ class Wanted:
         )
 
     def covers(self, other: Wanted) -> bool:
-        """Return True if this includes all offsets of the other."""
         return (
             self.sources >= other.sources
             and self.targets >= other.targets
@@ -466,12 +462,10 @@ class Wanted:
 
     @cached_property
     def sorted_sources(self) -> Offsets:
-        """The source offsets in order."""
         return np.array(sorted(self.sources), np.int64)
 
     @cached_property
     def sorted_targets(self) -> Offsets:
-        """The target offsets in order."""
         return np.array(sorted(self.targets), np.int64)
 
     def runs_at(self, runs: Runs) -> list[int]:

@@ -91,7 +91,6 @@ def topic_id_bytes(topic_id: str) -> bytes:
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """Turn the 16 bytes of a topic id into the text Kafka prints."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
@@ -110,7 +109,6 @@ class BlockKey:
     owner: tuple[int, int]
 
     def encode(self) -> bytes:
-        """Encode the record key."""
         topic_id = topic_id_bytes(self.topic_id)
         return _KEY.pack(KEY_FORMAT, topic_id, self.partition, self.target_start, *self.owner)
 
@@ -149,11 +147,9 @@ class MapBlock:
         return BlockKey(self.topic_id, self.partition, int(self.runs.targets[0]), self.owner)
 
     def key(self) -> bytes:
-        """Encode the record key; the block must hold at least one run."""
         return self.block_key.encode()
 
     def value(self) -> bytes:
-        """Encode the record value; the block must hold at least one run."""
         name, before, runs = self.topic.encode(), self.previous, self.runs
         flags = self.open_end * _OPEN | (before is not None) * _HAS_PREVIOUS
         ids = self.producer_ids
@@ -178,7 +174,6 @@ class MapBlock:
 
 
 def decode_block_key(key: bytes) -> BlockKey:
-    """Decode a record key."""
     try:
         key_format, topic_id, partition, start, *owner = _KEY.unpack(key)
     except struct.error as error:
@@ -189,7 +184,6 @@ def decode_block_key(key: bytes) -> BlockKey:
 
 
 def decode_block(key: bytes, value: bytes) -> MapBlock:
-    """Decode one record of the offset map topic."""
     found = decode_block_key(key)
     if value and value[0] != FORMAT:
         raise IntegrityError(
@@ -293,7 +287,6 @@ class IndexKey:
     number: int = 0
 
     def encode(self) -> bytes:
-        """Encode the record key."""
         source, target = topic_id_bytes(self.topic_id), topic_id_bytes(self.target_topic_id)
         return _INDEX_KEY.pack(self.kind, source, self.partition, target, *self.owner, self.number)
 
@@ -313,12 +306,10 @@ class IndexEntry(NamedTuple):
 
     @property
     def owner(self) -> tuple[int, int]:
-        """Producer id and epoch of the claim in the key."""
         return self.owner_id, self.owner_epoch
 
     @classmethod
     def of_block(cls, block: MapBlock, place: int) -> IndexEntry:
-        """Return the entry of a block at a place."""
         solid = solid_runs(block.runs)
         held = solid if len(solid) else block.runs
         lowest = int(block.runs.sources.min())  # a cut in the block cuts others from there on
@@ -355,13 +346,11 @@ class Entries:
 
     @classmethod
     def of(cls, entries: Iterable[IndexEntry]) -> Entries:
-        """Build the table."""
         table = np.array(list(entries), np.int64).reshape(-1, len(IndexEntry._fields))
         return cls([np.ascontiguousarray(table[:, n]) for n in range(len(IndexEntry._fields))])
 
     @property
     def arrays(self) -> tuple[Offsets, ...]:
-        """The columns, in the order of the fields of an entry."""
         return tuple(getattr(self, name) for name in IndexEntry._fields)
 
     def __len__(self) -> int:
@@ -381,7 +370,6 @@ class Entries:
         return f"Entries({len(self)})"
 
     def slice(self, start: int, end: int | None = None) -> Entries:
-        """Return the entries from one number to another."""
         return Entries([array[start:end] for array in self.arrays])
 
     def with_key(self, key_start: int, owner: tuple[int, int]) -> Offsets:
@@ -410,7 +398,6 @@ class IndexRecord:
     root_place: int = -1
 
     def value(self) -> bytes:
-        """Encode the record value."""
         entries = self.entries
         first = entries[0] if len(entries) else IndexEntry(*[0] * len(IndexEntry._fields))
         source, target = entries.source_start, entries.target_start
@@ -439,12 +426,10 @@ class IndexRecord:
 
 
 def is_index_key(key: bytes) -> bool:
-    """Return True for the key of an index record, False for the key of a block."""
     return len(key) == _INDEX_KEY.size and key[0] in IndexKind.__members__.values()
 
 
 def decode_index_key(key: bytes) -> IndexKey:
-    """Decode the key of an index record."""
     try:
         kind, topic_id, partition, target_id, owner, epoch, number = _INDEX_KEY.unpack(key)
         found = IndexKind(kind)
@@ -455,12 +440,10 @@ def decode_index_key(key: bytes) -> IndexKey:
 
 
 def decode_key(key: bytes) -> IndexKey | BlockKey:
-    """Decode the key of any record of the map topic."""
     return decode_index_key(key) if is_index_key(key) else decode_block_key(key)
 
 
 def decode_index(key: bytes, value: bytes) -> IndexRecord:
-    """Decode an index record."""
     found = decode_index_key(key)
     if value[:1] > bytes([_INDEX_FORMAT]):
         raise IntegrityError(
@@ -518,13 +501,11 @@ def _bounds(first: int, spans: Offsets, gaps: Offsets) -> tuple[Offsets, Offsets
 
 
 def block_key(record: IndexRecord, number: int) -> BlockKey:
-    """Return the key of the block of a chunk's entry."""
     entry = record.entries[number]
     return BlockKey(record.key.topic_id, record.key.partition, entry.key_start, entry.owner)
 
 
 def chunk_key(root: IndexRecord, number: int) -> IndexKey:
-    """Return the key of the chunk of a root's entry."""
     entry, key = root.entries[number], root.key
     return IndexKey(
         IndexKind.CHUNK,

@@ -66,12 +66,10 @@ class MapTree:
 
     @property
     def root_place(self) -> int:
-        """Place of the root, -1 if there is none."""
         return self.chunk.root_place if self.chunk else -1
 
     @property
     def end(self) -> MapEnd:
-        """End of the map as a report names it."""
         if self.last is None:
             return NO_BLOCKS
         key = self.last.block_key
@@ -297,7 +295,6 @@ def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
 
 
 def _numbers(record: IndexRecord) -> dict[tuple[int, tuple[int, int]], int]:
-    """Return the numbers of the entries in use, by the ends of their keys."""
     return {
         (entry.key_start, entry.owner): number
         for number in range(record.deleted, len(record.entries))

@@ -258,29 +258,24 @@ class OffsetMap:
 
     @property
     def records(self) -> int:
-        """Number of copied records in the map."""
         return int(self._before[-1])
 
     @property
     def first(self) -> tuple[int, int] | None:
-        """Source and target offset of the first record in the map, None if it is empty."""
         if not len(self._source_start):
             return None
         return int(self._source_start[0]), int(self._target_start[0])
 
     @property
     def first_source(self) -> int | None:
-        """Source offset of the first record in the map, None if it is empty."""
         return int(self._source_start[0]) if len(self._source_start) else None
 
     @property
     def last_source_end(self) -> int | None:
-        """Source offset after the last record in the map, None if it is empty."""
         return int(self._source_end[-1]) if len(self._source_end) else None
 
     @property
     def last_target_end(self) -> int | None:
-        """Target offset after the last record in the map, None if it is empty."""
         return int(self._target_end[-1]) if len(self._target_end) else None
 
     def forward(self, committed: int, target_log_start: int = 0) -> Translation:

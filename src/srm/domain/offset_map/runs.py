@@ -33,17 +33,14 @@ class Run:
 
     @property
     def source_end(self) -> int:
-        """Source offset after the last record of the run."""
         return self.source_start + self.count
 
     @property
     def target_end(self) -> int:
-        """Target offset after the last record of the run."""
         return self.target_start + self.count
 
     @property
     def shift(self) -> int:
-        """Target offset minus source offset, the same for every record of the run."""
         return self.target_start - self.source_start
 
 
@@ -61,7 +58,6 @@ class Runs(Sequence[Run]):
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Runs:
-        """Build the arrays from facts, in their order."""
         if isinstance(runs, Runs):
             return runs
         numbers = np.array(
@@ -71,7 +67,6 @@ class Runs(Sequence[Run]):
 
     @classmethod
     def concatenate(cls, parts: Sequence[Runs]) -> Runs:
-        """Return the runs of all parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -84,17 +79,14 @@ class Runs(Sequence[Run]):
 
     @property
     def source_ends(self) -> Offsets:
-        """Source offset after the last record of each run."""
         return self.sources + self.counts
 
     @property
     def target_ends(self) -> Offsets:
-        """Target offset after the last record of each run."""
         return self.targets + self.counts
 
     @property
     def records(self) -> int:
-        """Number of records in the runs."""
         return int(self.counts.sum())
 
     @property
@@ -247,7 +239,6 @@ class OffsetSet:
 
     @property
     def count(self) -> int:
-        """Number of offsets."""
         return sum(end - start for start, end in self)
 
     @property
@@ -340,7 +331,6 @@ class Lineage:
     starts: tuple[tuple[int, int], ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether any epoch is known."""
         return bool(self.starts)
 
     @property
@@ -391,7 +381,6 @@ class Lineage:
 
     @classmethod
     def from_distances(cls, distances: Iterator[int], count: int, end: int) -> Lineage:
-        """Read the :meth:`distances` of a number of epochs."""
         epoch, starts = 0, []
         for _ in range(count):
             epoch, end = epoch - next(distances), end - next(distances)

@@ -24,12 +24,10 @@ _LONGEST_BYTES: Final = 9  # 63 bits
 
 
 def fold(numbers: Offsets) -> Offsets:
-    """Fold signed numbers into numbers that are not negative."""
     return np.asarray((numbers << 1) ^ (numbers >> 63), np.int64)
 
 
 def unfold(numbers: Offsets) -> Offsets:
-    """Undo :func:`fold`."""
     return np.asarray((numbers >> 1) ^ -(numbers & 1), np.int64)
 
 

@@ -83,7 +83,6 @@ def unavailable_reason(clients: Clients) -> str:
 
 
 def describe(clients: Clients) -> frozenset[Acl]:
-    """Return the ACLs on topics, groups and transactional ids that are in force on every broker."""
     return frozenset.intersection(*_on_each_broker(clients, _ANYTHING))
 
 
@@ -110,7 +109,6 @@ def delete(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -
 def topic_rights(
     clients: Clients, topics: Collection[str], client: ClientKind = "admin"
 ) -> dict[str, frozenset[str]]:
-    """Return the operations that a client may do with topics; absent topics are left out."""
     if not topics:
         return {}
     collection = TopicCollection(sorted(topics))
@@ -142,7 +140,6 @@ def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
 
 
 def deny_writes(clients: Clients, topics: Collection[str]) -> None:
-    """Deny everybody to write to topics, and wait until that is in force."""
     create(clients, [write_denial(topic) for topic in topics], _DENIALS)
 
 
@@ -216,7 +213,6 @@ def _decode(answer: Mapping[str, Any]) -> Iterator[Acl]:
 def _parts(
     acl: Acl,
 ) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
-    """Return what a rule and a filter that finds it are both made of."""
     return (
         _RESOURCES[acl.resource],
         acl.name,

@@ -55,7 +55,6 @@ class BrokerCalls:
         self._started: tuple[asyncio.AbstractEventLoop, threading.Thread, Brokers] | None = None
 
     def run(self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float) -> _T:
-        """Run a request to its end."""
         with self._lock:
             if self._started is None:
                 self._started = self._start()
@@ -110,7 +109,6 @@ class ClientLog:
     """Logger at debug level: librdkafka reports each refused connection as an error, often."""
 
     def log(self, _level: int, message: str, *values: object) -> None:
-        """Take one line of librdkafka's log."""
         _logger.debug(message, *values)
 
 
@@ -231,7 +229,6 @@ class Clients:
             return self._reader
 
     def producer(self) -> Producer:
-        """Return the shared idempotent producer."""
         with self._lock, kafka_errors(self.where("creating a producer")):
             if self._producer is None:
                 self._require_admission(self.props.producer)
@@ -290,7 +287,6 @@ class Clients:
             raise refusal
 
     def where(self, doing: str) -> str:
-        """Say what is done on which cluster, for error messages."""
         return f"{doing} on cluster {self.alias}"
 
     def call(self, doing: str, request: Callable[[float], _T], needs: Needs = NOTHING) -> _T:

@@ -35,14 +35,11 @@ class ClusterFacts:
 
     @property
     def text(self) -> str:
-        """Number of brokers and release."""
         release = f"Kafka {self.release} or newer" if self.release else "release unknown"
         return f"{amount(self.brokers, 'broker')}, {release}"
 
 
 def cluster_id(clients: Clients) -> str:
-    """Return Kafka's own id of the cluster."""
-
     async def request(brokers: Brokers) -> str:
         return str((await brokers.look())["cluster_id"])
 
@@ -50,7 +47,6 @@ def cluster_id(clients: Clients) -> str:
 
 
 def read_facts(clients: Clients) -> ClusterFacts:
-    """Read the facts."""
     return clients.ask("describing the cluster", _read, on_cluster("Describe"))
 
 
@@ -79,7 +75,6 @@ async def _read(brokers: Brokers) -> ClusterFacts:
 
 
 def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
-    """Return the client quotas by what they limit."""
     needs = on_cluster("DescribeConfigs")
 
     async def ask(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
@@ -97,8 +92,6 @@ def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
 
 
 def scram_users(clients: Clients) -> frozenset[str]:
-    """Return the users with SCRAM credentials."""
-
     def request(timeout_s: float) -> frozenset[str]:
         found = clients.admin().describe_user_scram_credentials(request_timeout=timeout_s)
         return frozenset(answer_of(found, timeout_s))

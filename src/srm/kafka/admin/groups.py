@@ -114,7 +114,6 @@ async def by_coordinator(
 
 
 def batches(names: Sequence[str], size: int = _NAMES_AT_ONCE) -> Iterator[list[str]]:
-    """Cut names into lists of a size that one request can hold."""
     return (list(names[at : at + size]) for at in range(0, len(names), size))
 
 
@@ -150,7 +149,6 @@ class _Look:
         return self.found
 
     async def _list(self, brokers: Brokers, node: int) -> None:
-        """Describe the groups that a broker coordinates."""
         by_type = await brokers.serves(node, api.LIST_GROUPS_BY_TYPE)
         request = api.LIST_GROUPS_BY_TYPE([], []) if by_type else api.LIST_GROUPS([])
         answer = await brokers.query(node, request)
@@ -317,7 +315,6 @@ def share_groups(clients: Clients) -> frozenset[str]:
 
 
 def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
-    """Return ``share.auto.offset.reset`` of groups; see the engine's port."""
     doing = "describing settings of groups"
 
     async def look(brokers: Brokers) -> dict[str, str]:
@@ -483,7 +480,6 @@ def _partitions_of(
 
 
 def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
-    """Remove members by their instance ids; see the engine's port (KIP-345, KIP-800)."""
     doing = f"removing static members of group {group!r}"
     needs = on_group("Read", group)
 
@@ -520,7 +516,6 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
 
 
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write offsets of a group; GroupActiveError if it has members."""
     topics = api.by_topic((p, (offset, _NO_EPOCH, "")) for p, offset in sorted(offsets.items()))
     _write(clients, group, offsets, api.COMMIT_OFFSETS(group, _NO_GENERATION, "", None, topics))
 

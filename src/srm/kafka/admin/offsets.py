@@ -32,7 +32,6 @@ TopicError = Callable[[str, int], SrmError]
 def log_starts(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the first offset each partition still holds."""
     return _offsets(clients, dict.fromkeys(partitions, EARLIEST))
 
 
@@ -95,7 +94,6 @@ def _query_logs(
     *,
     as_consumer: bool = False,
 ) -> dict[TopicPartition, Mapping[str, Any]]:
-    """Query the leader of each partition that exists."""
     if not values:
         return {}
 
@@ -158,7 +156,6 @@ async def query_leaders(
     make: Callable[[Mapping[TopicPartition, PartitionLeader]], Request],
     error: TopicError,
 ) -> dict[TopicPartition, Mapping[str, Any]]:
-    """Send a request to each leader of partitions; return the answer of each partition."""
     by_node: dict[int, dict[TopicPartition, PartitionLeader]] = defaultdict(dict)
     for partition, leader in sorted((await find_leaders(brokers, partitions, error)).items()):
         by_node[leader.node][partition] = leader

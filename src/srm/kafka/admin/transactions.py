@@ -47,8 +47,6 @@ _POLL_S: Final = 0.5
 def active_producers(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-    """Return the producers that leaders remember; see the engine's port."""
-
     async def request(brokers: Brokers) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
         found = await _producers(clients, brokers, partitions)
         return {
@@ -71,8 +69,6 @@ def active_producers(
 def open_transactions(
     clients: Clients, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
-    """Return the open transactions of partitions; see the engine's port."""
-
     async def request(brokers: Brokers) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
         blocking = {
             partition: [state for state in states if state["first_offset"] >= 0]
@@ -108,8 +104,6 @@ def open_transactions(
 async def _producers(
     clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, list[Mapping[str, Any]]]:
-    """Return what the leaders of partitions know of their producers, where there are any."""
-
     def make(leaders: Iterable[TopicPartition]) -> Request:
         return DESCRIBE_PRODUCERS(numbers_by_topic(leaders))
 
@@ -195,7 +189,6 @@ def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[s
 
 
 def _take(message: Message, where: str, sets: set[frozenset[str]], unread: set[int]) -> None:
-    """Keep the topics of a record; an event at the end of a partition ends the reading of it."""
     position = position_after(message, where)
     if message.error() is None and message.value():
         sets.add(topics_of(message.value()))

@@ -101,7 +101,6 @@ class KafkaDriverLog:
         return sorted(latest, key=lambda record: record.partition)
 
     def _read_to_end(self, consumer: Consumer) -> tuple[list[LogRecord], dict[int, int]]:
-        """Return the latest records and the next offset of each partition of the state topic."""
         with kafka_errors(self._reading, on_topic("Read", self._topic)):
             state = [
                 KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)
@@ -155,7 +154,6 @@ class KafkaDriverLog:
         self._producer = producer
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
-        """Return new records of the state topic and of the raw metrics topic."""
         if self._consumer is None:
             raise UnavailableError(f"{self._reading}: not opened")
         records = []
@@ -206,7 +204,6 @@ class KafkaDriverLog:
         )
 
     def close(self) -> None:
-        """Close both clients."""
         self._close_consumer()
         self._drop_producer()
 
@@ -285,7 +282,6 @@ class KafkaFlowSwitch:
         self._props = props
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
-        """See the port."""
         topic = internal_topics.replication(self._flow.source)
         if topic not in self._target.partition_counts():
             raise NotFoundError(
@@ -299,19 +295,16 @@ class KafkaFlowSwitch:
     def resume(
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
     ) -> bool:
-        """See the port."""
         if self._standing() is None:
             return False
         return self._as_driver(lambda log: pausing.resume(log, decided, request))
 
     def leave(self, move_id: str) -> None:
-        """See the port."""
         standing = self._standing()
         if standing is not None and move_id in standing.moves:
             self._as_driver(lambda log: pausing.leave(log, move_id))
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """See the port."""
         if not copies:
             return {}
         ids = {name: found.topic_id for name, found in self._target.topics().items()}

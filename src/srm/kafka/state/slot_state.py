@@ -82,7 +82,6 @@ class KafkaAssignmentFeed:
         self.position = 0
 
     async def poll(self, timeout_s: float) -> Assignment | None:
-        """See the port."""
         reader, before = await self._log_reader(), self.position
         try:
             fetched = await reader.fetch(before, wait_ms=round(timeout_s * 1000))
@@ -104,7 +103,6 @@ class KafkaAssignmentFeed:
         return newest
 
     async def end(self) -> int:
-        """See the port."""
         _, end = await self._wire.log_range(self._log)
         return end
 
@@ -140,12 +138,10 @@ class KafkaAssignmentFeed:
         return newest
 
     def take_decisions(self) -> Collection[PartitionNotes]:
-        """See the port."""
         decided, self._decided = self._decided, []
         return decided
 
     def share(self) -> float:
-        """See the port."""
         return self._sizes.get(self._key, 0) / max(1, sum(self._sizes.values()))
 
 
@@ -198,7 +194,6 @@ class MapStarts:
     def load(
         self, partitions: Sequence[AssignedPartition]
     ) -> Mapping[AssignedPartition, Start | SrmError]:
-        """Return where to start each partition, or why that is not known; see the slot's port."""
         return self._load(partitions, thorough=False)
 
     def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
@@ -209,7 +204,6 @@ class MapStarts:
         return start
 
     def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
-        """Return where to copy again from if the target's log ends at an offset."""
         start = self.load([assigned]).get(assigned) or Start(0, 0, has_position=False)
         if isinstance(start, SrmError):
             raise start
@@ -219,7 +213,6 @@ class MapStarts:
         return cut_start(start, before, target_end)
 
     def predecessor(self, slot: str) -> Predecessor:
-        """Return what earlier processes of a slot have left; see the port."""
         state = decode_state(StateTopic(self._target, self._flow.source).read())
         seen = [report.incarnation for report in state.reports if report.slot == slot]
         meant = [entry.incarnation for entry in state.assignments if entry.slot == slot]
@@ -231,17 +224,14 @@ class MapStarts:
     def read_chunk(
         self, assigned: AssignedPartition, root: IndexRecord, number: int
     ) -> IndexRecord | None:
-        """Read a full chunk of a partition's map, None if it is lost; see the slot's port."""
         return read_chunk(root, number, self._map_of(assigned))
 
     def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        """Return whether every block of a chunk exists; see the slot's port."""
         return is_whole(chunk, self._map_of(assigned))
 
     def target_log_starts(
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
-        """Return the first offsets of targets' logs; see the slot's port."""
         places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
         starts = self._target.log_starts(list(places.values()))
         return {p: starts[place] for p, place in places.items() if place in starts}

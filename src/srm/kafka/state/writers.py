@@ -61,7 +61,6 @@ class KafkaStateLog:
         self._session = self._new_session()
 
     def write(self, topic: str, key: bytes, value: bytes | None, partition: int = 0) -> None:
-        """See the port."""
         place, session = (topic, partition), self._session
         with self._lock:
             session.waiting[place] += 1
@@ -84,12 +83,10 @@ class KafkaStateLog:
             self._fail(session, place, self._real(session, error.args[0]))
 
     def waiting(self, place: Place) -> int:
-        """See the port."""
         with self._lock:
             return self._session.waiting[place]
 
     def settle(self, places: Collection[Place], timeout_s: float) -> WriteResult:
-        """See the port."""
         deadline = time.monotonic() + timeout_s
         wanted = frozenset(places)
         while True:
@@ -114,7 +111,6 @@ class KafkaStateLog:
         return WriteResult(failed, pending - failed.keys(), offsets)
 
     def flush(self, timeout_s: float) -> None:
-        """See the port."""
         with self._lock:
             waiting = {place for place, count in self._session.waiting.items() if count}
             places = waiting | self._failed.keys()

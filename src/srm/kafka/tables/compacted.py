@@ -63,7 +63,6 @@ class KafkaCompactedTopic:
         return {key: row.value for key, row in self.read_stamped().items()}
 
     def read_stamped(self) -> dict[bytes, Stamped]:
-        """Return what :meth:`read` returns, with timestamps."""
         return {key: rows[-1] for key, rows in self._rows(most=1).items()}
 
     def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
@@ -81,7 +80,6 @@ class KafkaCompactedTopic:
         self._each(show)
 
     def at(self, offsets: Collection[int]) -> dict[int, Row]:
-        """Return the records at these offsets; offsets without a record are omitted."""
         return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
@@ -136,7 +134,6 @@ class KafkaCompactedTopic:
                 return
 
     def _rows(self, most: int | None) -> _Latest:
-        """Read the latest values of each key, ``most`` of them."""
         table: _Latest = {}
 
         def apply(message: Message) -> None:
@@ -215,7 +212,6 @@ class KafkaCompactedTopic:
 
 
 def row_of(message: Message) -> Stamped | None:
-    """Return a record's value with its time, None for a tombstone."""
     value = message.value()
     if value is None:
         return None
@@ -315,13 +311,11 @@ class _Followed:
         return is_same and bool(topic_id or (self.complete.is_set() and not self.is_shown))
 
     def end(self) -> None:
-        """The end was reached."""
         self.error, self.is_shown, self.is_begun = None, bool(self.topic_id), False
         self.sink.end()
         self.complete.set()
 
     def fail(self, error: SrmError) -> None:
-        """Say why it cannot be read."""
         self.error, self.has_failed = error, True
         self.complete.set()
 
@@ -335,7 +329,6 @@ class LiveTable(KafkaCompactedTopic):
         self._place = place
 
     def read_stamped(self) -> dict[bytes, Stamped]:
-        """Return the latest value of each key, with timestamps."""
         with self._tables.reading(self._place) as rows:
             return dict(rows.rows)
 

@@ -56,7 +56,6 @@ _Read = tuple[TopicPartition, Callable[[_Fetch], Awaitable[None]]]
 def first_records(
     clients: Clients, places: Collection[Place], *, committed: bool = True
 ) -> dict[Place, ComparedRecord | None]:
-    """Return the first record at or after each place; see the engine's port."""
     found: dict[Place, ComparedRecord | None] = {}
     abandoned: set[Place] = set()
     out_of_range: set[Place] = set()
@@ -96,7 +95,6 @@ def first_records(
 
 
 def records_at(clients: Clients, place: TopicPartition, offsets: Collection[int]) -> dict[int, Row]:
-    """Return the records at offsets of a partition; see the engine's port."""
     wanted = sorted({offset for offset in offsets if offset >= 0})
     found: dict[int, Row | None] = {}
 
@@ -125,7 +123,6 @@ def _take(
     wanted: frozenset[int],
     found: dict[int, Row | None],
 ) -> int:
-    """Keep the wanted records of an answer; return the last offset that it speaks of."""
     reached = -1
     for batch, is_data in fetched:
         reached = batch.last_offset
@@ -220,7 +217,6 @@ def _record(one: DecodedRecord, *, stamped: bool) -> ComparedRecord:
 
 
 def _neighbours(offsets: Sequence[int]) -> Iterator[list[int]]:
-    """Group offsets in order by nearness."""
     group: list[int] = []
     for offset in offsets:
         if group and (offset - group[-1] > _NEIGHBOURS or len(group) == _MOST_TOGETHER):
@@ -234,7 +230,6 @@ def _neighbours(offsets: Sequence[int]) -> Iterator[list[int]]:
 def read_first(
     clients: Clients, group: str, partitions: Collection[TopicPartition], limit_s: float
 ) -> dict[TopicPartition, ComparedRecord | None]:
-    """Read as a member of a group; see the engine's port."""
     wanted = set(partitions)
     if not wanted:
         return {}
@@ -273,7 +268,6 @@ def _take_first(
     without: set[TopicPartition],
     where: str,
 ) -> None:
-    """Keep the first record of a partition, or that its log has none."""
     error = message.error()
     place = TopicPartition(message.topic() or "", max(0, message.partition() or 0))
     if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant

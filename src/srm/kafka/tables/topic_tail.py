@@ -75,7 +75,6 @@ class KafkaTopicTail:
         self.close()
 
     def close(self) -> None:
-        """Close the consumer."""
         consumer, self._consumer = self._consumer, None
         self._assigned = False
         if consumer is not None:

@@ -118,7 +118,6 @@ class _Link:
     versions: _Versions
 
     def serves(self, message: Message) -> bool:
-        """Return whether the broker supports this version of a request."""
         low, high = self.versions.get(message.api_key, (0, -1))
         return low <= message.version <= high
 
@@ -149,7 +148,6 @@ class Brokers:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The brokers of the last :meth:`look`."""
         return tuple(sorted(self._nodes))
 
     # ----- queries
@@ -199,7 +197,6 @@ class Brokers:
         return await self._query_one_of(known, request, lambda _address, _answer: "")
 
     async def serves(self, node: int, message: Message) -> bool:
-        """Return whether a broker supports this version of a request."""
         return (await self._link(self._address(node), QUESTIONS)).serves(message)
 
     async def newest(self, node: int, api_key: int) -> int:
@@ -272,13 +269,11 @@ class Brokers:
         return (await self._link(self._address(node), purpose)).connection
 
     def open_connection(self, node: int, purpose: str) -> Connection | None:
-        """Return the connection if it is open."""
         address = self._nodes.get(node)
         link = None if address is None else self._open_link(address, purpose)
         return None if link is None else link.connection
 
     def close(self) -> None:
-        """Close every connection."""
         for task in (*self._opening.values(), *self._queries):
             task.cancel()
         for link in self._links.values():

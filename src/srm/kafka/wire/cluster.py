@@ -101,7 +101,6 @@ class SharedQueries(Generic[_Query, _Answer]):
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def find(self, query: _Query) -> _Answer:
-        """Return the answer to a query."""
         return await asyncio.shield(self.begin(query))
 
     def begin(self, query: _Query) -> asyncio.Future[_Answer]:
@@ -176,7 +175,6 @@ class Leaders:
         self._time += 1
 
     async def find(self, partition: TopicPartition) -> tuple[int, Leader]:
-        """Return the topic's error code and the leader."""
         topic, number = partition
         known = self._topics.get(topic)
         is_fresh = known is not None and now_s() - known.said_s < _MAX_AGE_S
@@ -188,7 +186,6 @@ class Leaders:
         return known.error, known.leaders.get(number, NO_LEADER)
 
     async def look_up(self, topic: str) -> _KnownTopic:
-        """Query a topic, also if it is known."""
         time, answer = self._sent.get(topic, (-1, None))
         if time != self._time or answer is None or answer.done():
             answer = self._queries.begin(topic)
@@ -241,7 +238,6 @@ class WireCluster:
         return self._brokers.replaced_by
 
     async def start(self) -> None:
-        """Learn the cluster's brokers."""
         try:
             await self._brokers.look()
         except SrmError as error:
@@ -250,11 +246,9 @@ class WireCluster:
             raise await refusal(brokers.servers, brokers.access) or error from error
 
     async def close(self) -> None:
-        """Close every connection."""
         self._brokers.close()
 
     async def leader(self, partition: TopicPartition) -> Leader:
-        """See the port."""
         error, leader = await self._leaders.find(partition)
         if error == TOPIC:
             self._check(TOPIC, f"finding {partition}", on_topic("Read", partition.topic))
@@ -263,11 +257,9 @@ class WireCluster:
         return leader
 
     def leaders_changed(self) -> None:
-        """See the port."""
         self._leaders.outdate()
 
     def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
-        """See the port."""
         # A long poll delays all later requests on its connection.
         return WireFetchSession(partial(self._fetch, POLLS, node), read_committed=read_committed)
 
@@ -280,7 +272,6 @@ class WireCluster:
         max_bytes: int,
         read_committed: bool,
     ) -> Fetched:
-        """See the port."""
         body = fetch_request(partitions, max_wait_ms, max_bytes, read_committed=read_committed)
         while True:
             fetched = (await self._fetch("fetch", node, body, max_wait_ms)).fetched
@@ -290,11 +281,9 @@ class WireCluster:
                 raise UnavailableError(f"{self._at(node)} answered a fetch without the partition")
 
     async def connect(self, node: int) -> None:
-        """See the port."""
         await self._connection(node, "produce")
 
     def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
-        """See the port."""
         connection = self._brokers.open_connection(node, "produce")
         if connection is None:
             loop, text = asyncio.get_running_loop(), f"no connection to {self.alias} node {node}"
@@ -308,18 +297,14 @@ class WireCluster:
                 connection.tell(*PRODUCE, parts, produce_response, answered, least)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
-        """See the port."""
         start = await self._offset(partition, EARLIEST)
         return start, (await self.log_end(partition)).end
 
     async def log_end(self, partition: TopicPartition) -> EpochEnd:
-        """See the port."""
         found = await self._query_log(partition, offsets_request, LATEST)
         return EpochEnd(found["leader_epoch"], found["offset"])
 
     async def topic_id(self, topic: str) -> bytes | None:
-        """See the port."""
-
         async def once() -> bytes | None:
             found = await self._leaders.look_up(topic)
             if found.error == codes.UNKNOWN_TOPIC:
@@ -330,18 +315,14 @@ class WireCluster:
         return await self._persistently(once)
 
     async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
-        """See the port."""
         found = await self._offset(partition, max(0, time_ms))
         return found if found >= 0 else (await self.log_end(partition)).end
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
-        """See the port."""
         found = await self._query_log(partition, epoch_ends_request, epoch)
         return EpochEnd(found["leader_epoch"], found["end_offset"])
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
-        """See the port."""
-
         async def once() -> ProducerId:
             request = INIT_PRODUCER_ID(transactional_id, _TRANSACTION_TIMEOUT_MS)
             answer = await self._to_coordinator(transactional_id, request)
@@ -358,7 +339,6 @@ class WireCluster:
     async def abort_empty_transaction(
         self, transactional_id: str, producer: ProducerId, partition: TopicPartition
     ) -> None:
-        """See the port."""
         needs = {
             **on_transactional_id("Write", transactional_id),
             **on_topic("Write", partition.topic),
@@ -499,7 +479,6 @@ class WireCluster:
 
 @asynccontextmanager
 async def open_wire(alias: str, properties: Mapping[str, str]) -> AsyncIterator[WireCluster]:
-    """Connect to a cluster, and close the connections at the end."""
     wire = WireCluster(alias, properties)
     try:
         await wire.start()

@@ -148,7 +148,6 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """True if the connection can no longer be used."""
         return self._end is not None
 
     def request(
@@ -203,7 +202,6 @@ class Connection:
 
     @contextlib.contextmanager
     def cork(self) -> Iterator[None]:
-        """Send the requests of the body together."""
         self._corked = True
         try:
             yield
@@ -213,7 +211,6 @@ class Connection:
                 self._flush()
 
     async def query(self, request: Request) -> dict[str, Any]:
-        """Send a request, and return the answer."""
         return await self._exchange(self._send_or_hold, request)
 
     async def _exchange(self, send: Callable[[_Sending], None], request: Request) -> dict[str, Any]:
@@ -234,7 +231,6 @@ class Connection:
             raise
 
     def close(self, reason: str | SrmError = "closed") -> None:
-        """Close the socket and fail what is in flight."""
         if self._end is not None:
             return
         if isinstance(reason, str):
@@ -384,7 +380,6 @@ class Connection:
         self._receive()
 
     def _receive(self) -> None:
-        """Read until no data is left."""
         try:
             while not self.is_closed and self._read_once():
                 pass

@@ -139,27 +139,22 @@ _MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error code."""
     return KafkaError(code).name()
 
 
 def on_topic(operation: str, *topics: str) -> Needs:
-    """Name an operation on topics."""
     return {TOPIC: _on(operation, TOPIC, topics)}
 
 
 def on_group(operation: str, *groups: str) -> Needs:
-    """Name an operation on consumer groups."""
     return {GROUP: _on(operation, GROUP, groups)}
 
 
 def on_transactional_id(operation: str, name: str) -> Needs:
-    """Name an operation on a transactional id."""
     return {TRANSACTIONAL_ID: _on(operation, TRANSACTIONAL_ID, (name,))}
 
 
 def on_cluster(operation: str) -> Needs:
-    """Name an operation on the cluster itself."""
     return {CLUSTER: f"{operation} on the cluster"}
 
 
@@ -190,7 +185,6 @@ def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOT
 
 
 def of_code(code: int, where: str, needs: Needs = NOTHING) -> SrmError:
-    """Build the srm error for an error code in a broker's answer."""
     return translate(KafkaError(code), where, needs)
 
 
@@ -209,7 +203,6 @@ def check(
 
 @contextmanager
 def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
-    """Turn every KafkaException of the block into the matching srm error."""
     try:
         yield
     except KafkaException as error:

@@ -92,7 +92,6 @@ class FetchResponse:
 
     @property
     def throttle_time_ms(self) -> int:
-        """The pause that the broker's quota demands."""
         return self.fetched.throttle_time_ms
 
 
@@ -152,14 +151,12 @@ def produce_request(
 
 
 def least_produced(batches: Sequence[tuple[TopicPartition, memoryview]]) -> int:
-    """Return the bytes, at least, of the answer to a produce request."""
     topics = {partition.topic for partition, _ in batches}
     names = sum(_TOPIC_BYTES + len(topic.encode()) for topic in topics)
     return _ANSWER_BYTES + names + _PARTITION_BYTES * len(batches)
 
 
 def produce_response(body: PooledBuffer) -> ProduceAnswer:
-    """Decode a produce response."""
     reader = Cursor(body.view, 4)
     answers = {}
     for _ in range(reader.take(_COUNT)[0]):
@@ -198,20 +195,17 @@ class WireFetchSession:
         self._turn = 0
 
     def want(self, partition: FetchFrom) -> None:
-        """See the port."""
         key = partition.topic_id, partition.partition
         self._wanted[key] = self._changed[key] = partition
         self._forgotten.discard(key)
 
     def forget(self, topic_id: bytes, partition: int) -> None:
-        """See the port."""
         key = topic_id, partition
         if self._wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
             self._forgotten.add(key)
 
     async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
-        """See the port."""
         while True:
             body = self._request(max_wait_ms, max_bytes)
             try:

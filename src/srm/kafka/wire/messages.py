@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 
 
 def uvarint(value: int) -> bytes:
-    """Write an unsigned number in groups of seven bits."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -37,7 +36,6 @@ class Cursor:
         self.at = at
 
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Read values of fixed sizes."""
         values = layout.unpack_from(self.view, self.at)
         self.at += layout.size
         return values
@@ -51,7 +49,6 @@ class Cursor:
         return part
 
     def uvarint(self) -> int:
-        """Read what :func:`uvarint` writes."""
         value = shift = 0
         while True:
             byte = self.view[self.at]
@@ -77,11 +74,9 @@ class Fixed:
         self._struct = struct.Struct(f">{layout}")
 
     def encode(self, value: object, _form: Form) -> bytes:
-        """Write a value."""
         return self._struct.pack(value)
 
     def decode(self, data: Cursor, _form: Form) -> Any:
-        """Read a value."""
         return data.take(self._struct)[0]
 
 
@@ -111,11 +106,9 @@ class Form(Enum):
 
     @property
     def no_tags(self) -> bytes:
-        """End of a structure."""
         return b"\x00" if self is FLEXIBLE else b""
 
     def skip_tags(self, data: Cursor) -> None:
-        """Read the end of a structure."""
         if self is FLEXIBLE:
             data.skip_tags()
 
@@ -141,12 +134,10 @@ class Blob:
         self._width = width
 
     def encode(self, value: bytes | None, form: Form) -> bytes:
-        """Write a value."""
         size = -1 if value is None else len(value)
         return form.encode_size(size, self._width) + (value or b"")
 
     def decode(self, data: Cursor, form: Form) -> Any:
-        """Read a value."""
         size = form.decode_size(data, self._width)
         return None if size < 0 else bytes(data.raw(size))
 
@@ -157,11 +148,9 @@ class _Text:
     _blob = Blob(INT16)
 
     def encode(self, value: str | None, form: Form) -> bytes:
-        """Write a value."""
         return self._blob.encode(None if value is None else value.encode(), form)
 
     def decode(self, data: Cursor, form: Form) -> str | None:
-        """Read a value."""
         value = self._blob.decode(data, form)
         return None if value is None else value.decode()
 
@@ -177,14 +166,12 @@ class Array:
         self.item = item
 
     def encode(self, values: Sequence[Any] | None, form: Form) -> bytes:
-        """Write values."""
         if values is None:
             return form.encode_size(-1, INT32)
         items = (self.item.encode(value, form) for value in values)
         return form.encode_size(len(values), INT32) + b"".join(items)
 
     def decode(self, data: Cursor, form: Form) -> list[Any] | None:
-        """Read values."""
         size = form.decode_size(data, INT32)
         return None if size < 0 else [self.item.decode(data, form) for _ in range(size)]
 
@@ -196,12 +183,10 @@ class Structure:
         self.fields = fields
 
     def encode(self, values: Sequence[Any], form: Form) -> bytes:
-        """Write the fields."""
         fields = zip(self.fields.values(), values, strict=True)
         return b"".join(kind.encode(value, form) for kind, value in fields) + form.no_tags
 
     def decode(self, data: Cursor, form: Form) -> dict[str, Any]:
-        """Read the fields."""
         found = {name: kind.decode(data, form) for name, kind in self.fields.items()}
         form.skip_tags(data)
         return found
@@ -211,13 +196,11 @@ class Nullable(Structure):
     """A structure that may be null (KIP-893)."""
 
     def encode(self, values: Sequence[Any] | None, form: Form) -> bytes:
-        """Write a mark and, unless that says null, the structure."""
         if values is None:
             return INT8.encode(-1, form)
         return INT8.encode(1, form) + super().encode(values, form)
 
     def decode(self, data: Cursor, form: Form) -> Any:
-        """Read a mark and, unless that says null, the structure."""
         return None if INT8.decode(data, form) < 0 else super().decode(data, form)
 
 
@@ -245,7 +228,6 @@ def layout(text: str) -> Structure:
 
 
 def _fields(tokens: Iterator[str]) -> dict[str, FieldType]:
-    """Read fields up to the bracket that closes them."""
     fields: dict[str, FieldType] = {}
     for token in tokens:
         name, _, kind = token.partition(":")
@@ -274,14 +256,12 @@ class Message:
     form: Form
 
     def __call__(self, *values: object) -> Request:
-        """Make a request of the values of its fields."""
         return Request(self, values)
 
 
 def message(
     api_key: int, version: int, request: str, response: str, form: Form = FLEXIBLE
 ) -> Message:
-    """Declare a message by the notation of :func:`layout`."""
     return Message(api_key, version, layout(request), layout(response), form)
 
 

@@ -133,7 +133,6 @@ def offsets_request(queries: Iterable[LogQuery], *, committed: bool = False) -> 
 
 
 def epoch_ends_request(queries: Iterable[LogQuery]) -> Request:
-    """Make a request for the ends of leader epochs in the leader's logs."""
     return EPOCH_ENDS(_CONSUMER, _queries_by_topic(queries))
 
 
@@ -144,7 +143,6 @@ def _queries_by_topic(queries: Iterable[LogQuery]) -> list[tuple[str, list[Any]]
 def by_topic(
     partitions: Iterable[tuple[TopicPartition, tuple[object, ...]]],
 ) -> list[tuple[str, list[Any]]]:
-    """Group partitions, each with further fields, for a request."""
     topics: dict[str, list[Any]] = defaultdict(list)
     for (topic, number), fields in partitions:
         topics[topic].append((number, *fields))
@@ -152,7 +150,6 @@ def by_topic(
 
 
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """Group partitions for a request that takes no further fields."""
     return [
         (topic, [at.partition for at in group])
         for topic, group in groupby(sorted(set(partitions)), attrgetter("topic"))
@@ -160,7 +157,6 @@ def numbers_by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, li
 
 
 def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str, Any]]:
-    """Return what a broker answered of each partition."""
     return {
         TopicPartition(topic["topic"], found["partition"]): found
         for topic in answer["topics"]
