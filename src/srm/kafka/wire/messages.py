@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 
 def uvarint(value: int) -> bytes:
@@ -117,46 +117,29 @@ CLASSIC: Final = Form.CLASSIC
 FLEXIBLE: Final = Form.FLEXIBLE
 
 
-class FieldType(Protocol):
-    """The type of a field."""
-
-    def encode(self, value: Any, form: Form, /) -> bytes:
-        """Write a value."""
-
-    def decode(self, data: Cursor, form: Form, /) -> Any:
-        """Read a value."""
-
-
 class Blob:
-    """Bytes or null, with a size of a given width."""
+    """Bytes, or a text in UTF-8, or null, with a size of a given width."""
 
-    def __init__(self, width: Fixed) -> None:
+    def __init__(self, width: Fixed, *, is_text: bool = False) -> None:
         self._width = width
+        self._is_text = is_text
 
-    def encode(self, value: bytes | None, form: Form) -> bytes:
-        size = -1 if value is None else len(value)
-        return form.encode_size(size, self._width) + (value or b"")
+    def encode(self, value: Any, form: Form) -> bytes:
+        if value is None:
+            return form.encode_size(-1, self._width)
+        data: bytes = value.encode() if self._is_text else value
+        return form.encode_size(len(data), self._width) + data
 
     def decode(self, data: Cursor, form: Form) -> Any:
         size = form.decode_size(data, self._width)
-        return None if size < 0 else bytes(data.raw(size))
-
-
-class _Text:
-    """A string or null."""
-
-    _blob = Blob(INT16)
-
-    def encode(self, value: str | None, form: Form) -> bytes:
-        return self._blob.encode(None if value is None else value.encode(), form)
-
-    def decode(self, data: Cursor, form: Form) -> str | None:
-        value = self._blob.decode(data, form)
-        return None if value is None else value.decode()
+        if size < 0:
+            return None
+        raw = data.raw(size)
+        return str(raw, "utf-8") if self._is_text else bytes(raw)
 
 
 BYTES: Final = Blob(INT32)
-TEXT: Final = _Text()
+TEXT: Final = Blob(INT16, is_text=True)
 
 
 class Array:
@@ -204,6 +187,7 @@ class Nullable(Structure):
         return None if INT8.decode(data, form) < 0 else super().decode(data, form)
 
 
+FieldType = Fixed | Blob | Array | Structure
 _TYPES: Final[Mapping[str, FieldType]] = {
     "int8": INT8,
     "int16": INT16,
@@ -259,10 +243,16 @@ class Message:
         return Request(self, values)
 
 
-def message(
-    api_key: int, version: int, request: str, response: str, form: Form = FLEXIBLE
-) -> Message:
-    return Message(api_key, version, layout(request), layout(response), form)
+def message(text: str) -> Message:
+    """Declare a message: its key and version, request, ``->`` and answer, see :func:`layout`.
+
+    Its form is flexible unless ``classic`` follows the version.
+    """
+    head, _, fields = text.partition(":\n")
+    key, version, *form = head.split()
+    request, response = map(layout, fields.split("->"))
+    is_classic = form == ["classic"]
+    return Message(int(key), int(version), request, response, CLASSIC if is_classic else FLEXIBLE)
 
 
 @dataclass(frozen=True, slots=True)

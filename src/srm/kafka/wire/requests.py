@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from srm.domain.names.topics import TopicPartition
-from srm.kafka.wire.messages import CLASSIC, Request, message
+from srm.kafka.wire.messages import Request, message
 
 _CONSUMER: Final = -1
 _NO_ID: Final = bytes(16)
@@ -24,89 +24,60 @@ _PARTITION_CODES: Final = "topics[topic:text partitions[partition:int32 error_co
 
 # ----- connections and clusters
 
-API_VERSIONS: Final = message(
-    18, 0, "", "error_code:int16 versions[api_key:int16 lowest:int16 highest:int16]", CLASSIC
-)
-SASL_HANDSHAKE: Final = message(
-    17, 1, "mechanism:text", "error_code:int16 mechanisms:text[]", CLASSIC
-)
-SASL_AUTHENTICATE: Final = message(
-    36,
-    1,
-    "payload:bytes",
-    "error_code:int16 error_message:text payload:bytes session_lifetime_ms:int64",
-    CLASSIC,
-)
-METADATA: Final = message(
-    3,
-    10,
-    "topics[topic_id:uuid topic:text]"
-    " allow_auto_topic_creation:bool cluster_operations:bool topic_operations:bool",
-    "throttle_time_ms:int32 brokers[node:int32 host:text port:int32 rack:text]"
-    " cluster_id:text controller:int32"
-    " topics[error_code:int16 topic:text topic_id:uuid is_internal:bool"
-    "  partitions[error_code:int16 partition:int32 leader:int32 leader_epoch:int32"
-    "   replicas:int32[] isr:int32[] offline:int32[]]"
-    "  topic_operations:int32]"
-    " cluster_operations:int32",
-)
+API_VERSIONS: Final = message("""18 0 classic:
+    -> error_code:int16 versions[api_key:int16 lowest:int16 highest:int16]""")
+SASL_HANDSHAKE: Final = message("""17 1 classic:
+    mechanism:text -> error_code:int16 mechanisms:text[]""")
+SASL_AUTHENTICATE: Final = message("""36 1 classic:
+    payload:bytes
+    -> error_code:int16 error_message:text payload:bytes session_lifetime_ms:int64""")
+METADATA: Final = message("""3 10:
+    topics[topic_id:uuid topic:text]
+    allow_auto_topic_creation:bool cluster_operations:bool topic_operations:bool
+    -> throttle_time_ms:int32 brokers[node:int32 host:text port:int32 rack:text]
+    cluster_id:text controller:int32 topics[error_code:int16 topic:text topic_id:uuid
+    is_internal:bool partitions[error_code:int16 partition:int32 leader:int32 leader_epoch:int32
+    replicas:int32[] isr:int32[] offline:int32[]] topic_operations:int32]
+    cluster_operations:int32""")
 _REPLICA: Final = (
     "replica_id:int32 log_end_offset:int64 last_fetch_ms:int64 last_caught_up_ms:int64"
 )
-DESCRIBE_QUORUM: Final = message(
-    55,
-    1,
-    "topics[topic:text partitions[partition:int32]]",
-    "error_code:int16 topics[topic:text partitions[partition:int32 error_code:int16"
-    f" leader_id:int32 leader_epoch:int32 high_watermark:int64 voters[{_REPLICA}]"
-    f" observers[{_REPLICA}]]]",
-)
+DESCRIBE_QUORUM: Final = message(f"""55 1:
+    topics[topic:text partitions[partition:int32]]
+    -> error_code:int16 topics[topic:text partitions[partition:int32 error_code:int16
+    leader_id:int32 leader_epoch:int32 high_watermark:int64 voters[{_REPLICA}]
+    observers[{_REPLICA}]]]""")
 """KIP-836: the active controller is caught up now, by its own clock."""
 
 # confluent-kafka has no call for quotas.
-DESCRIBE_CLIENT_QUOTAS: Final = message(
-    48,
-    0,
-    "components[entity_type:text match_type:int8 match:text] strict:bool",
-    f"{_HEAD} error_message:text entries[entity[entity_type:text entity_name:text]"
-    " values[key:text value:float64]]",
-    CLASSIC,
-)
+DESCRIBE_CLIENT_QUOTAS: Final = message(f"""48 0 classic:
+    components[entity_type:text match_type:int8 match:text] strict:bool
+    -> {_HEAD} error_message:text entries[entity[entity_type:text entity_name:text]
+    values[key:text value:float64]]""")
 # Without the right or an authorizer librdkafka returns an empty list instead of an error.
-DESCRIBE_ACLS: Final = message(
-    29,
-    1,
-    "resource_type:int8 resource_name:text pattern_type:int8"
-    " principal:text host:text operation:int8 permission_type:int8",
-    f"{_HEAD} error_message:text resources[resource_type:int8 resource_name:text pattern_type:int8"
-    " acls[principal:text host:text operation:int8 permission_type:int8]]",
-    CLASSIC,
-)
+DESCRIBE_ACLS: Final = message(f"""29 1 classic:
+    resource_type:int8 resource_name:text pattern_type:int8 principal:text host:text
+    operation:int8 permission_type:int8
+    -> {_HEAD} error_message:text resources[resource_type:int8 resource_name:text
+    pattern_type:int8 acls[principal:text host:text operation:int8 permission_type:int8]]""")
 
 # ----- logs
 
-LIST_OFFSETS: Final = message(
-    2,
-    7,
-    "replica_id:int32 isolation_level:int8"
-    " topics[topic:text partitions[partition:int32 current_leader_epoch:int32 timestamp:int64]]",
-    "throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16"
-    " timestamp:int64 offset:int64 leader_epoch:int32]]",
-)
+LIST_OFFSETS: Final = message("""2 7:
+    replica_id:int32 isolation_level:int8 topics[topic:text partitions[partition:int32
+    current_leader_epoch:int32 timestamp:int64]]
+    -> throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16
+    timestamp:int64 offset:int64 leader_epoch:int32]]""")
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
 """KIP-734."""
 
-EPOCH_ENDS: Final = message(
-    23,
-    3,
-    "replica_id:int32"
-    " topics[topic:text partitions[partition:int32 current_leader_epoch:int32 leader_epoch:int32]]",
-    "throttle_time_ms:int32 topics[topic:text"
-    " partitions[error_code:int16 partition:int32 leader_epoch:int32 end_offset:int64]]",
-    CLASSIC,
-)
+EPOCH_ENDS: Final = message("""23 3 classic:
+    replica_id:int32 topics[topic:text partitions[partition:int32 current_leader_epoch:int32
+    leader_epoch:int32]]
+    -> throttle_time_ms:int32 topics[topic:text partitions[error_code:int16 partition:int32
+    leader_epoch:int32 end_offset:int64]]""")
 
 
 def metadata_request(topics: Collection[str]) -> Request:
@@ -166,59 +137,43 @@ def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str,
 
 # ----- transactions
 
-DESCRIBE_PRODUCERS: Final = message(
-    61,
-    0,
-    _PARTITIONS,
-    "throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16"
-    " error_message:text producers[producer_id:int64 producer_epoch:int32 last_sequence:int32"
-    " last_timestamp_ms:int64 coordinator_epoch:int32 first_offset:int64]]]",
-)
+DESCRIBE_PRODUCERS: Final = message(f"""61 0:
+    {_PARTITIONS}
+    -> throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16
+    error_message:text producers[producer_id:int64 producer_epoch:int32 last_sequence:int32
+    last_timestamp_ms:int64 coordinator_epoch:int32 first_offset:int64]]]""")
 """``first_offset`` is that of the producer's open transaction in the partition, -1 for none."""
 
-LIST_TRANSACTIONS: Final = message(
-    66,
-    0,
-    "states:text[] producer_ids:int64[]",
-    f"{_HEAD} unknown_states:text[]"
-    " transactions[transactional_id:text producer_id:int64 state:text]",
-)
-DESCRIBE_TRANSACTIONS: Final = message(
-    65,
-    0,
-    "transactional_ids:text[]",
-    "throttle_time_ms:int32 transactions[error_code:int16 transactional_id:text state:text"
-    f" timeout_ms:int32 start_ms:int64 producer_id:int64 producer_epoch:int16 {_PARTITIONS}]",
-)
-INIT_PRODUCER_ID: Final = message(
-    22,
-    0,
-    "transactional_id:text transaction_timeout_ms:int32",
-    f"{_HEAD} producer_id:int64 producer_epoch:int16",
-    CLASSIC,
-)
+LIST_TRANSACTIONS: Final = message(f"""66 0:
+    states:text[] producer_ids:int64[]
+    -> {_HEAD} unknown_states:text[] transactions[transactional_id:text producer_id:int64
+    state:text]""")
+DESCRIBE_TRANSACTIONS: Final = message(f"""65 0:
+    transactional_ids:text[]
+    -> throttle_time_ms:int32 transactions[error_code:int16 transactional_id:text state:text
+    timeout_ms:int32 start_ms:int64 producer_id:int64 producer_epoch:int16 {_PARTITIONS}]""")
+INIT_PRODUCER_ID: Final = message(f"""22 0 classic:
+    transactional_id:text transaction_timeout_ms:int32
+    -> {_HEAD} producer_id:int64 producer_epoch:int16""")
 _PRODUCER: Final = "transactional_id:text producer_id:int64 producer_epoch:int16"
-ADD_PARTITIONS: Final = message(
-    24, 0, f"{_PRODUCER} {_PARTITIONS}", f"throttle_time_ms:int32 {_PARTITION_CODES}", CLASSIC
-)
-END_TRANSACTION: Final = message(26, 0, f"{_PRODUCER} committed:bool", _HEAD, CLASSIC)
+ADD_PARTITIONS: Final = message(f"""24 0 classic:
+    {_PRODUCER} {_PARTITIONS} -> throttle_time_ms:int32 {_PARTITION_CODES}""")
+END_TRANSACTION: Final = message(f"""26 0 classic:
+    {_PRODUCER} committed:bool -> {_HEAD}""")
 
 # ----- groups
 
-FIND_COORDINATORS: Final = message(
-    10,
-    4,
-    "key_type:int8 keys:text[]",
-    "throttle_time_ms:int32 coordinators[key:text node:int32 host:text port:int32 error_code:int16"
-    " error_message:text]",
-)
+FIND_COORDINATORS: Final = message("""10 4:
+    key_type:int8 keys:text[]
+    -> throttle_time_ms:int32 coordinators[key:text node:int32 host:text port:int32
+    error_code:int16 error_message:text]""")
 """Kafka 3.0 and later."""
 
 _LISTED: Final = "group:text protocol_type:text state:text"
-LIST_GROUPS: Final = message(16, 4, "states:text[]", f"{_HEAD} groups[{_LISTED}]")
-LIST_GROUPS_BY_TYPE: Final = message(
-    16, 5, "states:text[] types:text[]", f"{_HEAD} groups[{_LISTED} type:text]"
-)
+LIST_GROUPS: Final = message(f"""16 4:
+    states:text[] -> {_HEAD} groups[{_LISTED}]""")
+LIST_GROUPS_BY_TYPE: Final = message(f"""16 5:
+    states:text[] types:text[] -> {_HEAD} groups[{_LISTED} type:text]""")
 """Of brokers that have groups of other than the classic type."""
 
 _DESCRIBE: Final = "groups:text[] authorized_operations:bool"
@@ -235,96 +190,63 @@ _INTERNAL_TOPIC: Final = (
     "topic:text partitions:int32 replication_factor:int16 configs[key:text value:text]"
 )
 
-DESCRIBE_CLASSIC: Final = message(
-    15,
-    4,
-    _DESCRIBE,
-    "throttle_time_ms:int32 groups[error_code:int16 group:text state:text protocol_type:text"
-    " protocol:text members[member:text instance_id:text client_id:text host:text metadata:bytes"
-    " assignment:bytes] authorized_operations:int32]",
-    CLASSIC,
-)
-DESCRIBE_CONSUMER: Final = message(
-    69,
-    0,
-    _DESCRIBE,
-    f"throttle_time_ms:int32 groups[{_GROUP} assignor:text members[member:text instance_id:text"
-    " rack:text epoch:int32 client_id:text host:text topics:text[] pattern:text"
-    f" assignment({_ASSIGNED}) target({_ASSIGNED})] authorized_operations:int32]",
-)
-DESCRIBE_STREAMS: Final = message(
-    89,
-    0,
-    _DESCRIBE,
-    f"throttle_time_ms:int32 groups[{_GROUP}"
-    " topology?(epoch:int32 subtopologies[subtopology:text source_topics:text[]"
-    f"  repartition_sinks:text[] changelogs[{_INTERNAL_TOPIC}]"
-    f"  repartition_sources[{_INTERNAL_TOPIC}]])"
-    " members[member:text epoch:int32 instance_id:text rack:text client_id:text host:text"
-    "  topology_epoch:int32 process:text endpoint?(host:text port:int16)"
-    f"  client_tags[key:text value:text] task_offsets[{_TASK_OFFSETS}] task_ends[{_TASK_OFFSETS}]"
-    f"  assignment({_TASKS}) target({_TASKS}) classic:bool]"
-    " authorized_operations:int32]",
-)
-DESCRIBE_SHARE: Final = message(
-    77,
-    1,
-    _DESCRIBE,
-    f"throttle_time_ms:int32 groups[{_GROUP} assignor:text members[member:text rack:text"
-    f" epoch:int32 client_id:text host:text topics:text[] assignment({_ASSIGNED})]"
-    " authorized_operations:int32]",
-)
+DESCRIBE_CLASSIC: Final = message(f"""15 4 classic:
+    {_DESCRIBE}
+    -> throttle_time_ms:int32 groups[error_code:int16 group:text state:text protocol_type:text
+    protocol:text members[member:text instance_id:text client_id:text host:text metadata:bytes
+    assignment:bytes] authorized_operations:int32]""")
+DESCRIBE_CONSUMER: Final = message(f"""69 0:
+    {_DESCRIBE}
+    -> throttle_time_ms:int32 groups[{_GROUP} assignor:text members[member:text instance_id:text
+    rack:text epoch:int32 client_id:text host:text topics:text[] pattern:text
+    assignment({_ASSIGNED}) target({_ASSIGNED})] authorized_operations:int32]""")
+DESCRIBE_STREAMS: Final = message(f"""89 0:
+    {_DESCRIBE}
+    -> throttle_time_ms:int32 groups[{_GROUP} topology?(epoch:int32 subtopologies[subtopology:text
+    source_topics:text[] repartition_sinks:text[] changelogs[{_INTERNAL_TOPIC}]
+    repartition_sources[{_INTERNAL_TOPIC}]]) members[member:text epoch:int32 instance_id:text
+    rack:text client_id:text host:text topology_epoch:int32 process:text endpoint?(host:text
+    port:int16) client_tags[key:text value:text] task_offsets[{_TASK_OFFSETS}]
+    task_ends[{_TASK_OFFSETS}] assignment({_TASKS}) target({_TASKS}) classic:bool]
+    authorized_operations:int32]""")
+DESCRIBE_SHARE: Final = message(f"""77 1:
+    {_DESCRIBE}
+    -> throttle_time_ms:int32 groups[{_GROUP} assignor:text members[member:text rack:text
+    epoch:int32 client_id:text host:text topics:text[] assignment({_ASSIGNED})]
+    authorized_operations:int32]""")
 
-FETCH_OFFSETS: Final = message(
-    9,
-    8,
-    f"groups[group:text {_PARTITIONS}] require_stable:bool",
-    "throttle_time_ms:int32 groups[group:text topics[topic:text partitions[partition:int32"
-    " offset:int64 leader_epoch:int32 metadata:text error_code:int16]] error_code:int16]",
-)
+FETCH_OFFSETS: Final = message(f"""9 8:
+    groups[group:text {_PARTITIONS}] require_stable:bool
+    -> throttle_time_ms:int32 groups[group:text topics[topic:text partitions[partition:int32
+    offset:int64 leader_epoch:int32 metadata:text error_code:int16]] error_code:int16]""")
 """Of all partitions where ``topics`` is None."""
 
-COMMIT_OFFSETS: Final = message(
-    8,
-    8,
-    "group:text generation:int32 member:text instance_id:text topics[topic:text"
-    " partitions[partition:int32 offset:int64 leader_epoch:int32 metadata:text]]",
-    f"throttle_time_ms:int32 {_PARTITION_CODES}",
-)
+COMMIT_OFFSETS: Final = message(f"""8 8:
+    group:text generation:int32 member:text instance_id:text topics[topic:text
+    partitions[partition:int32 offset:int64 leader_epoch:int32 metadata:text]]
+    -> throttle_time_ms:int32 {_PARTITION_CODES}""")
 """Of a group without members where the generation is -1."""
 
-FETCH_SHARE_STARTS: Final = message(
-    90,
-    1,
-    f"groups[group:text {_PARTITIONS}]",
-    "throttle_time_ms:int32 groups[group:text topics[topic:text topic_id:uuid"
-    " partitions[partition:int32 offset:int64 leader_epoch:int32 lag:int64 error_code:int16"
-    " error_message:text]] error_code:int16 error_message:text]",
-)
+FETCH_SHARE_STARTS: Final = message(f"""90 1:
+    groups[group:text {_PARTITIONS}]
+    -> throttle_time_ms:int32 groups[group:text topics[topic:text topic_id:uuid
+    partitions[partition:int32 offset:int64 leader_epoch:int32 lag:int64 error_code:int16
+    error_message:text]] error_code:int16 error_message:text]""")
 """Of all partitions where ``topics`` is None; Kafka 4.2 and later."""
 
-SET_SHARE_STARTS: Final = message(
-    91,
-    0,
-    "group:text topics[topic:text partitions[partition:int32 offset:int64]]",
-    f"{_HEAD} error_message:text topics[topic:text topic_id:uuid"
-    " partitions[partition:int32 error_code:int16 error_message:text]]",
-)
+SET_SHARE_STARTS: Final = message(f"""91 0:
+    group:text topics[topic:text partitions[partition:int32 offset:int64]]
+    -> {_HEAD} error_message:text topics[topic:text topic_id:uuid partitions[partition:int32
+    error_code:int16 error_message:text]]""")
 """Of a group without members; an absent one is created."""
 
-DESCRIBE_SETTINGS: Final = message(
-    32,
-    4,
-    "resources[type:int8 name:text settings:text[]] with_synonyms:bool with_docs:bool",
-    "throttle_time_ms:int32 resources[error_code:int16 error_message:text type:int8 name:text"
-    " settings[name:text value:text read_only:bool source:int8 sensitive:bool"
-    " synonyms[name:text value:text source:int8] type:int8 docs:text]]",
-)
+DESCRIBE_SETTINGS: Final = message("""32 4:
+    resources[type:int8 name:text settings:text[]] with_synonyms:bool with_docs:bool
+    -> throttle_time_ms:int32 resources[error_code:int16 error_message:text type:int8 name:text
+    settings[name:text value:text read_only:bool source:int8 sensitive:bool synonyms[name:text
+    value:text source:int8] type:int8 docs:text]]""")
 """librdkafka has no settings of groups."""
 
-LEAVE_GROUP: Final = message(
-    13,
-    5,
-    "group:text members[member:text instance_id:text reason:text]",
-    f"{_HEAD} members[member:text instance_id:text error_code:int16]",
-)
+LEAVE_GROUP: Final = message(f"""13 5:
+    group:text members[member:text instance_id:text reason:text]
+    -> {_HEAD} members[member:text instance_id:text error_code:int16]""")
