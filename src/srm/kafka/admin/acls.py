@@ -27,18 +27,18 @@ from srm.domain.names.rights import ALL_USERS, ANY_NAME, Acl, ResourceKind, writ
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import TOPIC, check, on_cluster
 from srm.kafka.wire.messages import Request
-from srm.kafka.wire.requests import DESCRIBE_ACLS
 
-_ANYTHING: Final = DESCRIBE_ACLS(
+_ANYTHING: Final = api.DESCRIBE_ACLS(
     ResourceType.ANY.value,
     None,
     ResourcePatternType.ANY.value,
     *(None, None, AclOperation.ANY.value, AclPermissionType.ANY.value),
 )
-_DENIALS: Final = DESCRIBE_ACLS(
+_DENIALS: Final = api.DESCRIBE_ACLS(
     ResourceType.TOPIC.value,
     None,
     ResourcePatternType.LITERAL.value,

@@ -10,9 +10,9 @@ from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import QuotaEntity
 from srm.errors import AuthorizationError
 from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import check, on_cluster
-from srm.kafka.wire.requests import DESCRIBE_CLIENT_QUOTAS, DESCRIBE_QUORUM
 
 _FETCH: Final = 1
 _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.1"), (12, "2.7"))
@@ -56,10 +56,10 @@ async def _read(brokers: Brokers) -> ClusterFacts:
     least = min(newest, default=-1)
     release = next((name for version, name in _RELEASES if version <= least), "")
     node = brokers.nodes[0]
-    if not await brokers.serves(node, DESCRIBE_QUORUM):
+    if not await brokers.serves(node, api.DESCRIBE_QUORUM):
         return ClusterFacts(release, len(newest), None)
     began_ms = now_ms()
-    answer = await brokers.query(node, DESCRIBE_QUORUM([("__cluster_metadata", [(0,)])]))
+    answer = await brokers.query(node, api.DESCRIBE_QUORUM([("__cluster_metadata", [(0,)])]))
     ended_ms = now_ms()
     try:
         check([answer], "describing the quorum", on_cluster("Describe"))
@@ -79,7 +79,7 @@ def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
 
     async def ask(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
         await brokers.look()
-        answer = await brokers.query_any(DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
+        answer = await brokers.query_any(api.DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
         check([answer], clients.where("reading quotas"), needs)
         return {
             tuple(sorted((part["entity_type"], part["entity_name"]) for part in entry["entity"])): {

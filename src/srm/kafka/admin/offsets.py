@@ -4,66 +4,55 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import of_code, on_topic
 from srm.kafka.wire.messages import Request
-from srm.kafka.wire.requests import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    LogQuery,
-    by_partition,
-    epoch_ends_request,
-    offsets_request,
-)
 
+Places = Collection[TopicPartition]
+Answers = dict[TopicPartition, api.Answer]
+_Offsets = dict[TopicPartition, int]
+_Values = Mapping[TopicPartition, int]
 TopicError = Callable[[str, int], SrmError]
 """Makes the error of a broker's code for a topic."""
 
 
-def log_starts(
-    clients: Clients, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    return _offsets(clients, dict.fromkeys(partitions, EARLIEST))
+def log_starts(clients: Clients, partitions: Places) -> _Offsets:
+    return _list(clients, dict.fromkeys(partitions, api.EARLIEST))
 
 
-def log_ends(clients: Clients, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def log_ends(clients: Clients, partitions: Places) -> _Offsets:
     """Return the last stable offset of each partition."""
-    return _offsets(clients, dict.fromkeys(partitions, LATEST), committed=True)
+    return _list(clients, dict.fromkeys(partitions, api.LATEST), committed=True)
 
 
-def high_watermarks(
-    clients: Clients, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
+def high_watermarks(clients: Clients, partitions: Places) -> _Offsets:
     """Return the offset after each partition's last record, whatever transactions are open."""
-    return _offsets(clients, dict.fromkeys(partitions, LATEST))
+    return _list(clients, dict.fromkeys(partitions, api.LATEST))
 
 
-def newest_times(
-    clients: Clients, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
+def newest_times(clients: Clients, partitions: Places) -> _Offsets:
     """Return the largest timestamp of each partition that holds a record (KIP-734)."""
-    found = _list(clients, dict.fromkeys(partitions, MAX_TIMESTAMP))
-    return {p: one["timestamp"] for p, one in found.items() if one["offset"] >= 0}
+    return _list(clients, dict.fromkeys(partitions, api.MAX_TIMESTAMP), "timestamp")
 
 
-def offsets_at(clients: Clients, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def offsets_at(clients: Clients, times: _Values) -> _Offsets:
     """Return where a time begins in each partition that holds a record so late (KIP-79)."""
-    return _offsets(clients, times)
+    return _list(clients, times)
 
 
-def epoch_ends(clients: Clients, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def epoch_ends(clients: Clients, epochs: _Values) -> _Offsets:
     """Return up to where each log holds an epoch; see the engine's port."""
     doing = "looking up leader epochs"
-    found = _query_logs(clients, doing, epochs, epoch_ends_request, as_consumer=True)
+    found = _query_logs(clients, doing, epochs, api.epoch_ends_request, as_consumer=True)
     # For an epoch missing in its log a leader returns the end of the one before. After an unclean
     # election that end may exceed what the epoch held elsewhere.
     return {
@@ -72,35 +61,29 @@ def epoch_ends(clients: Clients, epochs: Mapping[TopicPartition, int]) -> dict[T
     }
 
 
-def _offsets(
-    clients: Clients, times: Mapping[TopicPartition, int], *, committed: bool = False
-) -> dict[TopicPartition, int]:
-    found = _list(clients, times, committed=committed)
-    return {p: one["offset"] for p, one in found.items() if one["offset"] >= 0}
-
-
 def _list(
-    clients: Clients, times: Mapping[TopicPartition, int], *, committed: bool = False
-) -> dict[TopicPartition, Mapping[str, Any]]:
-    make = partial(offsets_request, committed=committed)
-    return _query_logs(clients, "listing offsets", times, make)
+    clients: Clients, times: _Values, field: str = "offset", *, committed: bool = False
+) -> _Offsets:
+    make = partial(api.offsets_request, committed=committed)
+    found = _query_logs(clients, "listing offsets", times, make)
+    return {p: one[field] for p, one in found.items() if one["offset"] >= 0}
 
 
 def _query_logs(
     clients: Clients,
     doing: str,
-    values: Mapping[TopicPartition, int],
-    make: Callable[[Iterable[LogQuery]], Request],
+    values: _Values,
+    make: api.LogMaker,
     *,
     as_consumer: bool = False,
-) -> dict[TopicPartition, Mapping[str, Any]]:
+) -> Answers:
     if not values:
         return {}
 
-    def of_leader(leaders: Mapping[TopicPartition, PartitionLeader]) -> Request:
-        return make(LogQuery(p, leader.epoch, values[p]) for p, leader in leaders.items())
+    def of_leader(leaders: Leaders) -> Request:
+        return make(api.LogQuery(p, leader.epoch, values[p]) for p, leader in leaders.items())
 
-    async def request(brokers: Brokers) -> dict[TopicPartition, Mapping[str, Any]]:
+    async def request(brokers: Brokers) -> Answers:
         error = topic_errors(clients, f"{doing} of", "Describe")
         return await query_leaders(brokers, values, of_leader, error)
 
@@ -116,6 +99,9 @@ class PartitionLeader(NamedTuple):
     topic_id: bytes
 
 
+Leaders = Mapping[TopicPartition, PartitionLeader]
+
+
 def topic_errors(clients: Clients, doing: str, operation: str = "Read") -> TopicError:
     """Return what makes the errors of topics; ``operation`` is the right to name."""
 
@@ -128,9 +114,7 @@ def topic_errors(clients: Clients, doing: str, operation: str = "Read") -> Topic
     return error
 
 
-async def find_leaders(
-    brokers: Brokers, partitions: Collection[TopicPartition], error: TopicError
-) -> dict[TopicPartition, PartitionLeader]:
+async def find_leaders(brokers: Brokers, partitions: Places, error: TopicError) -> Leaders:
     """Return the leaders of the partitions that exist; ``error`` is for one without a leader."""
     wanted = set(partitions)
     leaders: dict[TopicPartition, PartitionLeader] = {}
@@ -151,18 +135,17 @@ async def find_leaders(
 
 
 async def query_leaders(
-    brokers: Brokers,
-    partitions: Collection[TopicPartition],
-    make: Callable[[Mapping[TopicPartition, PartitionLeader]], Request],
-    error: TopicError,
-) -> dict[TopicPartition, Mapping[str, Any]]:
+    brokers: Brokers, partitions: Places, make: Callable[[Leaders], Request], error: TopicError
+) -> Answers:
     by_node: dict[int, dict[TopicPartition, PartitionLeader]] = defaultdict(dict)
     for partition, leader in sorted((await find_leaders(brokers, partitions, error)).items()):
         by_node[leader.node][partition] = leader
     answers = await asyncio.gather(
         *(brokers.query(node, make(leaders)) for node, leaders in by_node.items())
     )
-    found = {partition: each for one in answers for partition, each in by_partition(one).items()}
+    found = {
+        partition: each for one in answers for partition, each in api.by_partition(one).items()
+    }
     for partition, each in found.items():
         if each["error_code"]:
             raise error(partition.topic, each["error_code"])

@@ -20,15 +20,10 @@ from srm.errors import AuthorizationError, SrmError
 from srm.kafka.admin.clients import Clients, drain, open_reader, position_after
 from srm.kafka.admin.offsets import query_leaders, topic_errors
 from srm.kafka.admin.topics import describe
+from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import kafka_errors
 from srm.kafka.wire.messages import CLASSIC, FLEXIBLE, INT16, Cursor, Request, layout
-from srm.kafka.wire.requests import (
-    DESCRIBE_PRODUCERS,
-    DESCRIBE_TRANSACTIONS,
-    LIST_TRANSACTIONS,
-    numbers_by_topic,
-)
 
 _DOING: Final = "describing producers"
 _logger = logging.getLogger(__name__)
@@ -105,7 +100,7 @@ async def _producers(
     clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, list[Mapping[str, Any]]]:
     def make(leaders: Iterable[TopicPartition]) -> Request:
-        return DESCRIBE_PRODUCERS(numbers_by_topic(leaders))
+        return api.DESCRIBE_PRODUCERS(api.numbers_by_topic(leaders))
 
     error = topic_errors(clients, f"{_DOING} of")
     found = await query_leaders(brokers, partitions, make, error)
@@ -121,12 +116,12 @@ async def _names(
         return found
     for node in brokers.nodes:
         try:
-            listed = await brokers.query(node, LIST_TRANSACTIONS([], sorted(producer_ids)))
+            listed = await brokers.query(node, api.LIST_TRANSACTIONS([], sorted(producer_ids)))
             names = {t["transactional_id"]: t["producer_id"] for t in listed["transactions"]}
             found |= {producer_id: (name, None) for name, producer_id in names.items()}
             if not names:
                 continue
-            described = await brokers.query(node, DESCRIBE_TRANSACTIONS(sorted(names)))
+            described = await brokers.query(node, api.DESCRIBE_TRANSACTIONS(sorted(names)))
         except SrmError as error:
             _logger.debug("transactions of node %d: %s", node, error)
             continue

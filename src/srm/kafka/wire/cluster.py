@@ -10,7 +10,6 @@ from collections.abc import (
     Callable,
     Collection,
     Hashable,
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -22,6 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 from srm.clock import now_s, pauses
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
+from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers, refusal
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.errors import (
@@ -46,18 +46,6 @@ from srm.kafka.wire.frames import (
     produce_response,
 )
 from srm.kafka.wire.messages import Request
-from srm.kafka.wire.requests import (
-    ADD_PARTITIONS,
-    EARLIEST,
-    END_TRANSACTION,
-    FIND_COORDINATORS,
-    INIT_PRODUCER_ID,
-    LATEST,
-    LogQuery,
-    by_partition,
-    epoch_ends_request,
-    offsets_request,
-)
 from srm.replication import codes
 from srm.replication.ports import (
     NO_LEADER,
@@ -73,7 +61,7 @@ from srm.replication.ports import (
 _Query = TypeVar("_Query", bound=Hashable)
 _Answer = TypeVar("_Answer")
 _MAX_AGE_S: Final = 60.0
-Look = Callable[[Collection[str]], Awaitable[Mapping[str, Any]]]
+Look = Callable[[Collection[str]], Awaitable[api.Answer]]
 """Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
 T = TypeVar("T")
 _ACKS_WITHIN: Final = 2 / 3
@@ -84,7 +72,6 @@ _TRANSACTION_KEYS: Final = 1
 _PATIENCE_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
-_Make = Callable[[Iterable[LogQuery]], Request]
 
 
 class SharedQueries(Generic[_Query, _Answer]):
@@ -217,7 +204,7 @@ class Leaders:
         return answers
 
 
-_LogQueries = SharedQueries[LogQuery, Mapping[str, Any]]
+_LogQueries = SharedQueries[api.LogQuery, api.Answer]
 
 
 class WireCluster:
@@ -230,7 +217,7 @@ class WireCluster:
         timeout_s = self._brokers.access.security.request_timeout_s
         self._acks_timeout_ms = int(timeout_s * 1000 * _ACKS_WITHIN)
         self._coordinators: dict[str, int] = {}
-        self._log_queries: dict[tuple[int, _Make], _LogQueries] = {}
+        self._log_queries: dict[tuple[int, api.LogMaker], _LogQueries] = {}
 
     @property
     def replaced_by(self) -> str:
@@ -297,11 +284,11 @@ class WireCluster:
                 connection.tell(*PRODUCE, parts, produce_response, answered, least)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
-        start = await self._offset(partition, EARLIEST)
+        start = await self._offset(partition, api.EARLIEST)
         return start, (await self.log_end(partition)).end
 
     async def log_end(self, partition: TopicPartition) -> EpochEnd:
-        found = await self._query_log(partition, offsets_request, LATEST)
+        found = await self._query_log(partition, api.offsets_request, api.LATEST)
         return EpochEnd(found["leader_epoch"], found["offset"])
 
     async def topic_id(self, topic: str) -> bytes | None:
@@ -319,12 +306,12 @@ class WireCluster:
         return found if found >= 0 else (await self.log_end(partition)).end
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
-        found = await self._query_log(partition, epoch_ends_request, epoch)
+        found = await self._query_log(partition, api.epoch_ends_request, epoch)
         return EpochEnd(found["leader_epoch"], found["end_offset"])
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
         async def once() -> ProducerId:
-            request = INIT_PRODUCER_ID(transactional_id, _TRANSACTION_TIMEOUT_MS)
+            request = api.INIT_PRODUCER_ID(transactional_id, _TRANSACTION_TIMEOUT_MS)
             answer = await self._to_coordinator(transactional_id, request)
             self._check_coordinator(
                 answer["error_code"],
@@ -346,14 +333,14 @@ class WireCluster:
 
         async def add() -> None:
             topics = [(partition.topic, [partition.partition])]
-            request = ADD_PARTITIONS(transactional_id, producer.id, producer.epoch, topics)
+            request = api.ADD_PARTITIONS(transactional_id, producer.id, producer.epoch, topics)
             answer = await self._to_coordinator(transactional_id, request)
-            for found in by_partition(answer).values():
+            for found in api.by_partition(answer).values():
                 check(found["error_code"])
 
         async def end() -> None:
             fields = transactional_id, producer.id, producer.epoch, False
-            request = END_TRANSACTION(*fields)
+            request = api.END_TRANSACTION(*fields)
             check((await self._to_coordinator(transactional_id, request))["error_code"])
 
         def check(code: int) -> None:
@@ -393,20 +380,20 @@ class WireCluster:
         return f"node {node} of {self.alias}"
 
     async def _offset(self, partition: TopicPartition, time_ms: int) -> int:
-        return int((await self._query_log(partition, offsets_request, time_ms))["offset"])
+        return int((await self._query_log(partition, api.offsets_request, time_ms))["offset"])
 
     async def _query_log(
-        self, partition: TopicPartition, make: _Make, value: int
-    ) -> Mapping[str, Any]:
+        self, partition: TopicPartition, make: api.LogMaker, value: int
+    ) -> api.Answer:
         """Query the leader; concurrent queries of one kind share a request to their broker."""
 
-        async def once() -> Mapping[str, Any]:
+        async def once() -> api.Answer:
             node, epoch = await self.leader(partition)
             queries = self._log_queries.get((node, make))
             if queries is None:
                 queries = SharedQueries(partial(self._send_queries, node, make))
                 self._log_queries[node, make] = queries
-            found = await queries.find(LogQuery(partition, epoch, value))
+            found = await queries.find(api.LogQuery(partition, epoch, value))
             if found["error_code"] in codes.LEADERSHIP:
                 self.leaders_changed()
             doing = f"offsets of {partition}"
@@ -416,10 +403,10 @@ class WireCluster:
         return await self._persistently(once)
 
     async def _send_queries(
-        self, node: int, make: _Make, queries: Sequence[LogQuery]
-    ) -> dict[LogQuery, Mapping[str, Any]]:
+        self, node: int, make: api.LogMaker, queries: Sequence[api.LogQuery]
+    ) -> dict[api.LogQuery, api.Answer]:
         """Send queries in as few requests as possible: each names a partition once."""
-        requests: list[dict[TopicPartition, LogQuery]] = []
+        requests: list[dict[TopicPartition, api.LogQuery]] = []
         for query in queries:
             free = (one for one in requests if query.partition not in one)
             request = next(free, None)
@@ -430,13 +417,13 @@ class WireCluster:
         return {
             request[partition]: found
             for request, answer in zip(requests, answers, strict=True)
-            for partition, found in by_partition(answer).items()
+            for partition, found in api.by_partition(answer).items()
         }
 
     async def _to_coordinator(self, transactional_id: str, request: Request) -> dict[str, Any]:
         node = self._coordinators.get(transactional_id)
         if node is None:
-            find = FIND_COORDINATORS(_TRANSACTION_KEYS, [transactional_id])
+            find = api.FIND_COORDINATORS(_TRANSACTION_KEYS, [transactional_id])
             [found] = (await self._brokers.query_any(find))["coordinators"]
             self._check(
                 found["error_code"],

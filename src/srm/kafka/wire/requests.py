@@ -8,7 +8,7 @@ state and type), KIP-345 (static members), KIP-848, 1071, 932 (kinds), KIP-1226 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -19,8 +19,12 @@ from srm.kafka.wire.messages import Request, message
 _CONSUMER: Final = -1
 _NO_ID: Final = bytes(16)
 _PARTITIONS: Final = "topics[topic:text partitions:int32[]]"
+_ByTopic = list[tuple[str, list[Any]]]
 _HEAD: Final = "throttle_time_ms:int32 error_code:int16"
 _PARTITION_CODES: Final = "topics[topic:text partitions[partition:int32 error_code:int16]]"
+
+Answer = Mapping[str, Any]
+"""An answer of a broker, or a part of one, by the names of its fields."""
 
 # ----- connections and clusters
 
@@ -95,6 +99,10 @@ class LogQuery(NamedTuple):
     value: int
 
 
+LogMaker = Callable[[Iterable[LogQuery]], Request]
+"""Makes one request of queries to one leader."""
+
+
 def offsets_request(queries: Iterable[LogQuery], *, committed: bool = False) -> Request:
     """Make a request for the first offsets at or after a time, or at an end of the log.
 
@@ -107,27 +115,25 @@ def epoch_ends_request(queries: Iterable[LogQuery]) -> Request:
     return EPOCH_ENDS(_CONSUMER, _queries_by_topic(queries))
 
 
-def _queries_by_topic(queries: Iterable[LogQuery]) -> list[tuple[str, list[Any]]]:
+def _queries_by_topic(queries: Iterable[LogQuery]) -> _ByTopic:
     return by_topic((partition, (epoch, value)) for partition, epoch, value in queries)
 
 
-def by_topic(
-    partitions: Iterable[tuple[TopicPartition, tuple[object, ...]]],
-) -> list[tuple[str, list[Any]]]:
+def by_topic(fields_of: Iterable[tuple[TopicPartition, tuple[object, ...]]]) -> _ByTopic:
     topics: dict[str, list[Any]] = defaultdict(list)
-    for (topic, number), fields in partitions:
+    for (topic, number), fields in fields_of:
         topics[topic].append((number, *fields))
     return list(topics.items())
 
 
-def numbers_by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> _ByTopic:
     return [
         (topic, [at.partition for at in group])
         for topic, group in groupby(sorted(set(partitions)), attrgetter("topic"))
     ]
 
 
-def by_partition(answer: Mapping[str, Any]) -> dict[TopicPartition, Mapping[str, Any]]:
+def by_partition(answer: Answer) -> dict[TopicPartition, Answer]:
     return {
         TopicPartition(topic["topic"], found["partition"]): found
         for topic in answer["topics"]
