@@ -15,8 +15,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
 
@@ -31,9 +31,8 @@ from srm.kafka.wire.errors import check, of_code, on_cluster, on_group, on_topic
 from srm.kafka.wire.messages import Message, Request
 
 _T = TypeVar("_T")
-_Topics = list[tuple[str, list[int]]]
-_Commit = tuple[TopicPartition, int, int]
-"""A partition, the offset, and an error code."""
+_Found = list[tuple[TopicPartition, api.Answer]]
+"""The answers about a group, by partition; one of several requests may name a partition again."""
 
 _BATCH: Final = 100
 """Groups in one request: each answer names all their partitions."""
@@ -184,7 +183,7 @@ class _Look:
             if left:
                 await self._absent(brokers, node, left)
 
-    def _take(self, group: Mapping[str, Any], kind: GroupKind) -> Iterator[str]:
+    def _take(self, group: api.Answer, kind: GroupKind) -> Iterator[str]:
         """Keep an answer; yield the group's name where it is none of this kind."""
         name, code = group["group"], group["error_code"]
         if code in _ABSENT or (not code and group["state"] == "Dead"):
@@ -232,7 +231,7 @@ def _unreachable(name: str, error: SrmError) -> GroupDescription:
     return replace(_unknown(name, str(error)), action=error.action)
 
 
-def _description(group: Mapping[str, Any], kind: GroupKind) -> GroupDescription:
+def _description(group: api.Answer, kind: GroupKind) -> GroupDescription:
     members = tuple(sorted(f"{m['client_id']}@{m['host'].lstrip('/')}" for m in group["members"]))
     instances = tuple(sorted(filter(None, (m.get("instance_id") for m in group["members"]))))
     # While members come and go a group is in one of several states, and never to be written to.
@@ -258,14 +257,13 @@ def committed_offsets(
     rd_kafka_cgrp_op, seen while a new cluster was creating its offsets topic).
     """
     deadline = time.monotonic() + _UNSTABLE_WAIT_S
-
-    def take(group: str, found: list[_Commit]) -> dict[TopicPartition, int]:
-        _check_places(clients, group, found, {0})
-        return {place: offset for place, offset, _ in found if offset >= 0}
-
-    results, errors = _commits(clients, [None], lambda: time.monotonic() < deadline, take).of(
-        groups
+    commits = _OfGroups(
+        clients,
+        lambda names: [api.FETCH_OFFSETS([(n, None) for n in names], time.monotonic() < deadline)],
+        {0},
+        lambda found: {place: p["offset"] for place, p in found if p["offset"] >= 0},
     )
+    results, errors = commits.of(groups)
     # Only a group without commits can be a share group.
     starts, unread = _share_starts(clients).of([name for name in results if not results[name]])
     found = {name: {p: start for p, (start, _) in some.items()} for name, some in starts.items()}
@@ -334,13 +332,25 @@ def pending(
     clients: Clients, groups: Collection[str], also: Collection[TopicPartition] = ()
 ) -> ByGroup[frozenset[TopicPartition]]:
     """Return the partitions with an undecided transactional commit, by group, requested by name."""
-
-    def take(group: str, found: list[_Commit]) -> frozenset[TopicPartition]:
-        _check_places(clients, group, found, {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES})
-        return frozenset(place for place, _, code in found if code == _UNSTABLE)
-
     topics = [None, api.numbers_by_topic(also)] if also else [None]
-    return _commits(clients, topics, lambda: True, take).of(groups)
+    stable = True  # an undecided offset is an error of its partition
+    return _OfGroups(
+        clients,
+        lambda names: [api.FETCH_OFFSETS([(n, some) for n in names], stable) for some in topics],
+        {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES},
+        lambda found: frozenset(place for place, p in found if p["error_code"] == _UNSTABLE),
+    ).of(groups)
+
+
+def _share_starts(clients: Clients) -> _OfGroups[dict[TopicPartition, tuple[int, int]]]:
+    """Fetch start offset and lag of share groups by partition; nothing of other groups."""
+    return _OfGroups(
+        clients,
+        lambda names: [api.FETCH_SHARE_STARTS([(name, None) for name in names])],
+        {0, *UNKNOWN_TOPIC_CODES},
+        lambda found: {place: (p["offset"], p["lag"]) for place, p in found if p["offset"] >= 0},
+        optional=True,
+    )
 
 
 def _reading(groups: Collection[str]) -> str:
@@ -348,40 +358,30 @@ def _reading(groups: Collection[str]) -> str:
     return f"reading offsets of group {name!r}" if name else "reading offsets of groups"
 
 
-def _check_places(
-    clients: Clients, group: str, found: Collection[_Commit], usual: Collection[int]
-) -> None:
-    for place, _, code in found:
-        if code not in usual:
-            where = clients.where(f"{_reading([group])}: {place}")
-            raise of_code(code, where, on_topic("Describe", place.topic))
-
-
+@dataclass
 class _OfGroups(Generic[_T]):
     """Facts about groups, fetched from their coordinators with a request for many of them.
 
-    ``requests`` yields the requests about groups of a node; ``take`` makes the result of a group of
-    the answers about it, or raises its error.
+    ``requests``: makes the requests about some groups.
+    ``usual``: error codes of partitions that do not fail their group.
+    ``take``: makes the result of a group.
+    ``optional``: a broker that does not support the request has no such groups.
     """
 
-    def __init__(
-        self,
-        clients: Clients,
-        requests: Callable[[Brokers, int, Sequence[str]], AsyncIterator[Request]],
-        take: Callable[[str, Collection[Mapping[str, Any]]], _T],
-    ) -> None:
-        self._clients = clients
-        self._requests = requests
-        self._take = take
-        self._results: dict[str, _T] = {}
-        self._errors: dict[str, SrmError] = {}
-        self._later: dict[str, UnavailableError] = {}
+    clients: Clients
+    requests: Callable[[Sequence[str]], Sequence[Request]]
+    usual: Collection[int]
+    take: Callable[[_Found], _T]
+    optional: bool = False
+    _results: dict[str, _T] = field(default_factory=dict)
+    _errors: dict[str, SrmError] = field(default_factory=dict)
+    _later: dict[str, UnavailableError] = field(default_factory=dict)
 
     def of(self, groups: Collection[str]) -> ByGroup[_T]:
         """Return results of groups, and the errors of others; UnavailableError if all have one."""
         if groups:
             try:
-                self._clients.ask(_reading(groups), lambda brokers: self._look(brokers, groups))
+                self.clients.ask(_reading(groups), lambda brokers: self._look(brokers, groups))
             except UnavailableError as error:
                 if not self._results and not self._errors:
                     raise
@@ -393,7 +393,7 @@ class _OfGroups(Generic[_T]):
         """Ask for the groups that have no answer yet; UnavailableError while some have to wait."""
         self._later.clear()
         left = set(groups) - self._results.keys() - self._errors.keys()
-        by_node, unknown = await by_coordinator(self._clients, brokers, left)
+        by_node, unknown = await by_coordinator(self.clients, brokers, left)
         for name, error in unknown.items():
             self._fail(brokers, name, error)
         await asyncio.gather(*[self._ask(brokers, node, names) for node, names in by_node.items()])
@@ -402,9 +402,11 @@ class _OfGroups(Generic[_T]):
 
     async def _ask(self, brokers: Brokers, node: int, names: list[str]) -> None:
         for some in batches(names, _BATCH):
-            answers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+            answers: dict[str, list[api.Answer]] = defaultdict(list)
             try:
-                async for request in self._requests(brokers, node, some):
+                for request in self.requests(some):
+                    if self.optional and not await brokers.serves(node, request.message):
+                        continue
                     for group in (await brokers.query(node, request))["groups"]:
                         answers[group["group"]].append(group)
             except SrmError as error:
@@ -413,11 +415,18 @@ class _OfGroups(Generic[_T]):
                 continue
             for name in some:
                 try:
-                    where = self._clients.where(_reading([name]))
-                    check(answers[name], where, on_group("Describe", name), _ABSENT)
-                    self._results[name] = self._take(name, answers[name])
+                    self._results[name] = self._result(name, answers[name])
                 except SrmError as error:
                     self._fail(brokers, name, error)
+
+    def _result(self, name: str, answers: Sequence[api.Answer]) -> _T:
+        doing, where = _reading([name]), self.clients.where
+        check(answers, where(doing), on_group("Describe", name), _ABSENT)
+        found = list(_partitions_of(answers))
+        for place, partition in found:
+            if (code := partition["error_code"]) not in self.usual:
+                raise of_code(code, where(f"{doing}: {place}"), on_topic("Describe", place.topic))
+        return self.take(found)
 
     def _fail(self, brokers: Brokers, name: str, error: SrmError) -> None:
         """Keep the error of a group; its coordinator is looked for again."""
@@ -428,53 +437,7 @@ class _OfGroups(Generic[_T]):
             self._errors[name] = error
 
 
-def _commits(
-    clients: Clients,
-    topics: Sequence[_Topics | None],
-    stable: Callable[[], bool],
-    take: Callable[[str, list[_Commit]], _T],
-) -> _OfGroups[_T]:
-    """Fetch commits of groups, with a request for each of ``topics``, None for all partitions.
-
-    ``stable``: undecided offsets are errors. ``take`` makes the result of a group, or raises.
-    """
-
-    async def requests(
-        _brokers: Brokers, _node: int, groups: Sequence[str]
-    ) -> AsyncIterator[Request]:
-        for some in topics:
-            yield api.FETCH_OFFSETS([(name, some) for name in groups], stable())
-
-    def take_answers(name: str, answers: Collection[Mapping[str, Any]]) -> _T:
-        found = [(place, p["offset"], p["error_code"]) for place, p in _partitions_of(answers)]
-        return take(name, found)
-
-    return _OfGroups(clients, requests, take_answers)
-
-
-def _share_starts(clients: Clients) -> _OfGroups[dict[TopicPartition, tuple[int, int]]]:
-    """Fetch start offset and lag of share groups by partition; nothing of other groups."""
-
-    async def requests(
-        brokers: Brokers, node: int, groups: Sequence[str]
-    ) -> AsyncIterator[Request]:
-        if await brokers.serves(node, api.FETCH_SHARE_STARTS):
-            yield api.FETCH_SHARE_STARTS([(name, None) for name in groups])
-
-    def take(
-        name: str, answers: Collection[Mapping[str, Any]]
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        found = list(_partitions_of(answers))
-        codes = [(place, p["offset"], p["error_code"]) for place, p in found]
-        _check_places(clients, name, codes, {0, *UNKNOWN_TOPIC_CODES})
-        return {place: (p["offset"], p["lag"]) for place, p in found if p["offset"] >= 0}
-
-    return _OfGroups(clients, requests, take)
-
-
-def _partitions_of(
-    answers: Iterable[Mapping[str, Any]],
-) -> Iterator[tuple[TopicPartition, Mapping[str, Any]]]:
+def _partitions_of(answers: Iterable[api.Answer]) -> Iterator[tuple[TopicPartition, api.Answer]]:
     for answer in answers:
         yield from api.by_partition(answer).items()
 
