@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -17,7 +16,6 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -29,7 +27,7 @@ from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import TOPIC, check, on_cluster
+from srm.kafka.wire.errors import TOPIC, check, listed, on_cluster
 from srm.kafka.wire.messages import Request
 
 _ANYTHING: Final = api.DESCRIBE_ACLS(
@@ -88,22 +86,12 @@ def describe(clients: Clients) -> frozenset[Acl]:
 
 def create(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -> None:
     """Add ACLs, and wait until ``look`` shows them in force; those that exist do not matter."""
-    bindings, wanted = [AclBinding(*_parts(acl)) for acl in acls], frozenset(acls)
-
-    def in_force() -> bool:
-        return wanted.issubset(frozenset.intersection(*_on_each_broker(clients, look)))
-
-    _change(clients, f"adding {_list_acls(acls)}", AdminClient.create_acls, bindings, in_force)
+    _change(clients, acls, look, adds=True)
 
 
 def delete(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -> None:
     """Remove ACLs, and wait until they are gone; those that are absent do not matter."""
-    filters, unwanted = [AclBindingFilter(*_parts(acl)) for acl in acls], frozenset(acls)
-
-    def in_force() -> bool:
-        return unwanted.isdisjoint(frozenset.union(*_on_each_broker(clients, look)))
-
-    _change(clients, f"removing {_list_acls(acls)}", AdminClient.delete_acls, filters, in_force)
+    _change(clients, acls, look, adds=False)
 
 
 def topic_rights(
@@ -148,19 +136,21 @@ def allow_writes(clients: Clients, topics: Collection[str]) -> None:
     delete(clients, [write_denial(topic) for topic in topics], _DENIALS)
 
 
-def _change(
-    clients: Clients,
-    doing: str,
-    start: Callable[..., Mapping[Any, Future[Any]]],
-    rules: Collection[object],
-    in_force: Callable[[], bool],
-) -> None:
-    if not rules:
+def _change(clients: Clients, acls: Collection[Acl], look: Request, *, adds: bool) -> None:
+    if not acls:
         return
+    doing = f"{'adding' if adds else 'removing'} {listed(map(str, sorted(acls)))}"
+    make: Callable[..., AclBinding] = AclBinding if adds else AclBindingFilter
+    changed, rules = frozenset(acls), [make(*_parts(acl)) for acl in acls]
 
     def request(timeout_s: float) -> None:
-        for changed in start(clients.admin(), rules, request_timeout=timeout_s).values():
-            answer_of(changed, timeout_s)
+        start = clients.admin().create_acls if adds else clients.admin().delete_acls
+        for future in start(rules, request_timeout=timeout_s).values():
+            answer_of(future, timeout_s)
+
+    def in_force() -> bool:
+        found = _on_each_broker(clients, look)
+        return all(changed <= one if adds else changed.isdisjoint(one) for one in found)
 
     clients.call(doing, request, on_cluster("Alter"))
     clients.wait_until(doing, in_force)
@@ -210,9 +200,7 @@ def _decode(answer: Mapping[str, Any]) -> Iterator[Acl]:
             )
 
 
-def _parts(
-    acl: Acl,
-) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
+def _parts(acl: Acl) -> tuple[Any, ...]:
     return (
         _RESOURCES[acl.resource],
         acl.name,
@@ -222,11 +210,6 @@ def _parts(
         _OPERATIONS[acl.operation],
         AclPermissionType[acl.permission.upper()],
     )
-
-
-def _list_acls(acls: Collection[Acl], most: int = 3) -> str:
-    more = f" and {len(acls) - most} more" if len(acls) > most else ""
-    return ", ".join(map(str, sorted(acls)[:most])) + more
 
 
 def _lacking(clients: Clients, operation: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answers_of
-from srm.kafka.wire.errors import on_topic, translate
+from srm.kafka.wire.errors import listed, on_topic, translate
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {
@@ -244,7 +244,5 @@ def _answers(
     return clients.call(doing[0], request)
 
 
-def _list_names(topics: Iterable[str], most: int = 5) -> str:
-    ordered = sorted(topics)
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return ", ".join(ordered[:most]) + more
+def _list_names(topics: Collection[str]) -> str:
+    return listed(sorted(topics), 5)

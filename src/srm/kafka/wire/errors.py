@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -142,18 +143,6 @@ def error_name(code: int) -> str:
     return KafkaError(code).name()
 
 
-def on_topic(operation: str, *topics: str) -> Needs:
-    return {TOPIC: _on(operation, TOPIC, topics)}
-
-
-def on_group(operation: str, *groups: str) -> Needs:
-    return {GROUP: _on(operation, GROUP, groups)}
-
-
-def on_transactional_id(operation: str, name: str) -> Needs:
-    return {TRANSACTIONAL_ID: _on(operation, TRANSACTIONAL_ID, (name,))}
-
-
 def on_cluster(operation: str) -> Needs:
     return {CLUSTER: f"{operation} on the cluster"}
 
@@ -164,11 +153,22 @@ def missing(code: int, needs: Needs) -> str | None:
     return None if needed is None else f"grant {needed} to srm's principal (docs/security.md)"
 
 
-def _on(operation: str, kind: int, names: Iterable[str], most: int = 3) -> str:
-    ordered = sorted(set(names))
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    listed = ", ".join(ordered[:most]) + more
-    return f"{operation} on {_KINDS[kind]}{'s' if len(ordered) > 1 else ''} {listed}"
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """Name the first ones, and how many more there are."""
+    first = list(names)
+    more = f" and {len(first) - most} more" if len(first) > most else ""
+    return ", ".join(first[:most]) + more
+
+
+def _on(kind: int, operation: str, *names: str) -> Needs:
+    several = {*names}
+    ending = "s" if len(several) > 1 else ""
+    return {kind: f"{operation} on {_KINDS[kind]}{ending} {listed(sorted(several))}"}
+
+
+on_topic: Final = partial(_on, TOPIC)
+on_group: Final = partial(_on, GROUP)
+on_transactional_id: Final = partial(_on, TRANSACTIONAL_ID)
 
 
 def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:
