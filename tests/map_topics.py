@@ -85,7 +85,7 @@ def _entry_of(
         max(entry.source_end for entry in blocks),
         min(entry.target_start for entry in blocks),
         max(entry.target_end for entry in blocks),
-        0 if cuts.cut or cuts.gone else sum(entry.records for entry in blocks),
+        0 if (cuts.cut | cuts.gone).any() else sum(entry.records for entry in blocks),
         place,
         number,
         *owner,

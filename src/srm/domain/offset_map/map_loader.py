@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import (
@@ -39,7 +38,7 @@ from srm.domain.offset_map.map_records import (
     decode_index,
 )
 from srm.domain.offset_map.map_tree import NO_BLOCKS, MapTree, Need, Rows, leads_to, lists_before
-from srm.domain.offset_map.offset_map import Cuts, OffsetMap, Position
+from srm.domain.offset_map.offset_map import Cuts, Mask, OffsetMap, Position
 from srm.domain.offset_map.runs import Offsets, Run, Runs
 from srm.errors import IntegrityError
 
@@ -48,7 +47,6 @@ _HELP: Final = "the next claim finds it again in the logs: restart the replicato
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 _FAR: Final = 2**63 - 1
-_Mask = npt.NDArray[np.bool_]
 
 
 Answers = Mapping[Need, tuple[bytes, bytes] | None]
@@ -380,9 +378,9 @@ def rows_of(
     together += _point(limits)
     cuts = Cuts.between(together)
     floor = _ends_before(together.source_end), _ends_before(together.target_end)
-    gone, needed = _mask_of(cuts.gone, len(together)), _mask_of(cuts.cut, len(together))
+    gone, needed = cuts.gone, cuts.cut.copy()
     needed |= (together.source_start < floor[0]) | (together.target_start < floor[1])
-    apart, inside = wanted.find(together, cuts, gone)
+    apart, inside = wanted.find(together, cuts)
     needed |= inside
     rows: list[Row] = []
     base = 1
@@ -431,12 +429,6 @@ def _ends_before(ends: Offsets) -> Offsets:
     return before
 
 
-def _mask_of(numbers: frozenset[int], size: int) -> _Mask:
-    mask = np.zeros(size, bool)
-    mask[list(numbers)] = True
-    return mask
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Wanted offsets of one partition, and source ranges [from, to) with all runs."""
@@ -478,16 +470,14 @@ class Wanted:
         at = np.concatenate((by_source, by_target, [len(runs) - 1]))
         return sorted({number for number in at.tolist() if 0 <= number < len(runs)})
 
-    def find(self, entries: Entries, cuts: Cuts, gone: _Mask) -> tuple[_Mask, _Mask]:
+    def find(self, entries: Entries, cuts: Cuts) -> tuple[Mask, Mask]:
         """Return masks: entries that must be separate, and entries with wanted offsets inside."""
-        kept = np.flatnonzero(~gone)
+        kept = np.flatnonzero(~cuts.gone)
         source_start, target_start = entries.source_start[kept], entries.target_start[kept]
         source_end = np.minimum(entries.source_end, cuts.sources)[kept]
         target_end = np.minimum(entries.target_end, cuts.targets)[kept]
-        apart, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
-        at = np.searchsorted(
-            source_end, self.sorted_sources, "right"
-        )  # the first that ends after it
+        apart, inside = np.zeros(len(entries), bool), np.zeros(len(entries), bool)
+        at = np.searchsorted(source_end, self.sorted_sources, "right")  # the first ending after it
         known = at < len(kept)
         at = at[known]
         apart[kept[at]] = True

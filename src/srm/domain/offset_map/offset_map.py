@@ -24,23 +24,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from srm.domain.offset_map.map_records import Entries
 from srm.domain.offset_map.runs import Offsets, Run, Runs, both_ends, coalesce, solid_runs
 from srm.errors import NotLoadedError
 
-__all__ = [
-    "NoMap",
-    "NotCopiedYet",
-    "OffsetMap",
-    "Position",
-    "Run",
-    "Runs",
-    "Translated",
-    "Translation",
-    "coalesce",
-]
+__all__ = ["Run", "Runs", "coalesce"]  # what most readers of a map need as well
 
+Mask = npt.NDArray[np.bool_]
 _FAR: Final = np.int64(2**63 - 1)
 _SIDES: Final = ("_source_start", "_source_end", "_target_start", "_target_end")
 _ARRAYS: Final = (*_SIDES, "_before")
@@ -50,14 +42,14 @@ _ARRAYS: Final = (*_SIDES, "_before")
 class Cuts:
     """Parts of earlier entries that later ones remove, after a truncation of source or target.
 
-    ``sources`` and ``targets`` are the first lost offsets of each. Nothing is left of ``gone``, a
-    part of ``cut`` ones, which must be loaded.
+    ``sources`` and ``targets`` are the first lost offsets of each. Of ``gone`` entries nothing is
+    left; ``cut`` ones have a rest, and must be loaded.
     """
 
     sources: Offsets
     targets: Offsets
-    gone: frozenset[int]
-    cut: frozenset[int]
+    gone: Mask
+    cut: Mask
 
     @classmethod
     def between(cls, entries: Entries) -> Self:
@@ -65,12 +57,7 @@ class Cuts:
         sources, targets = _lowest_after(entries.source_start), _lowest_after(entries.target_start)
         gone = (entries.source_start >= sources) | (entries.target_start >= targets)
         cut = (entries.source_end > sources) | (entries.target_end > targets)
-        return cls(
-            sources,
-            targets,
-            frozenset(np.flatnonzero(gone).tolist()),
-            frozenset(np.flatnonzero(cut & ~gone).tolist()),
-        )
+        return cls(sources, targets, gone, cut & ~gone)
 
 
 def _lowest_after(starts: Offsets) -> Offsets:
@@ -83,18 +70,19 @@ def _lowest_after(starts: Offsets) -> Offsets:
 def window_parts(entries: Entries, loaded: Mapping[int, Runs]) -> list[Runs | Entries]:
     """Return each entry in order, or its runs if loaded; NotLoadedError for a cut one without."""
     cuts = Cuts.between(entries)
-    if missing := cuts.cut - loaded.keys():
+    gone, cut = (set(np.flatnonzero(mask).tolist()) for mask in (cuts.gone, cuts.cut))
+    if missing := cut - loaded.keys():
         raise NotLoadedError(
             f"the offset map was cut, and the part from source offset "
             f"{entries.source_start[min(missing)]} on was not loaded"
         )
     parts: list[Runs | Entries] = []
     done = 0
-    for number in sorted(loaded.keys() | cuts.gone):
+    for number in sorted(loaded.keys() | gone):
         if number > done:
             parts.append(entries.slice(done, number).with_records())
         done = number + 1
-        if number not in cuts.gone:
+        if number not in gone:
             limits = int(cuts.sources[number]), int(cuts.targets[number])
             parts.append(loaded[number].with_records().before(*limits))
     if done < len(entries):
