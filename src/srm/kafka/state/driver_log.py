@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -28,10 +29,11 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_records import (
     MAP_PARTITIONS,
+    BlockKey,
+    IndexKey,
+    MapBlock,
     decode_block,
-    decode_block_key,
-    decode_index_key,
-    is_index_key,
+    decode_key,
 )
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import until_not_fenced
@@ -243,31 +245,25 @@ def _record(message: Message) -> LogRecord:
 
 def _keys_about(gone: Collection[tuple[str, str]], tail: KafkaTopicTail) -> Iterator[bytes]:
     """Yield the keys of records about the topics, reading some thousand records at a time."""
-    sources = {topic_id for topic_id, _ in gone}
     heard = time.monotonic()
     while not tail.caught_up:
         for key, value in tail.poll(_POLL_S):
             heard = time.monotonic()
-            about = value is not None and _source_of(key) in sources
-            if about and _ids_of(key, value or b"") in gone:
+            if value is not None and _is_about(gone, key, value):
                 yield key
         if time.monotonic() - heard > _SILENCE_S:
             raise UnavailableError(f"{tail.where}: no answer; retry")
 
 
-def _source_of(key: bytes) -> str:
-    try:
-        return (decode_index_key(key) if is_index_key(key) else decode_block_key(key)).topic_id
-    except IntegrityError:
-        return ""
-
-
-def _ids_of(key: bytes, value: bytes) -> tuple[str, str]:
-    try:
-        found = decode_index_key(key) if is_index_key(key) else decode_block(key, value)
-    except IntegrityError:
-        return "", ""
-    return found.topic_id, found.target_topic_id
+def _is_about(gone: Collection[tuple[str, str]], key: bytes, value: bytes) -> bool:
+    with suppress(IntegrityError):
+        found: IndexKey | BlockKey | MapBlock = decode_key(key)
+        if isinstance(found, BlockKey):
+            if not any(found.topic_id == topic_id for topic_id, _ in gone):
+                return False  # it need not be decoded
+            found = decode_block(key, value)
+        return (found.topic_id, found.target_topic_id) in gone
+    return False
 
 
 class KafkaFlowSwitch:

@@ -192,13 +192,43 @@ class MapStarts:
         self._target = target
 
     def load(
-        self, partitions: Sequence[AssignedPartition]
-    ) -> Mapping[AssignedPartition, Start | SrmError]:
-        return self._load(partitions, thorough=False)
+        self, partitions: Sequence[AssignedPartition], *, thorough: bool = False
+    ) -> dict[AssignedPartition, Start | SrmError]:
+        """Return where to start; ``thorough``: look at every block."""
+        # Reports first: a position is written after its blocks, so it has to be read before them.
+        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        reported = positions_by_copy(state.reports)
+        wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
+        for assigned in self._copied_partitions(partitions, reported):
+            newest = newest_position(reported.get(assigned.copy_id, ()))
+            number = map_partition(assigned.topic, assigned.partition)
+            wanted[number][assigned] = newest.map_end if newest else None
+        of_targets = defaultdict[tuple[int, str], list[PartitionPosition]](list)
+        for copy_id, entries in reported.items():
+            of_targets[copy_id[1:]] += entries
+        found: dict[AssignedPartition, Start | SrmError] = {}
+        for number, ends in sorted(wanted.items()):
+            try:
+                known = known_maps(ends, self._map_topic(number), ends if thorough else ())
+            except UnavailableError as error:
+                found |= dict.fromkeys(ends, error)
+                continue
+            for assigned, ending in known.items():
+                copy_id = assigned.copy_id
+                of_target = of_targets[copy_id[1:]]
+                former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
+                try:
+                    start = start_of(ending, reported.get(copy_id, ()), former)
+                except IntegrityError as error:
+                    found[assigned] = error
+                else:
+                    if start is not None:
+                        found[assigned] = start
+        return _with_reports(partitions, found, state, reported)
 
     def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
         """Look at every block of a partition; the start is before the first that is lost."""
-        start = self._load([assigned], thorough=True).get(assigned)
+        start = self.load([assigned], thorough=True).get(assigned)
         if isinstance(start, UnavailableError):
             raise start
         return start
@@ -235,40 +265,6 @@ class MapStarts:
         places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
         starts = self._target.log_starts(list(places.values()))
         return {p: starts[place] for p, place in places.items() if place in starts}
-
-    def _load(
-        self, partitions: Sequence[AssignedPartition], *, thorough: bool
-    ) -> dict[AssignedPartition, Start | SrmError]:
-        # Reports first: a position is written after its blocks, so it has to be read before them.
-        state = decode_state(StateTopic(self._target, self._flow.source).read())
-        reported = positions_by_copy(state.reports)
-        wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
-        for assigned in self._copied_partitions(partitions, reported):
-            newest = newest_position(reported.get(assigned.copy_id, ()))
-            number = map_partition(assigned.topic, assigned.partition)
-            wanted[number][assigned] = newest.map_end if newest else None
-        of_targets = defaultdict[tuple[int, str], list[PartitionPosition]](list)
-        for copy_id, entries in reported.items():
-            of_targets[copy_id[1:]] += entries
-        found: dict[AssignedPartition, Start | SrmError] = {}
-        for number, ends in sorted(wanted.items()):
-            try:
-                known = known_maps(ends, self._map_topic(number), ends if thorough else ())
-            except UnavailableError as error:
-                found |= dict.fromkeys(ends, error)
-                continue
-            for assigned, ending in known.items():
-                copy_id = assigned.copy_id
-                of_target = of_targets[copy_id[1:]]
-                former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
-                try:
-                    start = start_of(ending, reported.get(copy_id, ()), former)
-                except IntegrityError as error:
-                    found[assigned] = error
-                else:
-                    if start is not None:
-                        found[assigned] = start
-        return _with_reports(partitions, found, state, reported)
 
     def _copied_partitions(
         self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]

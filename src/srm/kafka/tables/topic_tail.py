@@ -42,6 +42,9 @@ class KafkaTopicTail:
     ``since_ms``: begin with the first record whose timestamp is this or later. ``fetching``: how
     long and for how much a broker waits with its answer; the end of a log that ends with a
     transaction marker is seen so late.
+
+    ``caught_up``: all records at the first successful look were returned, or there is no topic.
+    ``rewound``: records were returned again because the log lost some returned ones.
     """
 
     def __init__(
@@ -65,8 +68,8 @@ class KafkaTopicTail:
         self._next: int | None = None
         self._heard = 0.0
         self._end: int | None = None
-        self._caught_up = False
-        self._rewound = False
+        self.caught_up = False
+        self.rewound = False
 
     def __enter__(self) -> Self:
         return self
@@ -79,16 +82,6 @@ class KafkaTopicTail:
         self._assigned = False
         if consumer is not None:
             consumer.close()
-
-    @property
-    def caught_up(self) -> bool:
-        """True once all records at the first successful look were returned, or without a topic."""
-        return self._caught_up
-
-    @property
-    def rewound(self) -> bool:
-        """True if records were returned again because the log lost some returned ones."""
-        return self._rewound
 
     def read_to_end(self, timeout_s: float) -> tuple[list[tuple[bytes, bytes | None]], bool]:
         """Read on to where the log ends now; return what is new, and whether the end was reached.
@@ -130,7 +123,7 @@ class KafkaTopicTail:
         The end of the log ends the wait. Records without a key are skipped.
         """
         deadline = time.monotonic() + timeout_s
-        behind = not self._caught_up
+        behind = not self.caught_up
         with kafka_errors(self.where, on_topic("Read", self._topic)):
             consumer = self._open()
             while True:
@@ -141,7 +134,7 @@ class KafkaTopicTail:
                     self._look(consumer, left)
                     left = min(left, _LOOK_AGAIN_S)
                 pairs = self._take(consumer, left)
-                if pairs or (behind and self._caught_up) or time.monotonic() >= deadline:
+                if pairs or (behind and self.caught_up) or time.monotonic() >= deadline:
                     return pairs
 
     def _open(self) -> Consumer:
@@ -167,14 +160,14 @@ class KafkaTopicTail:
         except KafkaException as error:
             cause = error.args[0]
             if cause.code() in UNKNOWN_TOPIC_CODES:
-                self._caught_up = self._caught_up or self._absent(consumer, timeout_s)
+                self.caught_up = self.caught_up or self._absent(consumer, timeout_s)
                 return
             if not translate(error, self.where).retriable:
                 raise
             _logger.debug("%s: %s", self.where, cause)
             return
         self._end = end
-        self._caught_up = self._caught_up or start >= end
+        self.caught_up = self.caught_up or start >= end
         partition.offset = start
         consumer.assign([partition])
         self._assigned = True
@@ -203,12 +196,12 @@ class KafkaTopicTail:
             position = position_after(message, self.where)
             if position is None:
                 continue
-            self._rewound = self._rewound or position < (self._next or 0)
+            self.rewound = self.rewound or position < (self._next or 0)
             self._next, self._heard = position, time.monotonic()
             if message.error() is None and message.key() is not None:
                 pairs.append((message.key(), message.value()))
             if self._end is not None and position >= self._end:
-                self._caught_up = True
+                self.caught_up = True
         return pairs
 
 
@@ -260,27 +253,23 @@ def follow_raw_metrics(
 
 
 def read_raw_metrics(
-    flow: Flow,
-    consumer_props: Mapping[str, str],
-    since_ms: int,
-    most_bytes: int = MOST_BYTES,
-    timeout_s: float = _METRICS_TIMEOUT_S,
+    flow: Flow, consumer_props: Mapping[str, str], since_ms: int
 ) -> list[bytes] | None:
     """Return the values of the raw metrics since a time, None where they are more than so much."""
     topic = internal_topics.raw_metrics(flow.source)
     found: list[bytes] = []
     size = 0
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + _METRICS_TIMEOUT_S
     with KafkaTopicTail(consumer_props, topic, since_ms=since_ms) as tail:
         while not tail.caught_up:
             new = [value for _, value in tail.poll(1.0) if value]
             found += new
             size += sum(map(len, new))
-            if size > most_bytes:
+            if size > MOST_BYTES:
                 return None
             if time.monotonic() > deadline:
                 raise UnavailableError(
                     f"{topic} on cluster {flow.target}: its end is not reached in "
-                    f"{timeout_s:.0f} s; retry"
+                    f"{_METRICS_TIMEOUT_S:.0f} s; retry"
                 )
     return found
