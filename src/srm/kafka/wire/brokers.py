@@ -10,7 +10,6 @@ import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Final
 
 from srm.errors import SrmError, UnavailableError
@@ -35,7 +34,6 @@ _NEXT_BROKER_S: Final = 1.0
 """Wait for one broker before another one is queried as well."""
 _REFUSAL_S: Final = 5.0
 _LATE: Final = "no answer in time"
-_Versions = Mapping[int, tuple[int, int]]
 
 
 def addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
@@ -110,18 +108,6 @@ def refusals_of(
     return done.result()
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """A connection, with the versions of requests that its broker serves."""
-
-    connection: Connection
-    versions: _Versions
-
-    def serves(self, message: Message) -> bool:
-        low, high = self.versions.get(message.api_key, (0, -1))
-        return low <= message.version <= high
-
-
 class Brokers:
     """Connections to the brokers of one cluster, opened when needed; for one event loop.
 
@@ -137,8 +123,8 @@ class Brokers:
         self.coordinators: dict[str, int] = {}
         self._polled = BufferPool()
         self._fresh = BufferPool(kept=0)
-        self._links: dict[tuple[Address, str], _Link] = {}
-        self._opening: dict[tuple[Address, str], asyncio.Task[_Link]] = {}
+        self._open: dict[tuple[Address, str], Connection] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Task[Connection]] = {}
         self._refusals: dict[Address, tuple[float, SrmError]] = {}
         self._queries: set[asyncio.Task[Any]] = set()
         self._nodes: dict[int, Address] = {}
@@ -157,7 +143,7 @@ class Brokers:
         known = list(self._nodes.values())
         random.shuffle(known)
         # One that answered before is likely to do so again, and at once.
-        known.sort(key=lambda address: self._open_link(address, QUESTIONS) is None)
+        known.sort(key=lambda address: self._known(address, QUESTIONS) is None)
 
         def unfit(address: Address, answer: Mapping[str, Any]) -> str:
             if not answer["brokers"]:
@@ -197,12 +183,12 @@ class Brokers:
         return await self._query_one_of(known, request, lambda _address, _answer: "")
 
     async def serves(self, node: int, message: Message) -> bool:
-        return (await self._link(self._address(node), QUESTIONS)).serves(message)
+        return (await self.connection(node, QUESTIONS)).serves(message)
 
     async def newest(self, node: int, api_key: int) -> int:
         """Return the newest version of a request that a broker supports, -1 for none."""
-        link = await self._link(self._address(node), QUESTIONS)
-        return int(link.versions.get(api_key, (0, -1))[1])
+        connection = await self.connection(node, QUESTIONS)
+        return connection.versions.get(api_key, (0, -1))[1]
 
     async def _query_one_of(
         self,
@@ -248,37 +234,36 @@ class Brokers:
     async def _query(
         self, address: Address, request: Request, purpose: str = QUESTIONS
     ) -> dict[str, Any]:
-        link = await self._link(address, purpose)
+        connection = await self._connection(address, purpose)
         message = request.message
-        if not link.serves(message):
+        if not connection.serves(message):
             raise SrmError(
                 f"{self._where(address)} does not support version {message.version} of request "
                 f"{message.api_key}; srm needs Kafka 3.1 or later"
             )
         try:
-            return await link.connection.query(request)
+            return await connection.query(request)
         except asyncio.CancelledError:
             # Answers arrive in order: an abandoned one would delay the next one.
-            link.connection.close(_LATE)
+            connection.close(_LATE)
             raise
 
     # ----- connections
 
     async def connection(self, node: int, purpose: str) -> Connection:
         """Return the open connection to a broker for a purpose; open it if need be."""
-        return (await self._link(self._address(node), purpose)).connection
+        return await self._connection(self._address(node), purpose)
 
     def open_connection(self, node: int, purpose: str) -> Connection | None:
         address = self._nodes.get(node)
-        link = None if address is None else self._open_link(address, purpose)
-        return None if link is None else link.connection
+        return None if address is None else self._known(address, purpose)
 
     def close(self) -> None:
         for task in (*self._opening.values(), *self._queries):
             task.cancel()
-        for link in self._links.values():
-            link.connection.close()
-        self._links.clear()
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
 
     def _where(self, address: Address) -> str:
         return f"cluster {self.alias}, broker {address[0]}:{address[1]}"
@@ -289,28 +274,28 @@ class Brokers:
             raise UnavailableError(f"cluster {self.alias} does not know node {node} at the moment")
         return address
 
-    def _open_link(self, address: Address, purpose: str) -> _Link | None:
-        link = self._links.get((address, purpose))
-        return None if link is None or link.connection.is_closed else link
+    def _known(self, address: Address, purpose: str) -> Connection | None:
+        connection = self._open.get((address, purpose))
+        return None if connection is None or connection.is_closed else connection
 
-    async def _link(self, address: Address, purpose: str) -> _Link:
+    async def _connection(self, address: Address, purpose: str) -> Connection:
         """Return an open connection; who comes while it is being opened waits for the same one."""
-        link = self._open_link(address, purpose)
-        if link is not None:
-            return link
+        connection = self._known(address, purpose)
+        if connection is not None:
+            return connection
         key = address, purpose
         opening = self._opening.get(key)
         if opening is None:
             until, error = self._refusals.get(address, (0.0, None))
             if error is not None and asyncio.get_running_loop().time() < until:
                 raise error  # again, instead of a query by each of many partitions
-            opening = asyncio.get_running_loop().create_task(self._connect_link(address, purpose))
+            opening = asyncio.get_running_loop().create_task(self._connect(address, purpose))
             self._opening[key] = opening
             opening.add_done_callback(lambda _: self._opening.pop(key))
             opening.add_done_callback(_take_exception)  # those who waited may be gone
         return await asyncio.shield(opening)
 
-    async def _connect_link(self, address: Address, purpose: str) -> _Link:
+    async def _connect(self, address: Address, purpose: str) -> Connection:
         pool = self._polled if purpose == POLLS else self._fresh
         try:
             connection = await Connection.open(*address, pool, self.access)
@@ -338,11 +323,12 @@ class Brokers:
                 f"{self._where(address)} answered the request for its versions with error "
                 f"{code} ({error_name(code)})"
             )
-        versions = {one["api_key"]: (one["lowest"], one["highest"]) for one in known["versions"]}
-        link = _Link(connection, versions)
-        self._links = {k: one for k, one in self._links.items() if not one.connection.is_closed}
-        self._links[address, purpose] = link
-        return link
+        connection.versions = {
+            one["api_key"]: (one["lowest"], one["highest"]) for one in known["versions"]
+        }
+        self._open = {k: one for k, one in self._open.items() if not one.is_closed}
+        self._open[address, purpose] = connection
+        return connection
 
 
 def _take_exception(task: asyncio.Task[Any]) -> None:

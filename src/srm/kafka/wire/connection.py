@@ -14,14 +14,14 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.login import SecurityAccess
-from srm.kafka.wire.messages import FLEXIBLE, Cursor, Request
+from srm.kafka.wire.messages import FLEXIBLE, Cursor, Message, Request
 from srm.kafka.wire.tls import (
     ReadableFirstError,
     TlsSocket,
@@ -117,6 +117,8 @@ class Connection:
         self._look_at: asyncio.TimerHandle | None = None
         self._corked = False
         self._end: SrmError | None = None
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        """Lowest and highest version of each request by its key; set once it is open."""
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
     @classmethod
@@ -149,6 +151,10 @@ class Connection:
     @property
     def is_closed(self) -> bool:
         return self._end is not None
+
+    def serves(self, message: Message) -> bool:
+        low, high = self.versions.get(message.api_key, (0, -1))
+        return low <= message.version <= high
 
     def request(
         self,
