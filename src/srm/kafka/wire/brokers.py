@@ -15,7 +15,7 @@ from typing import Any, Final
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.connection import Connection
 from srm.kafka.wire.errors import error_name
-from srm.kafka.wire.frames import FETCH, FetchResponse, fetch_request, fetch_response
+from srm.kafka.wire.frames import FETCH, FetchResponse, fetch_request
 from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.messages import Message, Request
 from srm.kafka.wire.requests import API_VERSIONS, metadata_request
@@ -172,7 +172,7 @@ class Brokers:
         body = fetch_request([wanted], 0, wanted.max_bytes, read_committed=read_committed)
         connection = await self.connection(node, QUESTIONS)
         try:
-            return await connection.request(*FETCH, [body], fetch_response, flexible=True)
+            return await connection.request(FETCH, [body])
         except asyncio.CancelledError:
             connection.close(_LATE)  # as a query
             raise

@@ -40,10 +40,8 @@ from srm.kafka.wire.frames import (
     FetchResponse,
     WireFetchSession,
     fetch_request,
-    fetch_response,
     least_produced,
     produce_request,
-    produce_response,
 )
 from srm.kafka.wire.messages import Request
 from srm.replication import codes
@@ -281,7 +279,7 @@ class WireCluster:
             for batches, answered in requests:
                 parts = produce_request(batches, self._acks_timeout_ms)
                 least = least_produced(batches)
-                connection.tell(*PRODUCE, parts, produce_response, answered, least)
+                connection.tell(PRODUCE, parts, answered, least)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         start = await self._offset(partition, api.EARLIEST)
@@ -365,9 +363,7 @@ class WireCluster:
 
     async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> FetchResponse:
         connection = await self._connection(node, purpose)
-        response = await connection.request(
-            *FETCH, [body], fetch_response, flexible=True, wait_s=max_wait_ms / 1000
-        )
+        response = await connection.request(FETCH, [body], max_wait_ms / 1000)
         if response.error not in {codes.NONE, *SESSION_LOST}:
             self.leaders_changed()
             raise UnavailableError(

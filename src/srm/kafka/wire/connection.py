@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from srm.errors import ConfigError, SrmError, UnavailableError
 from srm.kafka.wire.login import SecurityAccess
@@ -52,6 +52,15 @@ _LOOK_EVERY_S: Final = 0.01
 _T = TypeVar("_T")
 
 
+class Api(NamedTuple, Generic[_T]):
+    """A version of a request; ``decode`` makes a value of an answer, from its correlation id on."""
+
+    key: int
+    version: int
+    flexible: bool
+    decode: Callable[[PooledBuffer], _T]
+
+
 class PendingAnswer(NamedTuple):
     """A due answer, of ``least`` bytes, for which the broker may wait ``wait_s``."""
 
@@ -75,10 +84,8 @@ class _Sending(NamedTuple):
     """A request on its way, with the answer that it expects."""
 
     answer: PendingAnswer
-    api_key: int
-    version: int
+    api: Api[Any]
     body: Sequence[Part]
-    flexible: bool
 
 
 class Connection:
@@ -157,33 +164,23 @@ class Connection:
         return low <= message.version <= high
 
     def request(
-        self,
-        api_key: int,
-        version: int,
-        body: Sequence[Part],
-        decode: Callable[[PooledBuffer], _T],
-        *,
-        flexible: bool,
-        wait_s: float = 0.0,
+        self, api: Api[_T], body: Sequence[Part], wait_s: float = 0.0
     ) -> asyncio.Future[_T]:
-        """Send one request; the future holds what ``decode`` makes of the answer's bytes.
+        """Send one request; the future holds what is made of the answer.
 
-        Those begin with the correlation id. The parts are sent as they are, without a copy: do not
-        change them before the answer. Where the request lets the broker wait before it answers,
-        ``wait_s`` says how long. The future fails with UnavailableError, whatever ends the
-        connection.
+        The parts are sent as they are, without a copy: do not change them before the answer.
+        Where the request lets the broker wait before it answers, ``wait_s`` says how long. The
+        future fails with UnavailableError, whatever ends the connection.
         """
         future: asyncio.Future[_T] = self._loop.create_future()
-        answer = PendingAnswer(decode, partial(settle, future), wait_s)
-        self._send_or_hold(_Sending(answer, api_key, version, body, flexible))
+        answer = PendingAnswer(api.decode, partial(settle, future), wait_s)
+        self._send_or_hold(_Sending(answer, api, body))
         return future
 
     def tell(
         self,
-        api_key: int,
-        version: int,
+        api: Api[_T],
         body: Sequence[Part],
-        decode: Callable[[PooledBuffer], _T],
         answered: Callable[[_T | UnavailableError], None],
         least: int,
     ) -> None:
@@ -191,8 +188,7 @@ class Connection:
 
         The answer has ``least`` bytes at least, and may wait for others.
         """
-        answer = PendingAnswer(decode, answered, 0.0, least)
-        self._send_or_hold(_Sending(answer, api_key, version, body, flexible=False))
+        self._send_or_hold(_Sending(PendingAnswer(api.decode, answered, 0.0, least), api, body))
 
     def _send_or_hold(self, request: _Sending) -> None:
         if self._held is not None:
@@ -227,8 +223,9 @@ class Connection:
 
         future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         answer = PendingAnswer(decode, partial(settle, future))
-        sent, body = request.message, [request.encode()]
-        send(_Sending(answer, sent.api_key, sent.version, body, sent.form is FLEXIBLE))
+        of = request.message
+        api = Api(of.api_key, of.version, of.form is FLEXIBLE, decode)
+        send(_Sending(answer, api, [request.encode()]))
         try:
             return await future
         except UnavailableError:
@@ -311,14 +308,14 @@ class Connection:
     # ----- sending
 
     def _send(self, request: _Sending) -> None:
-        answer, api_key, version, body, flexible = request
+        answer, api, body = request
         if self.is_closed:
             self._fail(answer, self._end)
             return
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         name = self._client_id
-        header = struct.pack(">hhih", api_key, version, self._next_id, len(name)) + name
-        if flexible:
+        header = struct.pack(">hhih", api.key, api.version, self._next_id, len(name)) + name
+        if api.flexible:
             header += b"\x00"
         size = len(header) + sum(len(part) for part in body)
         if not self._waiting:

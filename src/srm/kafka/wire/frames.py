@@ -13,14 +13,12 @@ from typing import Final
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError
-from srm.kafka.wire.connection import Part
+from srm.kafka.wire.connection import Api, Part
 from srm.kafka.wire.messages import Cursor, uvarint
 from srm.replication import codes
 from srm.replication.buffers import PooledBuffer
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, ProduceAnswer, Produced
 
-FETCH: Final = (1, 13)
-PRODUCE: Final = (0, 8)
 NO_SESSION: Final = (0, -1)
 """Session id and epoch of a fetch without a session."""
 SESSION_LOST: Final = frozenset({70, 71, 110})
@@ -173,6 +171,8 @@ def produce_response(body: PooledBuffer) -> ProduceAnswer:
     return ProduceAnswer(answers, throttle_time_ms=reader.take(_COUNT)[0])
 
 
+FETCH: Final = Api(1, 13, flexible=True, decode=fetch_response)
+PRODUCE: Final = Api(0, 8, flexible=False, decode=produce_response)
 Ask = Callable[[bytes, int], Awaitable[FetchResponse]]
 """Sends an encoded fetch with its maximum wait in milliseconds; raises top-level errors."""
 

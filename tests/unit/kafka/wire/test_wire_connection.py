@@ -23,7 +23,7 @@ from tests.waiting import until
 from tests.wires import as_it_is
 
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.wire.connection import Connection, settle
+from srm.kafka.wire.connection import Api, Connection, settle
 from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.messages import BYTES, CLASSIC, Fixed, Message, Structure
 from srm.kafka.wire.requests import API_VERSIONS
@@ -109,14 +109,14 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Security, ssl.S
 
 
 def echo(connection: Connection, parts: list[bytes]) -> asyncio.Future[PooledBuffer]:
-    return connection.request(ECHO, 0, parts, as_it_is, flexible=False)
+    return connection.request(Api(ECHO, 0, False, as_it_is), parts)
 
 
 def told(connection: Connection, least: int) -> asyncio.Future[PooledBuffer]:
     """Send a request whose answer is known to have some bytes at least."""
     future: asyncio.Future[PooledBuffer] = asyncio.get_running_loop().create_future()
 
-    connection.tell(ECHO, 0, [b"x"], as_it_is, partial(settle, future), least)
+    connection.tell(Api(ECHO, 0, False, as_it_is), [b"x"], partial(settle, future), least)
     return future
 
 
@@ -280,7 +280,7 @@ def test_an_answer_that_is_none_ends_the_connection(stream: bytes) -> None:
     async def run() -> tuple[BaseException | None, bool]:
         theirs, ours = tcp_pair()
         connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
-        answer = connection.request(ECHO, 0, [b"x"], decode, flexible=False)
+        answer = connection.request(Api(ECHO, 0, False, decode), [b"x"])
         theirs.sendall(stream)
         await until(answer.done)
         theirs.close()
@@ -316,7 +316,7 @@ def test_who_fails_at_an_answer_does_not_keep_others_from_theirs() -> None:
             seen.append(answer)
             raise RuntimeError
 
-        connection.tell(ECHO, 0, [b"x"], as_it_is, fail, 36)
+        connection.tell(Api(ECHO, 0, False, as_it_is), [b"x"], fail, 36)
         last = told(connection, 36)
         theirs.sendall(b"".join(struct.pack(">ii", 36, n) + bytes(32) for n in (1, 2)))
         await until(last.done)

@@ -22,7 +22,7 @@ from tests.unit.kafka.wire.test_wire_connection import (
 from tests.wires import as_it_is
 
 from srm.errors import UnavailableError
-from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.connection import Api, Connection
 from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.security import Sasl, Security, read_security
 from srm.replication.buffers import BufferPool, PooledBuffer
@@ -47,7 +47,7 @@ class Peer:
         self.came.set()
 
     def send(self, *parts: bytes) -> asyncio.Future[PooledBuffer]:
-        return self.connection.request(0, 0, parts, as_it_is, flexible=False)
+        return self.connection.request(Api(0, 0, False, as_it_is), parts)
 
     async def read(self) -> bytes:
         """Read a request, its correlation id first."""
@@ -148,7 +148,7 @@ def test_a_broker_that_takes_a_request_slowly_is_alive() -> None:
 
 def test_a_broker_that_may_wait_before_it_answers_is_given_that_time_too() -> None:
     async def scenario(peer: Peer) -> None:
-        poll = peer.connection.request(0, 0, [b"x"], as_it_is, flexible=False, wait_s=100.0)
+        poll = peer.connection.request(Api(0, 0, False, as_it_is), [b"x"], wait_s=100.0)
         await settle()
         await pass_time(TIMEOUT_S + 95)
         assert not peer.connection.is_closed
@@ -171,7 +171,7 @@ def test_a_broker_whose_quota_pauses_a_connection_is_given_that_time_too(
             del body
             return ProduceAnswer({}, throttle_time_ms=pause_s * 1000)
 
-        first = peer.connection.request(0, 0, [b"x"], decode, flexible=False)
+        first = peer.connection.request(Api(0, 0, False, decode), [b"x"])
         if sent_before:
             peer.send(b"y")
         await peer.say(struct.pack(">i", 4) + (await peer.read())[:4])
@@ -198,7 +198,7 @@ def test_a_login_whose_answers_each_come_in_time_is_waited_for() -> None:
         async with connected(broker, security) as connection:
             broker.pace = lambda: next(paces)
             await pass_time(1.0)  # the session is over
-            answer = connection.request(ECHO, 0, [b"x"], as_it_is, flexible=False)
+            answer = connection.request(Api(ECHO, 0, False, as_it_is), [b"x"])
             for number, key in enumerate((HANDSHAKE, AUTHENTICATE, ECHO), start=3):
                 await happens(lambda n=number: len(broker.keys) == n, f"request {number}")
                 assert broker.keys[-1] == key
@@ -211,7 +211,7 @@ def test_a_login_whose_answers_each_come_in_time_is_waited_for() -> None:
 
 def test_a_short_deadline_is_not_kept_waiting_by_a_long_one() -> None:
     async def scenario(peer: Peer) -> None:
-        poll = peer.connection.request(0, 0, [b"x"], as_it_is, flexible=False, wait_s=1000.0)
+        poll = peer.connection.request(Api(0, 0, False, as_it_is), [b"x"], wait_s=1000.0)
         await peer.say(struct.pack(">i", 4) + (await peer.read())[:4])
         await poll
         peer.send(b"y")
