@@ -316,7 +316,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "any leader answers for a log",
         "a leader that lags behind the controller is not believed",
-        (("srm.kafka.wire.cluster:LogQuery", _without_leader_epoch),),
+        (("srm.kafka.wire.requests:LogQuery", _without_leader_epoch),),
         killer="tests/unit/kafka/wire/test_leaders.py",
     ),
     Mutant(
