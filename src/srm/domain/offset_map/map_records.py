@@ -205,7 +205,25 @@ def _decode(found: BlockKey, value: bytes) -> MapBlock:
     (id_count,) = _IDS.unpack_from(value, at)
     producer_ids = struct.unpack_from(f">{id_count}q", value, at + _IDS.size)
     at += _IDS.size + 8 * id_count
-    runs, before, lineage = _runs(value, at)
+    before = None
+    if flags & _HAS_PREVIOUS:
+        start, *owner = _PREVIOUS.unpack_from(value, at)
+        before = BlockKey(found.topic_id, found.partition, start, (owner[0], owner[1]))
+        at += _PREVIOUS.size
+    epochs, size = _LINEAGE.unpack_from(value, at)
+    at += _LINEAGE.size + size
+    lineage = value[at - size : at]
+    count, source, target = _RUNS.unpack_from(value, at)
+    if not 0 < count <= _MOST_RUNS:
+        raise IntegrityError(f"{count} runs")
+    sizes, rest = (count - 1, count - 1, count), memoryview(value)[at + _RUNS.size :]
+    source_gaps, target_gaps, counts = varints.decode_columns(rest, sizes)
+    varints.running_total(0, counts)
+    sources, targets = (
+        varints.running_total(first, counts[:-1] + varints.unfold(gaps))
+        for first, gaps in ((source, source_gaps), (target, target_gaps))
+    )
+    runs = Runs(sources, targets, counts)
     return MapBlock(
         name,
         found.topic_id,
@@ -215,8 +233,8 @@ def _decode(found: BlockKey, value: bytes) -> MapBlock:
         runs,
         bool(flags & _OPEN),
         found.owner,
-        BlockKey(found.topic_id, found.partition, before[0], before[1:]) if before else None,
-        lineage,
+        before,
+        _unpack_lineage(lineage, epochs, int(runs.source_ends[-1])),
     )
 
 
@@ -231,33 +249,6 @@ def _unpack_lineage(packed: bytes, count: int, end: int) -> Lineage:
     if len(numbers) != 2 * count:
         raise IntegrityError(f"{len(numbers)} numbers for {count} leader epochs")
     return Lineage.from_distances(iter(numbers), count, end)
-
-
-_Tail = tuple[Runs, tuple[int, int, int] | None, Lineage]
-
-
-def _runs(value: bytes, at: int) -> _Tail:
-    before = None
-    if value[1] & _HAS_PREVIOUS:
-        before = _PREVIOUS.unpack_from(value, at)
-        at += _PREVIOUS.size
-    epochs, size = _LINEAGE.unpack_from(value, at)
-    at += _LINEAGE.size
-    lineage = value[at : at + size]
-    at += size
-    count, source, target = _RUNS.unpack_from(value, at)
-    if not 0 < count <= _MOST_RUNS:
-        raise IntegrityError(f"{count} runs")
-    at += _RUNS.size
-    sizes = (count - 1, count - 1, count)
-    source_gaps, target_gaps, counts = varints.decode_columns(memoryview(value)[at:], sizes)
-    varints.running_total(0, counts)
-    sources, targets = (
-        varints.running_total(first, counts[:-1] + varints.unfold(gaps))
-        for first, gaps in ((source, source_gaps), (target, target_gaps))
-    )
-    runs = Runs(sources, targets, counts)
-    return runs, before, _unpack_lineage(lineage, epochs, int(runs.source_ends[-1]))
 
 
 ENTRIES_PER_CHUNK: Final = 1024
