@@ -43,21 +43,11 @@ from srm.kafka.wire.errors import on_cluster, translate
 from srm.replication.batches.batch import batches
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader, OutOfRangeError
-from srm.replication.mapping.starts import (
-    NOWHERE,
-    Predecessor,
-    Start,
-    cut_start,
-    decided_start,
-    is_whole,
-    known_maps,
-    read_chunk,
-    start_of,
-    translate_back,
-)
+from srm.replication.mapping import starts
 from srm.replication.ports import Wire
 from srm.replication.takeover import data_batches
 
+_Starts = dict[AssignedPartition, starts.Start | SrmError]
 logger = logging.getLogger(__name__)
 
 _ADMIN_S: Final = 20.0
@@ -191,9 +181,7 @@ class MapStarts:
         self._flow = flow
         self._target = target
 
-    def load(
-        self, partitions: Sequence[AssignedPartition], *, thorough: bool = False
-    ) -> dict[AssignedPartition, Start | SrmError]:
+    def load(self, partitions: Sequence[AssignedPartition], *, thorough: bool = False) -> _Starts:
         """Return where to start; ``thorough``: look at every block."""
         # Reports first: a position is written after its blocks, so it has to be read before them.
         state = decode_state(StateTopic(self._target, self._flow.source).read())
@@ -206,10 +194,10 @@ class MapStarts:
         of_targets = defaultdict[tuple[int, str], list[PartitionPosition]](list)
         for copy_id, entries in reported.items():
             of_targets[copy_id[1:]] += entries
-        found: dict[AssignedPartition, Start | SrmError] = {}
+        found: _Starts = {}
         for number, ends in sorted(wanted.items()):
             try:
-                known = known_maps(ends, self._map_topic(number), ends if thorough else ())
+                known = starts.known_maps(ends, self._map_topic(number), ends if thorough else ())
             except UnavailableError as error:
                 found |= dict.fromkeys(ends, error)
                 continue
@@ -218,7 +206,7 @@ class MapStarts:
                 of_target = of_targets[copy_id[1:]]
                 former = [entry for entry in of_target if entry.topic_id != assigned.topic_id]
                 try:
-                    start = start_of(ending, reported.get(copy_id, ()), former)
+                    start = starts.start_of(ending, reported.get(copy_id, ()), former)
                 except IntegrityError as error:
                     found[assigned] = error
                 else:
@@ -226,27 +214,27 @@ class MapStarts:
                         found[assigned] = start
         return _with_reports(partitions, found, state, reported)
 
-    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
+    def load_again(self, assigned: AssignedPartition) -> starts.Start | SrmError | None:
         """Look at every block of a partition; the start is before the first that is lost."""
         start = self.load([assigned], thorough=True).get(assigned)
         if isinstance(start, UnavailableError):
             raise start
         return start
 
-    def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
-        start = self.load([assigned]).get(assigned) or Start(0, 0, has_position=False)
+    def cut(self, assigned: AssignedPartition, target_end: int) -> starts.Start:
+        start = self.load([assigned]).get(assigned) or starts.Start(0, 0, has_position=False)
         if isinstance(start, SrmError):
             raise start
         topic = self._map_of(assigned)
         position = Position(start.source_next, start.target_next, start.source_next)
-        before = translate_back(start.tree, position, target_end, topic)
-        return cut_start(start, before, target_end)
+        before = starts.translate_back(start.tree, position, target_end, topic)
+        return starts.cut_start(start, before, target_end)
 
-    def predecessor(self, slot: str) -> Predecessor:
+    def predecessor(self, slot: str) -> starts.Predecessor:
         state = decode_state(StateTopic(self._target, self._flow.source).read())
         seen = [report.incarnation for report in state.reports if report.slot == slot]
         meant = [entry.incarnation for entry in state.assignments if entry.slot == slot]
-        return Predecessor(
+        return starts.Predecessor(
             tuple(found for found in (*seen, *meant) if found is not None),
             tuple(entry for entry in state.notes if entry.slot == slot),
         )
@@ -254,17 +242,17 @@ class MapStarts:
     def read_chunk(
         self, assigned: AssignedPartition, root: IndexRecord, number: int
     ) -> IndexRecord | None:
-        return read_chunk(root, number, self._map_of(assigned))
+        return starts.read_chunk(root, number, self._map_of(assigned))
 
     def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        return is_whole(chunk, self._map_of(assigned))
+        return starts.is_whole(chunk, self._map_of(assigned))
 
     def target_log_starts(
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
         places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
-        starts = self._target.log_starts(list(places.values()))
-        return {p: starts[place] for p, place in places.items() if place in starts}
+        found = self._target.log_starts(list(places.values()))
+        return {p: found[place] for p, place in places.items() if place in found}
 
     def _copied_partitions(
         self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
@@ -285,10 +273,10 @@ class MapStarts:
 
 def _with_reports(
     partitions: Sequence[AssignedPartition],
-    found: dict[AssignedPartition, Start | SrmError],
+    found: _Starts,
     state: ReplicationState,
     reported: Mapping[CopyId, Sequence[PartitionPosition]],
-) -> dict[AssignedPartition, Start | SrmError]:
+) -> _Starts:
     """Apply operators' decisions and separate reports; start again for a new remote topic."""
     decided = defaultdict[tuple[str, int], list[PartitionNotes]](list)
     for note in state.notes:
@@ -305,11 +293,11 @@ def _with_reports(
         if isinstance(start, SrmError):
             continue
         if about := decided.get((assigned.topic_id, assigned.partition)):
-            start = decided_start(start, about)
+            start = starts.decided_start(start, about)
         if copy_id not in reported and copy_id[:2] in copied:
-            start = replace(start or NOWHERE, copy_is_gone=True)
+            start = replace(start or starts.NOWHERE, copy_is_gone=True)
         if status := at_rest.get((assigned.topic, assigned.partition)):
-            start = replace(start or NOWHERE, at_rest=status)
+            start = replace(start or starts.NOWHERE, at_rest=status)
         if start is not None:
             found[assigned] = start
     return found

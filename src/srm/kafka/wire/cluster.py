@@ -21,6 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 from srm.clock import now_s, pauses
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
+from srm.kafka.wire import frames
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers, refusal
 from srm.kafka.wire.connection import Connection
@@ -32,16 +33,6 @@ from srm.kafka.wire.errors import (
     of_code,
     on_topic,
     on_transactional_id,
-)
-from srm.kafka.wire.frames import (
-    FETCH,
-    PRODUCE,
-    SESSION_LOST,
-    FetchResponse,
-    WireFetchSession,
-    fetch_request,
-    least_produced,
-    produce_request,
 )
 from srm.kafka.wire.messages import Request
 from srm.replication import codes
@@ -246,7 +237,9 @@ class WireCluster:
 
     def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
         # A long poll delays all later requests on its connection.
-        return WireFetchSession(partial(self._fetch, POLLS, node), read_committed=read_committed)
+        return frames.WireFetchSession(
+            partial(self._fetch, POLLS, node), read_committed=read_committed
+        )
 
     async def fetch(
         self,
@@ -257,7 +250,9 @@ class WireCluster:
         max_bytes: int,
         read_committed: bool,
     ) -> Fetched:
-        body = fetch_request(partitions, max_wait_ms, max_bytes, read_committed=read_committed)
+        body = frames.fetch_request(
+            partitions, max_wait_ms, max_bytes, read_committed=read_committed
+        )
         while True:
             fetched = (await self._fetch("fetch", node, body, max_wait_ms)).fetched
             if fetched.partitions:
@@ -277,9 +272,9 @@ class WireCluster:
             return
         with connection.cork():
             for batches, answered in requests:
-                parts = produce_request(batches, self._acks_timeout_ms)
-                least = least_produced(batches)
-                connection.tell(PRODUCE, parts, answered, least)
+                parts = frames.produce_request(batches, self._acks_timeout_ms)
+                least = frames.least_produced(batches)
+                connection.tell(frames.PRODUCE, parts, answered, least)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         start = await self._offset(partition, api.EARLIEST)
@@ -361,10 +356,12 @@ class WireCluster:
             self.leaders_changed()
             raise
 
-    async def _fetch(self, purpose: str, node: int, body: bytes, max_wait_ms: int) -> FetchResponse:
+    async def _fetch(
+        self, purpose: str, node: int, body: bytes, max_wait_ms: int
+    ) -> frames.FetchResponse:
         connection = await self._connection(node, purpose)
-        response = await connection.request(FETCH, [body], max_wait_ms / 1000)
-        if response.error not in {codes.NONE, *SESSION_LOST}:
+        response = await connection.request(frames.FETCH, [body], max_wait_ms / 1000)
+        if response.error not in {codes.NONE, *frames.SESSION_LOST}:
             self.leaders_changed()
             raise UnavailableError(
                 f"{self._at(node)} answered a whole fetch with error {response.error} "
