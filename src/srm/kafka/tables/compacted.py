@@ -57,6 +57,8 @@ class KafkaCompactedTopic:
         self._topic = topic
         self._partition = partition
         self._name = f"{topic}-{partition}"
+        self._reading = clients.where(f"reading {self._name}")
+        self._writing = clients.where(f"writing {self._name}")
 
     def read(self) -> dict[bytes, bytes]:
         """Return the latest committed values by key to the end of now; a missing topic is empty."""
@@ -90,7 +92,6 @@ class KafkaCompactedTopic:
         """
         if not records:
             return None
-        where = self._clients.where(f"writing {self._name}")
         producer = self._clients.producer()
         failures: list[KafkaError] = []
         stamps: list[int] = []
@@ -103,14 +104,14 @@ class KafkaCompactedTopic:
                 stamps.extend(broker_time(message))
 
         try:
-            with kafka_errors(where, needs):
+            with kafka_errors(self._writing, needs):
                 for key, value in records.items():
                     self._produce(producer, key, value, on_delivery)
                 left = producer.flush(self._clients.timeout_s)
             if failures:
-                raise translate(failures[0], where, needs)
+                raise translate(failures[0], self._writing, needs)
             if left:
-                raise UnavailableError(f"{where}: no acknowledgement in time; retry")
+                raise UnavailableError(f"{self._writing}: no acknowledgement in time; retry")
         except SrmError:
             self._clients.discard_producer()
             raise
@@ -127,8 +128,9 @@ class KafkaCompactedTopic:
                 )
             except BufferError:
                 if time.monotonic() > deadline:
-                    where = self._clients.where(f"writing {self._name}")
-                    raise UnavailableError(f"{where}: the queue stays full; retry") from None
+                    raise UnavailableError(
+                        f"{self._writing}: the queue stays full; retry"
+                    ) from None
                 producer.poll(_QUEUE_FULL_POLL_S)
             else:
                 return
@@ -196,19 +198,15 @@ class KafkaCompactedTopic:
                     return
             if time.monotonic() - progress > self._clients.timeout_s:
                 self._clients.discard_reader()
-                where, limit_s = (
-                    self._clients.where(f"reading {self._name}"),
-                    self._clients.timeout_s,
-                )
-                raise UnavailableError(f"{where}: no record for {limit_s:g} s; retry")
+                limit_s = self._clients.timeout_s
+                raise UnavailableError(f"{self._reading}: no record for {limit_s:g} s; retry")
 
     def _require_absent(self) -> None:
         """Never read as empty a table that exists but lacks a leader, or is hidden from srm."""
         found = describe(self._clients, [self._topic], "Read").get(self._topic)
         if found is not None and self._partition < found.partitions:
             self._clients.discard_reader()
-            where = self._clients.where(f"reading {self._name}")
-            raise UnavailableError(f"{where}: no leader yet; retry")
+            raise UnavailableError(f"{self._reading}: no leader yet; retry")
 
 
 def row_of(message: Message) -> Stamped | None:
@@ -280,11 +278,6 @@ class _Followed:
         self.complete = threading.Event()
         self.error: SrmError | None = None
 
-    @property
-    def is_awaited(self) -> bool:
-        """True while the partition is unread and not known to be absent."""
-        return not self.complete.is_set()
-
     def begin(self, topic_id: str) -> None:
         """Read from the first record on; without an id there is nothing to read."""
         self.topic_id, self.has_failed, self.next = topic_id, False, 0
@@ -305,7 +298,7 @@ class _Followed:
     def is_as_it_was(self, topic_id: str) -> bool:
         """Return whether an answer, with a topic id or without the topic, needs no new reading."""
         self.without = 0 if topic_id else self.without + 1
-        if (self.is_shown or self.is_awaited) and 0 < self.without < _GONE_AFTER:
+        if (self.is_shown or not self.complete.is_set()) and 0 < self.without < _GONE_AFTER:
             return True
         is_same = topic_id == self.topic_id and not self.has_failed
         return is_same and bool(topic_id or (self.complete.is_set() and not self.is_shown))
@@ -458,9 +451,9 @@ class LiveTables:
                 self._wake.clear()
                 look_at = time.monotonic() + _LOOK_S
                 self._look(consumer)
-                if any(one.is_awaited and one.without for one in [*self._followed.values()]):
+                if any(one.without for one in self._unread()):
                     look_at = time.monotonic() + _AGAIN_S
-            is_reading = any(one.is_awaited for one in [*self._followed.values()])
+            is_reading = bool(self._unread())
             for message in drain(consumer, _READING_POLL_S if is_reading else _FOLLOW_POLL_S):
                 self._take(message)
             now = time.monotonic()
@@ -470,6 +463,10 @@ class LiveTables:
                 self._heard = now
                 if is_stranded(consumer, next(iter(self._followed))[0]):
                     return
+
+    def _unread(self) -> list[_Followed]:
+        """Return what is not read to its end yet, nor known to be absent."""
+        return [one for one in [*self._followed.values()] if not one.complete.is_set()]
 
     def _look(self, consumer: Consumer) -> None:
         """Assign new partitions, drop those that are gone or were re-created."""

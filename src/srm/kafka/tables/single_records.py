@@ -44,7 +44,7 @@ _NO_POSITION: Final = frozenset(
     {KafkaError._NO_OFFSET, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - local codes
 )
 
-_Batches = Iterator[tuple[BatchHeader, bool]]
+_Batches = Iterable[tuple[BatchHeader, bool]]
 _Fetch = Callable[[int, int], Awaitable[_Batches | None]]
 """Fetches a batch or more from an offset on, with a size in bytes, and whether readers get each.
 
@@ -118,11 +118,7 @@ def records_at(clients: Clients, place: TopicPartition, offsets: Collection[int]
     return {offset: row for offset, row in found.items() if row is not None}
 
 
-def _take(
-    fetched: Iterable[tuple[BatchHeader, bool]],
-    wanted: frozenset[int],
-    found: dict[int, Row | None],
-) -> int:
+def _take(fetched: _Batches, wanted: frozenset[int], found: dict[int, Row | None]) -> int:
     reached = -1
     for batch, is_data in fetched:
         reached = batch.last_offset
@@ -196,9 +192,7 @@ def _batches(fetched: FetchedPartition) -> _Batches:
         yield batch, not (aborted.drops(batch) or batch.is_control)
 
 
-def _first(
-    fetched: Iterable[tuple[BatchHeader, bool]], at: int
-) -> tuple[ComparedRecord | None, int]:
+def _first(fetched: _Batches, at: int) -> tuple[ComparedRecord | None, int]:
     """Return the first record from ``at`` on or None, and the next offset (``at``: end)."""
     following = at
     for batch, is_data in fetched:
@@ -238,6 +232,19 @@ def read_first(
     topics = sorted({partition.topic for partition in wanted})
     needs = {**on_group("Read", group), **on_topic("Read", *topics)}
     found: dict[TopicPartition, ComparedRecord | None] = {}
+    without = set[TopicPartition]()
+
+    def take(message: Message) -> None:
+        error = message.error()
+        place = TopicPartition(message.topic() or "", max(0, message.partition() or 0))
+        if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant
+            if place in wanted:
+                found.setdefault(place, _record_of(message) if error is None else None)
+        elif error.code() in _NO_POSITION:
+            without.add(place)
+        elif not (failure := translate(error, where)).retriable:
+            raise failure
+
     with kafka_errors(where, needs):
         settings = {
             "group.id": group,
@@ -252,31 +259,12 @@ def read_first(
         consumer = open_reader(clients.props.consumer, settings)
         try:
             consumer.subscribe(topics)
-            without = set[TopicPartition]()
             while time.monotonic() < deadline and wanted - found.keys() - without:
                 for message in drain(consumer, _POLL_S):
-                    _take_first(message, wanted, found, without, where)
+                    take(message)
         finally:
             consumer.close()
     return found
-
-
-def _take_first(
-    message: Message,
-    wanted: Collection[TopicPartition],
-    found: dict[TopicPartition, ComparedRecord | None],
-    without: set[TopicPartition],
-    where: str,
-) -> None:
-    error = message.error()
-    place = TopicPartition(message.topic() or "", max(0, message.partition() or 0))
-    if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant
-        if place in wanted:
-            found.setdefault(place, _record_of(message) if error is None else None)
-    elif error.code() in _NO_POSITION:
-        without.add(place)
-    elif not (failure := translate(error, where)).retriable:
-        raise failure
 
 
 def _record_of(message: Message) -> ComparedRecord:
