@@ -80,29 +80,6 @@ class MapTree:
         """The last written run, or cut; None without any."""
         return self.last.runs[-1] if self.last is not None else None
 
-    @property
-    def chunks(self) -> Entries:
-        """Entries of the full chunks in use."""
-        return self.root.entries.slice(self.root.deleted) if self.root else NO_ENTRIES
-
-    @property
-    def blocks(self) -> Entries:
-        """Entries of the newest chunk in use."""
-        return self.chunk.entries.slice(self.chunk.deleted) if self.chunk else NO_ENTRIES
-
-    def entries(self, chunks: Mapping[int, IndexRecord] | None = None) -> Entries:
-        """Return all entries in order, the last block's, too; of loaded chunks their own."""
-        loaded = chunks or {}
-        found, done, full = NO_ENTRIES, 0, self.chunks
-        for number in sorted(loaded):
-            chunk = loaded[number]
-            found = found + full.slice(done, number) + chunk.entries.slice(chunk.deleted)
-            done = number + 1
-        found = found + full.slice(done) + self.blocks
-        if self.last is None:
-            return found
-        return found + Entries.of([IndexEntry.of_block(self.last, self.last_place)])
-
 
 def leads_to(chunk: IndexRecord, last: MapBlock | None) -> bool:
     """Return True if a chunk ends where the map's last block begins, or lists that block, too.

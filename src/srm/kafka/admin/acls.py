@@ -10,15 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, admin
 
 from srm.config.model import ClientKind
 from srm.domain.names.rights import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
@@ -31,34 +23,34 @@ from srm.kafka.wire.errors import TOPIC, check, listed, on_cluster
 from srm.kafka.wire.messages import Request
 
 _ANYTHING: Final = api.DESCRIBE_ACLS(
-    ResourceType.ANY.value,
+    admin.ResourceType.ANY.value,
     None,
-    ResourcePatternType.ANY.value,
-    *(None, None, AclOperation.ANY.value, AclPermissionType.ANY.value),
+    admin.ResourcePatternType.ANY.value,
+    *(None, None, admin.AclOperation.ANY.value, admin.AclPermissionType.ANY.value),
 )
 _DENIALS: Final = api.DESCRIBE_ACLS(
-    ResourceType.TOPIC.value,
+    admin.ResourceType.TOPIC.value,
     None,
-    ResourcePatternType.LITERAL.value,
+    admin.ResourcePatternType.LITERAL.value,
     ALL_USERS,
     ANY_NAME,
-    AclOperation.WRITE.value,
-    AclPermissionType.DENY.value,
+    admin.AclOperation.WRITE.value,
+    admin.AclPermissionType.DENY.value,
 )
-_RESOURCES: Final[Mapping[ResourceKind, ResourceType]] = {
-    "topic": ResourceType.TOPIC,
-    "group": ResourceType.GROUP,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+_RESOURCES: Final[Mapping[ResourceKind, admin.ResourceType]] = {
+    "topic": admin.ResourceType.TOPIC,
+    "group": admin.ResourceType.GROUP,
+    "transactional-id": admin.ResourceType.TRANSACTIONAL_ID,
 }
 _KINDS: Final = {kind.value: name for name, kind in _RESOURCES.items()}
 
 
-def _operation_name(operation: AclOperation) -> str:
+def _operation_name(operation: admin.AclOperation) -> str:
     """Spell an operation as kafka-acls.sh does: ``DescribeConfigs``."""
     return operation.name.title().replace("_", "")
 
 
-_OPERATIONS: Final = {_operation_name(one): one for one in AclOperation}
+_OPERATIONS: Final = {_operation_name(one): one for one in admin.AclOperation}
 
 
 def unavailable_reason(clients: Clients) -> str:
@@ -75,7 +67,7 @@ def unavailable_reason(clients: Clients) -> str:
             include_authorized_operations=True, request_timeout=timeout_s
         )
         described = answer_of(asked, timeout_s)
-        return AclOperation.ALTER in (described.authorized_operations or ())
+        return admin.AclOperation.ALTER in (described.authorized_operations or ())
 
     return "" if clients.call("checking rights", request) else _lacking(clients, "Alter")
 
@@ -140,7 +132,7 @@ def _change(clients: Clients, acls: Collection[Acl], look: Request, *, adds: boo
     if not acls:
         return
     doing = f"{'adding' if adds else 'removing'} {listed(map(str, sorted(acls)))}"
-    make: Callable[..., AclBinding] = AclBinding if adds else AclBindingFilter
+    make: Callable[..., admin.AclBinding] = admin.AclBinding if adds else admin.AclBindingFilter
     changed, rules = frozenset(acls), [make(*_parts(acl)) for acl in acls]
 
     def request(timeout_s: float) -> None:
@@ -184,16 +176,16 @@ def _on_each_broker(clients: Clients, request: Request) -> list[frozenset[Acl]]:
 def _decode(answer: Mapping[str, Any]) -> Iterator[Acl]:
     for resource in answer["resources"]:
         kind = _KINDS.get(resource["resource_type"])
-        prefixed = resource["pattern_type"] == ResourcePatternType.PREFIXED.value
+        prefixed = resource["pattern_type"] == admin.ResourcePatternType.PREFIXED.value
         if kind is None:
             continue
         for rule in resource["acls"]:
-            allows = rule["permission_type"] == AclPermissionType.ALLOW.value
+            allows = rule["permission_type"] == admin.AclPermissionType.ALLOW.value
             yield Acl(
                 kind,
                 resource["resource_name"],
                 rule["principal"],
-                _operation_name(AclOperation(rule["operation"])),
+                _operation_name(admin.AclOperation(rule["operation"])),
                 "Allow" if allows else "Deny",
                 rule["host"],
                 "prefixed" if prefixed else "literal",
@@ -204,11 +196,11 @@ def _parts(acl: Acl) -> tuple[Any, ...]:
     return (
         _RESOURCES[acl.resource],
         acl.name,
-        ResourcePatternType[acl.pattern.upper()],
+        admin.ResourcePatternType[acl.pattern.upper()],
         acl.principal,
         acl.host,
         _OPERATIONS[acl.operation],
-        AclPermissionType[acl.permission.upper()],
+        admin.AclPermissionType[acl.permission.upper()],
     )
 
 

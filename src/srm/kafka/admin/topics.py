@@ -8,17 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, TopicCollection
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewPartitions,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka import KafkaError, TopicCollection, admin
 
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
@@ -33,12 +23,12 @@ UNKNOWN_TOPIC_CODES = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
     }
 )
-_ORIGINS: Final[Mapping[ConfigSource, SettingOrigin]] = {
-    ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
-    ConfigSource.DYNAMIC_BROKER_CONFIG: "dynamic",
-    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "dynamic",
-    ConfigSource.STATIC_BROKER_CONFIG: "static",
-    ConfigSource.DEFAULT_CONFIG: "default",
+_ORIGINS: Final[Mapping[admin.ConfigSource, SettingOrigin]] = {
+    admin.ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
+    admin.ConfigSource.DYNAMIC_BROKER_CONFIG: "dynamic",
+    admin.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "dynamic",
+    admin.ConfigSource.STATIC_BROKER_CONFIG: "static",
+    admin.ConfigSource.DEFAULT_CONFIG: "default",
 }
 _CONFIG_WAIT_S: Final = 5.0
 _logger = logging.getLogger(__name__)
@@ -72,7 +62,7 @@ def describe(
         return {}
     collection = TopicCollection(sorted(wanted))
 
-    doing, start = ("describing topics", "describing"), AdminClient.describe_topics
+    doing, start = ("describing topics", "describing"), admin.AdminClient.describe_topics
     found = _answers(clients, doing, operation, start, collection, UNKNOWN_TOPIC_CODES)
     return {
         name: TopicDescription(
@@ -98,13 +88,13 @@ def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, T
     """Return the values in effect that can be set and shown; a missing topic is left out."""
     if not topics:
         return {}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
+    resources = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in sorted(topics)]
 
-    doing, start = ("reading topic configs", "reading configs"), AdminClient.describe_configs
+    doing, start = ("reading topic configs", "reading configs"), admin.AdminClient.describe_configs
     found = _answers(clients, doing, "DescribeConfigs", start, resources, UNKNOWN_TOPIC_CODES)
     return {
         resource.name: {
-            name: TopicSetting(entry.value, _ORIGINS[ConfigSource(entry.source)])
+            name: TopicSetting(entry.value, _ORIGINS[admin.ConfigSource(entry.source)])
             for name, entry in entries.items()
             if _is_shown(entry)
         }
@@ -112,15 +102,17 @@ def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, T
     }
 
 
-def _new(spec: TopicSpec) -> NewTopic:
-    return NewTopic(spec.name, spec.partitions, spec.replication_factor, config=dict(spec.configs))
+def _new(spec: TopicSpec) -> admin.NewTopic:
+    return admin.NewTopic(
+        spec.name, spec.partitions, spec.replication_factor, config=dict(spec.configs)
+    )
 
 
 def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
     """Say why a topic could not be created now, None where it could; nothing is created."""
     try:
         doing = f"checking whether topic {spec.name} can be created", "creating"
-        start = partial(AdminClient.create_topics, validate_only=True)
+        start = partial(admin.AdminClient.create_topics, validate_only=True)
         _answers(clients, doing, "Create", start, [_new(spec)])
     except UnavailableError:
         raise
@@ -136,7 +128,7 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
     new = [_new(spec) for spec in specs]
     wanted = {spec.name for spec in specs}
     doing, existing = f"creating topics {_list_names(wanted)}", {KafkaError.TOPIC_ALREADY_EXISTS}
-    _answers(clients, (doing, "creating"), "Create", AdminClient.create_topics, new, existing)
+    _answers(clients, (doing, "creating"), "Create", admin.AdminClient.create_topics, new, existing)
     clients.wait_until(
         f"new topics {_list_names(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
     )
@@ -153,14 +145,14 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
     larger = {name: count for name, count in counts.items() if count > current[name].partitions}
     if not larger:
         return
-    new = [NewPartitions(name, count) for name, count in larger.items()]
+    new = [admin.NewPartitions(name, count) for name, count in larger.items()]
 
     def visible() -> bool:
         now = describe(clients, larger.keys())
         return all(name in now and now[name].partitions >= n for name, n in larger.items())
 
     doing = f"growing topics {_list_names(larger)}", "growing"
-    _answers(clients, doing, "Alter", AdminClient.create_partitions, new)
+    _answers(clients, doing, "Alter", admin.AdminClient.create_partitions, new)
     clients.wait_until(f"new partitions of {_list_names(larger)}", visible)
 
 
@@ -170,8 +162,8 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
     The broker may return a value in another notation than the one that was set.
     """
     resources = [
-        ConfigResource(
-            ResourceType.TOPIC,
+        admin.ConfigResource(
+            admin.ResourceType.TOPIC,
             topic,
             incremental_configs=[_operation(name, value) for name, value in entries.items()],
         )
@@ -190,7 +182,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
         )
 
     doing = f"changing configs of {_list_names(changes)}", "changing configs"
-    start = AdminClient.incremental_alter_configs
+    start = admin.AdminClient.incremental_alter_configs
     _answers(clients, doing, "AlterConfigs", start, resources)
     try:
         clients.wait_until(f"new configs of {_list_names(changes)}", visible, _CONFIG_WAIT_S)
@@ -198,19 +190,19 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
         _logger.debug("continuing: %s", error)
 
 
-def _operation(name: str, value: str | None) -> ConfigEntry:
+def _operation(name: str, value: str | None) -> admin.ConfigEntry:
     if value is None:
-        return ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
-    return ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        return admin.ConfigEntry(name, None, incremental_operation=admin.AlterConfigOpType.DELETE)
+    return admin.ConfigEntry(name, value, incremental_operation=admin.AlterConfigOpType.SET)
 
 
 def _in_short(value: str | None) -> str | None:
     return None if value is None else "".join(value.split()).lower()
 
 
-def _is_shown(entry: ConfigEntry) -> bool:
+def _is_shown(entry: admin.ConfigEntry) -> bool:
     return (
-        ConfigSource(entry.source) in _ORIGINS
+        admin.ConfigSource(entry.source) in _ORIGINS
         and not entry.is_read_only
         and not entry.is_sensitive
         and entry.value is not None
@@ -233,7 +225,7 @@ def _answers(
     def error_of(key: object, error: KafkaError) -> SrmError | None:
         if error.code() in expected:
             return None
-        name = key.name if isinstance(key, ConfigResource) else str(key)
+        name = key.name if isinstance(key, admin.ConfigResource) else str(key)
         where = f"{clients.where(doing[1])}: topic {name}"
         return translate(error, where, on_topic(operation, name))
 

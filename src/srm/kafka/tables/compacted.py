@@ -128,9 +128,8 @@ class KafkaCompactedTopic:
                 )
             except BufferError:
                 if time.monotonic() > deadline:
-                    raise UnavailableError(
-                        f"{self._writing}: the queue stays full; retry"
-                    ) from None
+                    what = f"{self._writing}: the queue stays full; retry"
+                    raise UnavailableError(what) from None
                 producer.poll(_QUEUE_FULL_POLL_S)
             else:
                 return

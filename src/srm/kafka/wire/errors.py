@@ -13,19 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from srm.errors import (
-    AuthorizationError,
-    ConfigError,
-    ConflictError,
-    DataLossError,
-    FencedError,
-    GroupActiveError,
-    IntegrityError,
-    NotFoundError,
-    SrmError,
-    UnavailableError,
-    UsageError,
-)
+from srm import errors
 
 TOPIC: Final = 29
 GROUP: Final = 30
@@ -37,10 +25,10 @@ Needs = Mapping[int, str]
 
 NOTHING: Final[Needs] = MappingProxyType({})
 _KINDS: Final = {TOPIC: "topic", GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
-_NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+_NAMES: Final[Mapping[type[errors.SrmError], str]] = MappingProxyType(
     {
         # A later attempt may succeed: brokers restart, leaders move, coordinators load.
-        UnavailableError: """
+        errors.UnavailableError: """
             _ALL_BROKERS_DOWN _CRIT_SYS_RESOURCE _DESTROY _DESTROY_BROKER _FAIL _INTR _IN_PROGRESS
             _ISR_INSUFF _MSG_TIMED_OUT _NODE_UPDATE _OUTDATED _PARTIAL _PREV_IN_PROGRESS
             _PURGE_INFLIGHT _PURGE_QUEUE _QUEUE_FULL _RESOLVE _RETRY _TIMED_OUT _TIMED_OUT_QUEUE
@@ -56,43 +44,43 @@ _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
             THROTTLING_QUOTA_EXCEEDED TRANSACTION_ABORTABLE TRANSACTION_COORDINATOR_FENCED
             UNKNOWN_CONTROLLER_ID UNKNOWN_LEADER_EPOCH UNSTABLE_OFFSET_COMMIT
         """,
-        AuthorizationError: """
+        errors.AuthorizationError: """
             _AUTHENTICATION CLUSTER_AUTHORIZATION_FAILED DELEGATION_TOKEN_AUTHORIZATION_FAILED
             DELEGATION_TOKEN_EXPIRED DELEGATION_TOKEN_OWNER_MISMATCH GROUP_AUTHORIZATION_FAILED
             PRINCIPAL_DESERIALIZATION_FAILURE SASL_AUTHENTICATION_FAILED TOPIC_AUTHORIZATION_FAILED
             TRANSACTIONAL_ID_AUTHORIZATION_FAILED UNACCEPTABLE_CREDENTIAL
         """,
-        NotFoundError: """
+        errors.NotFoundError: """
             _UNKNOWN_GROUP _UNKNOWN_PARTITION _UNKNOWN_TOPIC DELEGATION_TOKEN_NOT_FOUND
             GROUP_ID_NOT_FOUND LOG_DIR_NOT_FOUND RESOURCE_NOT_FOUND SHARE_SESSION_NOT_FOUND
             UNKNOWN_SUBSCRIPTION_ID UNKNOWN_TOPIC_ID UNKNOWN_TOPIC_OR_PART VOTER_NOT_FOUND
         """,
         # Answers to a client that is not a member of an active group.
-        GroupActiveError: """
+        errors.GroupActiveError: """
             _ASSIGNMENT_LOST _MAX_POLL_EXCEEDED FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH
             GROUP_SUBSCRIBED_TO_TOPIC ILLEGAL_GENERATION MEMBER_ID_REQUIRED NON_EMPTY_GROUP
             REBALANCE_IN_PROGRESS STALE_MEMBER_EPOCH UNKNOWN_MEMBER_ID UNRELEASED_INSTANCE_ID
         """,
-        FencedError: """
+        errors.FencedError: """
             _FENCED FENCED_STATE_EPOCH INVALID_PRODUCER_EPOCH INVALID_PRODUCER_ID_MAPPING
             PRODUCER_FENCED STREAMS_TOPOLOGY_FENCED
         """,
-        ConflictError: """
+        errors.ConflictError: """
             _CONFLICT _EXISTING_SUBSCRIPTION DUPLICATE_VOTER ELECTION_NOT_NEEDED
             GROUP_MAX_SIZE_REACHED INCONSISTENT_GROUP_PROTOCOL INCONSISTENT_TOPIC_ID
             INCONSISTENT_VOTER_SET NO_REASSIGNMENT_IN_PROGRESS REASSIGNMENT_IN_PROGRESS
             TOPIC_ALREADY_EXISTS UNSUPPORTED_ASSIGNOR
         """,
-        DataLossError: """
+        errors.DataLossError: """
             _AUTO_OFFSET_RESET _LOG_TRUNCATION OFFSET_OUT_OF_RANGE
         """,
-        IntegrityError: """
+        errors.IntegrityError: """
             _BAD_COMPRESSION _BAD_MSG _GAPLESS_GUARANTEE _INCONSISTENT _INVALID_DIFFERENT_RECORD
             DUPLICATE_SEQUENCE_NUMBER INVALID_MSG INVALID_MSG_SIZE INVALID_RECORD
             INVALID_RECORD_STATE OUT_OF_ORDER_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID
         """,
         # Settings of the client or the broker that forbid the request.
-        ConfigError: """
+        errors.ConfigError: """
             _FS _INVALID_ARG _NOT_CONFIGURED _NOT_IMPLEMENTED _SSL _UNKNOWN_PROTOCOL
             _UNSUPPORTED_FEATURE DELEGATION_TOKEN_AUTH_DISABLED
             DELEGATION_TOKEN_REQUEST_NOT_ALLOWED ILLEGAL_SASL_STATE INVALID_CONFIG
@@ -101,7 +89,7 @@ _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
             UNSUPPORTED_COMPRESSION_TYPE UNSUPPORTED_ENDPOINT_TYPE UNSUPPORTED_FOR_MESSAGE_FORMAT
             UNSUPPORTED_SASL_MECHANISM UNSUPPORTED_VERSION
         """,
-        UsageError: """
+        errors.UsageError: """
             _INVALID_TYPE DUPLICATE_RESOURCE INVALID_COMMIT_OFFSET_SIZE INVALID_GROUP_ID
             INVALID_PARTITIONS INVALID_PRINCIPAL_TYPE INVALID_REGULAR_EXPRESSION
             INVALID_REPLICA_ASSIGNMENT INVALID_REQUEST INVALID_REQUIRED_ACKS INVALID_TIMESTAMP
@@ -110,7 +98,7 @@ _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
             TOPIC_EXCEPTION
         """,
         # Mistakes in srm or in the broker: nothing a user can do but report them.
-        SrmError: """
+        errors.SrmError: """
             _APPLICATION _ASSIGN_PARTITIONS _FATAL _KEY_DESERIALIZATION _KEY_SERIALIZATION _NOENT
             _NOOP _NO_OFFSET _PARTITION_EOF _READ_ONLY _REVOKE_PARTITIONS _STATE _UNDERFLOW
             _VALUE_DESERIALIZATION _VALUE_SERIALIZATION FEATURE_UPDATE_FAILED
@@ -119,22 +107,22 @@ _NAMES: Final[Mapping[type[SrmError], str]] = MappingProxyType(
         """,
     }
 )
-ERROR_CLASSES: Final[Mapping[int, type[SrmError]]] = MappingProxyType(
+ERROR_CLASSES: Final[Mapping[int, type[errors.SrmError]]] = MappingProxyType(
     {getattr(KafkaError, name): cls for cls, names in _NAMES.items() for name in names.split()}
 )
 """The srm error class of every error code of the client library."""
-_ACTIONS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+_ACTIONS: Final[Mapping[type[errors.SrmError], str]] = MappingProxyType(
     {
-        UnavailableError: "check that the cluster is up, bootstrap.servers and security.protocol, "
-        "then retry",
-        AuthorizationError: "check the credentials and the ACLs of srm's principal",
-        ConfigError: "check the client settings of this cluster and the broker's",
+        errors.UnavailableError: "check that the cluster is up, bootstrap.servers and "
+        "security.protocol, then retry",
+        errors.AuthorizationError: "check the credentials and the ACLs of srm's principal",
+        errors.ConfigError: "check the client settings of this cluster and the broker's",
     }
 )
-_MEANINGS: Final[Mapping[type[SrmError], str]] = MappingProxyType(
+_MEANINGS: Final[Mapping[type[errors.SrmError], str]] = MappingProxyType(
     {
-        GroupActiveError: "; the group has members, stop its consumers first",
-        FencedError: "; another process has taken over",
+        errors.GroupActiveError: "; the group has members, stop its consumers first",
+        errors.FencedError: "; another process has taken over",
     }
 )
 
@@ -171,20 +159,22 @@ on_group: Final = partial(_on, GROUP)
 on_transactional_id: Final = partial(_on, TRANSACTIONAL_ID)
 
 
-def translate(error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING) -> SrmError:
+def translate(
+    error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING
+) -> errors.SrmError:
     """Build the srm error; ``where`` is operation and cluster: reading groups of cluster P."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(kafka_error, KafkaError):
-        return SrmError(f"{where}: {kafka_error}")
+        return errors.SrmError(f"{where}: {kafka_error}")
     cls = ERROR_CLASSES.get(kafka_error.code())
     if cls is None:
-        cls = UnavailableError if kafka_error.retriable() else SrmError
+        cls = errors.UnavailableError if kafka_error.retriable() else errors.SrmError
     action = missing(kafka_error.code(), needs) or _ACTIONS.get(cls, "")
     text = " ".join(kafka_error.str().split())
     return cls(f"{where}: {text} ({kafka_error.name()}){_MEANINGS.get(cls, '')}", action)
 
 
-def of_code(code: int, where: str, needs: Needs = NOTHING) -> SrmError:
+def of_code(code: int, where: str, needs: Needs = NOTHING) -> errors.SrmError:
     return translate(KafkaError(code), where, needs)
 
 

@@ -104,10 +104,6 @@ class Form(Enum):
         size: int = data.uvarint() - 1 if self is FLEXIBLE else fixed.decode(data, self)
         return size
 
-    @property
-    def no_tags(self) -> bytes:
-        return b"\x00" if self is FLEXIBLE else b""
-
     def skip_tags(self, data: Cursor) -> None:
         if self is FLEXIBLE:
             data.skip_tags()
@@ -167,7 +163,8 @@ class Structure:
 
     def encode(self, values: Sequence[Any], form: Form) -> bytes:
         fields = zip(self.fields.values(), values, strict=True)
-        return b"".join(kind.encode(value, form) for kind, value in fields) + form.no_tags
+        encoded = b"".join(kind.encode(value, form) for kind, value in fields)
+        return encoded + b"\x00" if form is FLEXIBLE else encoded  # no tagged fields
 
     def decode(self, data: Cursor, form: Form) -> dict[str, Any]:
         found = {name: kind.decode(data, form) for name, kind in self.fields.items()}

@@ -21,18 +21,15 @@ from srm.domain.offset_map.map_loader import carry_out, reach
 from srm.domain.offset_map.map_records import (
     MAP_PARTITIONS,
     BlockKey,
+    Entries,
+    IndexEntry,
     MapBlock,
     MapEnd,
     decode_block,
     is_index_key,
     map_partition,
 )
-from srm.domain.offset_map.map_tree import (
-    MapTree,
-    Rows,
-    chunk_at,
-    entry_block,
-)
+from srm.domain.offset_map.map_tree import NO_ENTRIES, MapTree, Rows, chunk_at, entry_block
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowMaps
@@ -113,7 +110,10 @@ class World:
         """Read the whole map that the newest report reaches."""
         tree = self.tree()
         blocks = self.blocks(tree)
-        entries = tree.entries(self.chunks(tree))
+        chunks = [*self.chunks(tree).values(), *([tree.chunk] if tree.chunk else [])]
+        last = [IndexEntry.of_block(tree.last, tree.last_place)] if tree.last else []
+        parts = (chunk.entries.slice(chunk.deleted) for chunk in chunks)
+        entries = sum((*parts, Entries.of(last)), NO_ENTRIES)
         position = self.report[0] if self.report else None
         loaded = {number: block.runs for number, block in enumerate(blocks)}
         return OffsetMap.window(
