@@ -42,6 +42,9 @@ NO_BLOCKS: Final = MapEnd(-1, (-1, -1))
 """End in a report of a map without blocks; without any MapEnd the map is unknown."""
 
 
+PlacedBlock = tuple[MapBlock, int]
+
+
 class Need(NamedTuple):
     """A record of the map topic: its last reported place, and the prefix of its key."""
 
@@ -152,7 +155,7 @@ class MapTable:
 
     topic_id: str
     partition: int
-    blocks: dict[BlockKey, tuple[MapBlock, int]] = field(default_factory=dict)
+    blocks: dict[BlockKey, PlacedBlock] = field(default_factory=dict)
     index: dict[IndexKey, tuple[IndexRecord, int]] = field(default_factory=dict)
     damaged: set[BlockKey] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
@@ -203,19 +206,15 @@ def _rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
     return _tree_from_index(table, block, place) or _tree_from_chain(table, block)
 
 
-def _last(table: MapTable, end: MapEnd | None) -> tuple[MapBlock, int] | BlockKey | None:
+def _last(table: MapTable, end: MapEnd | None) -> PlacedBlock | BlockKey | None:
     """Return the last block, or only its key if it is known to be missing."""
     if end is None:
         return newest_head(table.blocks.values())
-    for key, found in table.blocks.items():
-        if (key.target_start, key.owner) == (end.target_start, end.owner):
-            return found
-    return BlockKey(table.topic_id, table.partition, end.target_start, end.owner)
+    key = BlockKey(table.topic_id, table.partition, end.target_start, end.owner)
+    return table.blocks.get(key, key)
 
 
-def newest_head(
-    blocks: Iterable[tuple[MapBlock, int]],
-) -> tuple[MapBlock, int] | None:
+def newest_head(blocks: Iterable[PlacedBlock]) -> PlacedBlock | None:
     """Return the block without a successor; of one producer id that of its latest claim.
 
     Different producer ids have no order: of those, the block that reaches furthest on the target.
@@ -223,7 +222,7 @@ def newest_head(
     known = list(blocks)
     followed = {block.previous for block, _ in known}
     heads = [found for found in known if found[0].block_key not in followed] or known
-    latest: dict[int, tuple[MapBlock, int]] = {}
+    latest: dict[int, PlacedBlock] = {}
     for found in heads:
         producer, order = found[0].owner[0], _claim_order(found[0])
         if producer not in latest or order > _claim_order(latest[producer][0]):
@@ -342,7 +341,7 @@ def _without(table: MapTable, missing: BlockKey) -> RebuiltMap:
             if tree is not None and last is not None:
                 found = replace(tree, last=last[0], last_place=last[1])
                 return replace(_tree_of(table, found), missing=lost)
-    whole: list[tuple[MapBlock, int]] = []
+    whole: list[PlacedBlock] = []
     kept: set[BlockKey | None] = {None}
     for key, found_block in sorted(table.blocks.items(), key=lambda item: item[0].target_start):
         if key.target_start < lost.target_start and found_block[0].previous in kept:
@@ -351,9 +350,7 @@ def _without(table: MapTable, missing: BlockKey) -> RebuiltMap:
     return _tree(table, whole, lost)
 
 
-def _tree(
-    table: MapTable, blocks: list[tuple[MapBlock, int]], missing: BlockKey | None
-) -> RebuiltMap:
+def _tree(table: MapTable, blocks: list[PlacedBlock], missing: BlockKey | None) -> RebuiltMap:
     """Return a tree of blocks in order, none of which is in an index."""
     if not blocks:
         return RebuiltMap(missing=missing, garbage=(*table.blocks, *table.damaged))
@@ -377,10 +374,9 @@ def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:
         chunks = [table.index[chunk_key(tree.root, number)][0] for number in numbers]
     if tree.chunk is not None:
         chunks.append(tree.chunk)
-    keys = [
-        block_key(chunk, number)
+    blocks = [
+        table.blocks[block_key(chunk, number)][0]
         for chunk in chunks
         for number in range(chunk.deleted, len(chunk.entries))
     ]
-    blocks = [table.blocks[key][0] for key in keys]
     return [*blocks, tree.last] if tree.last is not None else blocks
