@@ -388,6 +388,11 @@ class IndexRecord:
     deleted: int = 0
     root_place: int = -1
 
+    @property
+    def in_use(self) -> range:
+        """Numbers of the entries that are not being deleted."""
+        return range(self.deleted, len(self.entries))
+
     def value(self) -> bytes:
         entries = self.entries
         first = entries[0] if len(entries) else IndexEntry(*[0] * len(IndexEntry._fields))

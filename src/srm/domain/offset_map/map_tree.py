@@ -273,7 +273,7 @@ def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
 def _numbers(record: IndexRecord) -> dict[tuple[int, tuple[int, int]], int]:
     return {
         (entry.key_start, entry.owner): number
-        for number in range(record.deleted, len(record.entries))
+        for number in record.in_use
         for entry in (record.entries[number],)
     }
 
@@ -292,7 +292,7 @@ def _whole(table: MapTable, chunk: IndexRecord, place: int, count: int) -> MapTr
         if own is None and root_place != chunk.root_place:
             continue
         kept = replace(root, entries=root.entries.slice(0, own))
-        if all(_holds_chunk(table, kept, n) for n in range(kept.deleted, len(kept.entries))):
+        if all(_holds_chunk(table, kept, n) for n in kept.in_use):
             return MapTree(None, -1, replace(cut, root_place=root_place), place, kept)
     return None
 
@@ -303,11 +303,8 @@ def _holds_chunk(table: MapTable, root: IndexRecord, number: int) -> bool:
 
 
 def _holds(table: MapTable, chunk: IndexRecord) -> bool:
-    for number in range(chunk.deleted, len(chunk.entries)):
-        found = table.blocks.get(block_key(chunk, number))
-        if found is None or found[1] != chunk.entries[number].place:
-            return False
-    return True
+    found = ((table.blocks.get(block_key(chunk, n)), chunk.entries[n].place) for n in chunk.in_use)
+    return all(block is not None and block[1] == place for block, place in found)
 
 
 def _tree_from_chain(table: MapTable, last: MapBlock) -> RebuiltMap:
@@ -370,13 +367,10 @@ def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:
     """Return all blocks of a tree rebuilt from a table, in order."""
     chunks: list[IndexRecord] = []
     if tree.root is not None:
-        numbers = range(tree.root.deleted, len(tree.root.entries))
-        chunks = [table.index[chunk_key(tree.root, number)][0] for number in numbers]
+        chunks = [table.index[chunk_key(tree.root, number)][0] for number in tree.root.in_use]
     if tree.chunk is not None:
         chunks.append(tree.chunk)
     blocks = [
-        table.blocks[block_key(chunk, number)][0]
-        for chunk in chunks
-        for number in range(chunk.deleted, len(chunk.entries))
+        table.blocks[block_key(chunk, number)][0] for chunk in chunks for number in chunk.in_use
     ]
     return [*blocks, tree.last] if tree.last is not None else blocks

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -18,7 +19,7 @@ from srm.clock import now_ms
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.errors import AuthorizationError, SrmError
 from srm.kafka.admin.clients import Clients, drain, open_reader, position_after
-from srm.kafka.admin.offsets import query_leaders, topic_errors
+from srm.kafka.admin.offsets import Places, query_leaders, topic_errors
 from srm.kafka.admin.topics import describe
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
@@ -27,6 +28,7 @@ from srm.kafka.wire.messages import CLASSIC, FLEXIBLE, INT16, Cursor, Request, l
 
 _DOING: Final = "describing producers"
 _logger = logging.getLogger(__name__)
+_Names = dict[int, tuple[str, int | None]]
 TOPIC: Final = "__transaction_state"
 _FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
 """By version."""
@@ -40,65 +42,55 @@ _POLL_S: Final = 0.5
 
 
 def active_producers(
-    clients: Clients, partitions: Collection[TopicPartition]
+    clients: Clients, partitions: Places
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-    async def request(brokers: Brokers) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-        found = await _producers(clients, brokers, partitions)
-        return {
-            partition: tuple(
-                ActiveProducer(
-                    partition,
-                    state["producer_id"],
-                    state["producer_epoch"],
-                    state["last_timestamp_ms"],
-                    state["last_sequence"],
-                )
-                for state in sorted(states, key=itemgetter("producer_id"))
+    if not partitions:
+        return {}
+    found = clients.ask(_DOING, lambda brokers: _producers(clients, brokers, partitions))
+    return {
+        partition: tuple(
+            ActiveProducer(
+                partition,
+                state["producer_id"],
+                state["producer_epoch"],
+                state["last_timestamp_ms"],
+                state["last_sequence"],
             )
-            for partition, states in found.items()
-        }
-
-    return clients.ask(_DOING, request) if partitions else {}
+            for state in sorted(states, key=itemgetter("producer_id"))
+        )
+        for partition, states in found.items()
+    }
 
 
 def open_transactions(
-    clients: Clients, partitions: Collection[TopicPartition]
+    clients: Clients, partitions: Places
 ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
     async def request(brokers: Brokers) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
-        blocking = {
-            partition: [state for state in states if state["first_offset"] >= 0]
-            for partition, states in (await _producers(clients, brokers, partitions)).items()
-        }
-        ids = {state["producer_id"] for states in blocking.values() for state in states}
-        names = await _names(brokers, ids)
+        found: dict[TopicPartition, list[OpenTransaction]] = defaultdict(list)
+        producers = (await _producers(clients, brokers, partitions)).items()
+        blocking = [(p, s) for p, states in producers for s in states if s["first_offset"] >= 0]
+        names = await _names(brokers, {state["producer_id"] for _, state in blocking})
         at_ms = now_ms()
-
-        def transaction(partition: TopicPartition, state: Mapping[str, Any]) -> OpenTransaction:
+        for partition, state in sorted(blocking, key=lambda each: each[1]["first_offset"]):
             name, start_ms = names.get(state["producer_id"], (None, None))
-            return OpenTransaction(
-                partition,
-                state["first_offset"],
-                state["producer_id"],
-                state["producer_epoch"],
-                name,
-                None if start_ms is None else max(0, at_ms - start_ms),
+            found[partition].append(
+                OpenTransaction(
+                    partition,
+                    state["first_offset"],
+                    state["producer_id"],
+                    state["producer_epoch"],
+                    name,
+                    None if start_ms is None else max(0, at_ms - start_ms),
+                )
             )
-
-        return {
-            partition: tuple(
-                transaction(partition, state)
-                for state in sorted(states, key=itemgetter("first_offset"))
-            )
-            for partition, states in blocking.items()
-            if states
-        }
+        return {partition: tuple(found[partition]) for partition in sorted(found)}
 
     return clients.ask(_DOING, request) if partitions else {}
 
 
 async def _producers(
-    clients: Clients, brokers: Brokers, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, list[Mapping[str, Any]]]:
+    clients: Clients, brokers: Brokers, partitions: Places
+) -> dict[TopicPartition, list[api.Answer]]:
     def make(leaders: Iterable[TopicPartition]) -> Request:
         return api.DESCRIBE_PRODUCERS(api.numbers_by_topic(leaders))
 
@@ -107,11 +99,9 @@ async def _producers(
     return {p: each["producers"] for p, each in sorted(found.items()) if each["producers"]}
 
 
-async def _names(
-    brokers: Brokers, producer_ids: Collection[int]
-) -> dict[int, tuple[str, int | None]]:
+async def _names(brokers: Brokers, producer_ids: Collection[int]) -> _Names:
     """Return transactional ids and start times (epoch ms), without those hidden from srm."""
-    found: dict[int, tuple[str, int | None]] = {}
+    found: _Names = {}
     if not producer_ids:
         return found
     for node in brokers.nodes:
