@@ -155,10 +155,7 @@ class MapBlock:
         ids = self.producer_ids
         gaps = (
             varints.fold(starts[1:] - ends[:-1])
-            for starts, ends in (
-                (runs.sources, runs.source_ends),
-                (runs.targets, runs.target_ends),
-            )
+            for starts, ends in ((runs.sources, runs.source_ends), (runs.targets, runs.target_ends))
         )
         return b"".join(
             (

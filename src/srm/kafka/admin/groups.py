@@ -165,11 +165,7 @@ class _Look:
             await self._describe(brokers, node, names, kind)
 
     async def _describe(
-        self,
-        brokers: Brokers,
-        node: int,
-        names: Sequence[str],
-        listed_as: GroupKind = "classic",
+        self, brokers: Brokers, node: int, names: Sequence[str], listed_as: GroupKind = "classic"
     ) -> None:
         """Ask the coordinator of groups for them, as each kind until they are found."""
         for some in batches(names):

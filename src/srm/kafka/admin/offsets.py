@@ -70,12 +70,7 @@ def _list(
 
 
 def _query_logs(
-    clients: Clients,
-    doing: str,
-    values: _Values,
-    make: api.LogMaker,
-    *,
-    as_consumer: bool = False,
+    clients: Clients, doing: str, values: _Values, make: api.LogMaker, *, as_consumer: bool = False
 ) -> Answers:
     if not values:
         return {}

@@ -46,13 +46,7 @@ from srm.errors import (
     SrmError,
     UnavailableError,
 )
-from srm.kafka.admin.clients import (
-    STATE_RECORDS,
-    drain,
-    open_reader,
-    open_writer,
-    position_after,
-)
+from srm.kafka.admin.clients import STATE_RECORDS, drain, open_reader, open_writer, position_after
 from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 from srm.kafka.wire.cluster import open_wire
@@ -166,9 +160,7 @@ class KafkaDriverLog:
         return records
 
     def publish(
-        self,
-        records: Mapping[bytes, bytes],
-        deletions: Collection[tuple[int, bytes]] = (),
+        self, records: Mapping[bytes, bytes], deletions: Collection[tuple[int, bytes]] = ()
     ) -> None:
         """Write all records in one transaction; FencedError: a newer driver has taken over.
 
