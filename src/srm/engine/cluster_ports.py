@@ -58,6 +58,9 @@ class TopicDescription:
     replicas: int = field(default=1, compare=False)
 
 
+Topics = Mapping[str, TopicDescription]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
     """A topic to create."""
@@ -229,22 +232,15 @@ class Cluster(Protocol):
     def first_records(
         self, places: Collection[Place], *, committed: bool = True
     ) -> dict[Place, ComparedRecord | None]:
-        """Return the first record at or after each offset, None without one; may be scattered.
+        """Return the first record at or after each offset or log start, None without one.
 
-        An offset before the log start counts as the log start. Missing partitions and offsets
-        beyond the end of the log are omitted. So are offsets followed by too many markers and
-        aborted records to find a record in a bounded number of requests.
-
-        ``committed``: read as isolation.level=read_committed, up to the last stable offset; else
-        records of open and aborted transactions are returned too.
+        Offsets beyond the end of the log are omitted. So are offsets followed by too many markers
+        and aborted records to find a record in a bounded number of requests. ``committed``: read as
+        isolation.level=read_committed; else with records of open and aborted transactions.
         """
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end offset of a leader epoch in each log (KIP-320).
-
-        -1 where the log does not hold the epoch: its records were deleted or lost, or nothing was
-        written in it.
-        """
+        """Return the end offset of a leader epoch in each log (KIP-320), -1 if the log lacks it."""
 
     # ----- transactions and producers
 
@@ -261,9 +257,8 @@ class Cluster(Protocol):
     def transactional_topics(self) -> tuple[frozenset[str], ...] | None:
         """Return the sets of topics that one transaction has written together.
 
-        Subsets of another set and internal topics are omitted. None if ``__transaction_state`` may
-        not be read, or not completely within the time. Transactions that compaction has removed
-        from it are missing.
+        Subsets of another set, internal topics and transactions that compaction has removed are
+        omitted. None if ``__transaction_state`` may not be read, or not completely in time.
         """
 
     # ----- rights, ACLs, quotas and users
@@ -316,8 +311,7 @@ class Cluster(Protocol):
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group, start offsets of a share group.
 
-        An absent group has none. Commits of open transactions do not count;
-        :meth:`pending_commits` returns their partitions.
+        Commits of open transactions do not count, see :meth:`pending_commits`.
         """
 
     def commits_of(self, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
@@ -328,8 +322,7 @@ class Cluster(Protocol):
     ) -> ByGroup[frozenset[TopicPartition]]:
         """Return the partitions with a pending offset commit of an open transaction.
 
-        Brokers answer for partitions of which the group has committed offsets. ``also`` names
-        others, whose first commit may be pending.
+        ``also``: partitions without a committed offset, whose first commit may be pending.
         """
 
     def remove_static_members(self, group: str, instance_ids: Collection[str]) -> None:

@@ -25,13 +25,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from srm.domain.groups.mm2_records import NO_IDS, Checkpoint, TopicIds
-from srm.domain.groups.translation import (
-    UNFINISHED,
-    Direction,
-    PartitionFacts,
-    State,
-    translate,
-)
+from srm.domain.groups.translation import UNFINISHED, Direction, PartitionFacts, State, translate
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import TopicPartition
@@ -54,28 +48,23 @@ class Selection:
         if self.names.is_internal(topic):
             return None
         if self.names.is_replica(topic) and not self.names.is_shared(topic):
-            return (
-                "reverse" if self.reverse_enabled and self.reverse_topics.matches(topic) else None
-            )
+            selected = self.reverse_enabled and self.reverse_topics.matches(topic)
+            return "reverse" if selected else None
         if self.names.is_cycle(topic) or not self.names.listed.matches(topic):
             return None
         return "forward"
 
     def mapped_topic(self, topic: str, direction: Direction) -> str:
         """Return the topic's name in the map: that on the source of the copying flow."""
-        if direction == "forward":
-            return topic
-        return self.names.origin(topic) or topic
+        return topic if direction == "forward" else self.names.origin(topic) or topic
 
     def downstream(self, partition: TopicPartition, direction: Direction) -> TopicPartition:
-        """Return the partition on the flow's target."""
         topic, number = partition
-        if direction == "forward":
-            return TopicPartition(self.names.remote(topic), number)
-        return TopicPartition(self.mapped_topic(topic, direction), number)
+        forward = direction == "forward"
+        name = self.names.remote(topic) if forward else self.mapped_topic(topic, direction)
+        return TopicPartition(name, number)
 
     def selects_group(self, group: str, commits: Mapping[TopicPartition, int]) -> bool:
-        """Return True if the filter selects the group and it has a commit on a selected topic."""
         return self.groups.matches(group) and any(
             self.direction(partition.topic) is not None for partition in commits
         )
@@ -95,14 +84,9 @@ class Selection:
                 return f"topic denied by the pattern {pattern}", f"srm why {topic} --flow '{flow}'"
             return "topic not selected", f"srm-control topics {ends} --add {topic}"
         if not self.reverse_enabled:
-            return (
-                "reverse checkpoints are off",
-                f"set {flow}.reverse.checkpointing.enabled=true",
-            )
-        return (
-            "replica not listed",
-            f"srm-control reverse-checkpointed-topics {ends} --add {topic}",
-        )
+            return "reverse checkpoints are off", f"set {flow}.reverse.checkpointing.enabled=true"
+        action = f"srm-control reverse-checkpointed-topics {ends} --add {topic}"
+        return "replica not listed", action
 
 
 FactsOf = Callable[[TopicPartition, Direction], PartitionFacts]
@@ -144,17 +128,12 @@ class CheckpointOutcome:
             return None
         if self.downstream is None or self.downstream_offset is None or self.reached is None:
             return None
-        return Checkpoint(
-            self.group,
-            self.downstream,
-            self.reached,
-            self.downstream_offset,
-            self.topic_ids.metadata(is_share=self.is_share),
-        )
+        metadata = self.topic_ids.metadata(is_share=self.is_share)
+        offsets = self.reached, self.downstream_offset
+        return Checkpoint(self.group, self.downstream, *offsets, metadata)
 
     @property
     def total_skipped(self) -> int:
-        """Number of records that the group could read on the source but not on the target."""
         return self.dropped + self.refused + self.uncopied
 
 

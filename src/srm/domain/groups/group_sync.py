@@ -81,7 +81,6 @@ class LedgerEntry:
         return replace(self, settled=True, time_ms=0)
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return ledger_key(self.group, self.topic_partition)
 
     def value(self) -> bytes:
@@ -106,7 +105,6 @@ class LedgerEntry:
 
 
 def ledger_key(group: str, partition: TopicPartition) -> bytes:
-    """Encode the key of one (group, partition)."""
     return json.dumps([group, partition.topic, partition.partition], separators=(",", ":")).encode()
 
 
@@ -135,7 +133,6 @@ class GroupLedger:
         return self._topic_ids.get(topic, "")
 
     def entries(self) -> Iterator[LedgerEntry]:
-        """Decode all entries."""
         found = (self._find(key) for key in tuple(self._rows))
         return (entry for entry in found if entry is not None)
 
@@ -193,7 +190,6 @@ class SyncDecision:
 
     @property
     def in_place(self) -> bool:
-        """Return True if the offset is the group's position, written now or earlier."""
         return self.applied or self.action == "unchanged"
 
 

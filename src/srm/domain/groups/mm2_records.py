@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -57,16 +57,13 @@ class OffsetSync:
     downstream_offset: int
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return _pack("si", *self.topic_partition)
 
     def value(self) -> bytes:
-        """Encode the record value."""
         return _pack("qq", self.upstream_offset, self.downstream_offset)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> OffsetSync:
-        """Decode one record of an offset syncs topic."""
         topic, partition, *offsets = _unpack("offset sync", key, value, "si", "qq")
         return cls(TopicPartition(topic, partition), *offsets)
 
@@ -107,11 +104,9 @@ class Checkpoint:
     metadata: str = ""
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return _pack("ssi", self.group, *self.topic_partition)
 
     def value(self) -> bytes:
-        """Encode the record value."""
         offsets = self.upstream_offset, self.downstream_offset
         return _pack("hqqs", VERSION, *offsets, self.metadata)
 
@@ -122,7 +117,6 @@ class Checkpoint:
 
     @property
     def is_share(self) -> bool:
-        """True for the start offset of a share group."""
         return self.topic_ids is not None and self.metadata.endswith(_SHARE)
 
     def at_the_start(self) -> Checkpoint:
@@ -131,13 +125,11 @@ class Checkpoint:
 
     @staticmethod
     def group_of(key: bytes) -> str:
-        """Return the group of a record key."""
         group: str = _unpack("checkpoint", key, b"", "ssi", "")[0]
         return group
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Checkpoint:
-        """Decode one record of a checkpoints topic."""
         group, topic, partition, _, *rest = _unpack("checkpoint", key, value, "ssi", "hqqs")
         return cls(group, TopicPartition(topic, partition), *rest)
 
@@ -150,16 +142,13 @@ class Heartbeat:
     time_ms: int
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return _pack("ss", self.flow.source, self.flow.target)
 
     def value(self) -> bytes:
-        """Encode the record value."""
         return _pack("hq", VERSION, self.time_ms)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> Heartbeat:
-        """Decode one record of a heartbeats topic."""
         source, target, _, time_ms = _unpack("heartbeat", key, value, "ss", "hq")
         return cls(Flow(source, target), time_ms)
 
@@ -221,16 +210,12 @@ class ConnectOffset:
     offset: int | None
 
     def key(self) -> bytes:
-        """Encode the record key."""
-        place = {
-            "cluster": self.cluster,
-            "partition": self.partition.partition,
-            "topic": self.partition.topic,
-        }
-        return _json([self.connector, place])
+        topic, number = self.partition
+        return _json(
+            [self.connector, {"cluster": self.cluster, "partition": number, "topic": topic}]
+        )
 
     def value(self) -> bytes | None:
-        """Encode the record value."""
         return None if self.offset is None else _json({"offset": self.offset})
 
     @classmethod
@@ -243,14 +228,11 @@ class ConnectOffset:
             found = cls(str(connector), place["cluster"], partition, int(offset))
         except (ValueError, TypeError, KeyError):
             return None
-        return found if _is_place(place) else None
-
-
-def _is_place(place: Mapping[str, Any]) -> bool:
-    kinds = {"cluster": str, "topic": str, "partition": int}
-    return place.keys() == kinds.keys() and all(
-        isinstance(place[name], kind) for name, kind in kinds.items()
-    )
+        kinds = {"cluster": str, "topic": str, "partition": int}
+        is_place = place.keys() == kinds.keys() and all(
+            isinstance(place[name], kind) for name, kind in kinds.items()
+        )
+        return found if is_place else None
 
 
 def _json(value: object) -> bytes:

@@ -58,18 +58,15 @@ class TranslationClaim:
 
     @property
     def key(self) -> tuple[Direction, TopicPartition, int, int]:
-        """Identity of the claim."""
         facts = self.facts
         return facts.direction, facts.upstream, self.upstream_offset, self.downstream_offset
 
     @property
     def original(self) -> Place:
-        """Place in the original."""
         return self._place(self.facts.direction == "forward")
 
     @property
     def copy(self) -> Place:
-        """Place in the copy."""
         return self._place(self.facts.direction == "reverse")
 
     def _place(self, is_upstream: bool) -> Place:  # noqa: FBT001 -- of this class only
@@ -95,71 +92,58 @@ class Pairs:
         self.unknown = False
 
     def of_original(self, offset: int) -> Pair | None:
-        """Return the pair of an original record."""
-        return self._ask(lambda: self._from_original(offset))
+        try:
+            there = self._map.forward(offset)
+            if not isinstance(there, Translated):
+                return None
+            back = self._map.backward(there.offset + 1)
+        except NotLoadedError:
+            self.unknown = True
+            return None
+        is_pair = isinstance(back, Translated) and back.offset == offset + 1
+        return Pair(offset, there.offset) if is_pair else None
 
     def of_copy(self, offset: int) -> Pair | None:
-        """Return the pair of a record of the copy."""
-        found = self._ask(lambda: self._last_before(offset + 1))
+        found = self._last_before(offset + 1)
         return found if found is not None and found.copy == offset else None
 
     def last(self) -> Pair | None:
         """Return the last pair before the claim's place in the copy."""
-        return self._ask(lambda: self._last_before(self._copy_offset))
+        return self._last_before(self._copy_offset)
 
     def reaches(self, original_offset: int) -> bool:
         """Return True if the map is complete up to an original offset."""
         known = self._map.known_source_end
         return known is not None and original_offset < known
 
-    def _ask(self, question: Callable[[], Pair | None]) -> Pair | None:
+    def _last_before(self, copy_offset: int) -> Pair | None:
         try:
-            return question()
+            back = self._map.backward(copy_offset)
         except NotLoadedError:
             self.unknown = True
             return None
-
-    def _from_original(self, offset: int) -> Pair | None:
-        there = self._map.forward(offset)
-        if not isinstance(there, Translated):
-            return None
-        back = self._map.backward(there.offset + 1)
-        is_pair = isinstance(back, Translated) and back.offset == offset + 1
-        return Pair(offset, there.offset) if is_pair else None
-
-    def _last_before(self, copy_offset: int) -> Pair | None:
-        back = self._map.backward(copy_offset)
         if not isinstance(back, Translated) or back.offset < 1:
             return None
-        found = self._from_original(back.offset - 1)
+        found = self.of_original(back.offset - 1)
         return found if found is not None and found.copy < copy_offset else None
 
 
 @dataclass(frozen=True)
-class Circumstances:
-    """Legitimate reasons for missing records: log starts, compaction, records not copied."""
-
-    original_start: int
-    copy_start: int
-    original_compacted: bool = False
-    copy_compacted: bool = False
-    is_left_out: Callable[[ComparedRecord], bool] = lambda _record: False
-
-
-@dataclass(frozen=True)
 class Evidence:
-    """First records at and after the offsets read for a claim (None: none), and circumstances."""
+    """First records at and after the offsets read for a claim (None: none).
+
+    The rest are legitimate reasons for missing records: log starts, compaction, records not copied.
+    """
 
     next_original: ComparedRecord | None
     next_copy: ComparedRecord | None
     originals: Mapping[int, ComparedRecord | None]
     copies: Mapping[int, ComparedRecord | None]
-    circumstances: Circumstances
-
-
-def alike(original: ComparedRecord, copy: ComparedRecord) -> bool:
-    """Return True if one record is a copy of the other, as a flow copies records."""
-    return not differences(original, copy)
+    original_start: int
+    copy_start: int
+    original_compacted: bool
+    copy_compacted: bool
+    is_left_out: Callable[[ComparedRecord], bool]
 
 
 def differences(original: ComparedRecord, copy: ComparedRecord) -> tuple[str, ...]:
@@ -188,7 +172,7 @@ def is_plain_proof(
     # Equal records may follow each other.
     is_skipped = pair is not None and pair.copy < claim.copy[1]
     is_another = of_copy is not None and of_copy.original != next_original.offset
-    return not is_skipped and not is_another and alike(next_original, next_copy)
+    return not is_skipped and not is_another and not differences(next_original, next_copy)
 
 
 def wanted_records(
@@ -211,21 +195,13 @@ def wanted_records(
     )
 
 
-def judge(claim: TranslationClaim, evidence: Evidence) -> Verdict:
-    """Judge a claim by the records."""
-    if is_plain_proof(claim, evidence.next_original, evidence.next_copy):
-        return PROVEN
-    return _Judgement(claim, evidence).verdict()
-
-
-class _Judgement:
+class Judgement:
     """Judgement of a claim that its next records alone do not prove."""
 
     def __init__(self, claim: TranslationClaim, evidence: Evidence) -> None:
         self._claim = claim
         self._evidence = evidence
         self._pairs = Pairs(claim)
-        self._around = evidence.circumstances
         self._original, self._original_offset = claim.original
         self._copy, self._copy_offset = claim.copy
 
@@ -248,7 +224,7 @@ class _Judgement:
     def _by_copy_of(self, first: ComparedRecord, pair: Pair) -> Verdict:
         copy = self._copy_at(pair.copy)
         if copy is None:
-            if self._around.copy_start <= pair.copy and not self._around.copy_compacted:
+            if self._evidence.copy_start <= pair.copy and not self._evidence.copy_compacted:
                 return self._wrong(
                     f"{self._copy} has no record at {pair.copy}, where the map has the "
                     f"copy of the one at {first.offset} of {self._original}"
@@ -308,21 +284,16 @@ class _Judgement:
         return Verdict("unproven", f"no record to compare: those nearby are gone from {gone}")
 
     def _may_be_gone(self, pair: Pair) -> bool:
-        return self._around.original_start > pair.original or self._around.original_compacted
+        return self._evidence.original_start > pair.original or self._evidence.original_compacted
 
     def _has_record_between(self, pair: Pair) -> bool:
         """Return True if a record is between the last pair and the place, on the side read next."""
         if self._claim.facts.direction == "forward":
-            following, place = self._evidence.copies.get(pair.copy + 1), self._copy_offset
-        else:
-            following, place = (
-                self._evidence.originals.get(pair.original + 1),
-                self._original_offset,
-            )
+            following = self._evidence.copies.get(pair.copy + 1)
+            return following is not None and following.offset < self._copy_offset
+        following, place = self._evidence.originals.get(pair.original + 1), self._original_offset
         if following is None or following.offset >= place:
             return False
-        if self._claim.facts.direction == "forward":
-            return True
         reached = following.offset
         for first, end in sorted(self._claim.facts.losses.discarded):
             if first <= reached:
@@ -345,7 +316,7 @@ class _Judgement:
             claim.skipped
             or bool(losses.ranges or losses.elsewhere or losses.discarded)
             or bool(claim.facts.gap or claim.facts.damage)
-            or self._around.is_left_out(original)
+            or self._evidence.is_left_out(original)
         )
 
     def _original_at(self, offset: int) -> ComparedRecord | None:
@@ -429,7 +400,6 @@ class FlowProof(Document):
 
     @property
     def wrong_partitions(self) -> frozenset[str]:
-        """Source partitions with a wrong translation."""
         return frozenset(one.upstream for one in self.disproved)
 
     def confirms(self, group: str) -> bool:
@@ -438,7 +408,6 @@ class FlowProof(Document):
         return group not in unsure and not self.withheld and len(self.unread) < _MOST_UNREAD
 
     def line(self, now_ms: int) -> str:
-        """Return a short summary for operators."""
         age = ago(now_ms - self.time_ms)
         if self.skipped:
             return f"{self.groups} groups not proven: {self.skipped}"
@@ -452,25 +421,20 @@ class FlowProof(Document):
 
     @staticmethod
     def key(flow: Flow) -> bytes:
-        """Return the key of a flow's record."""
         return f"proof:{flow}".encode()
 
     def value(self) -> bytes:
-        """Encode as JSON with a bounded number of names."""
-        named = replace(
-            self,
-            unproven=dict(list(self.unproven.items())[:MOST_NAMED]),
-            disproved=self._named_disproofs(),
-            unread=self.unread[:_MOST_UNREAD],
-        )
-        return encode(named)
-
-    def _named_disproofs(self) -> tuple[Disproof, ...]:
-        """Choose the disproofs to name, one of each partition first."""
+        """Encode as JSON with a bounded number of names, disproofs of each partition first."""
         one_each = {id(one) for one in {one.upstream: one for one in self.disproved}.values()}
         first = [one for one in self.disproved if id(one) in one_each][:_MOST_UNREAD]
         rest = [one for one in self.disproved if id(one) not in one_each]
-        return (*first, *rest[: max(0, MOST_NAMED - len(first))])
+        named = replace(
+            self,
+            unproven=dict(list(self.unproven.items())[:MOST_NAMED]),
+            disproved=(*first, *rest[: max(0, MOST_NAMED - len(first))]),
+            unread=self.unread[:_MOST_UNREAD],
+        )
+        return encode(named)
 
 
 def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget: int) -> list[str]:
@@ -488,7 +452,6 @@ def choose(groups: Sequence[str], sizes: Mapping[str, int], cursor: str, budget:
 
 
 def merge_proofs(proofs: Iterable[FlowProof], start: FlowProof) -> FlowProof:
-    """Merge the proofs of disjoint sets of groups."""
     for one in proofs:
         start = replace(
             start,

@@ -152,19 +152,14 @@ class PartitionFacts:
 
     @property
     def original(self) -> TopicPartition:
-        """The partition under its name in the map."""
         return self.upstream if self.direction == "forward" else self.downstream
 
     @property
     def never_copied(self) -> bool:
         """True if in reverse no group has read a record of the original by reading the copy."""
         log, position = self.upstream_log, self.offset_map.position
-        if (
-            self.direction == "forward"
-            or self.damage
-            or self.gap
-            or self.offset_map.first_source is not None
-        ):
+        is_known = self.direction == "reverse" and not self.damage and not self.gap
+        if not is_known or self.offset_map.first_source is not None:
             return False
         if log is None or log.end == 0:
             return True
@@ -190,7 +185,6 @@ class PartitionFacts:
         return self._count(start, end, original=self.direction == "forward")
 
     def records_downstream(self, start: int, end: int) -> int:
-        """Count records in [start, end) of the downstream log, likewise."""
         return self._count(start, end, original=self.direction == "reverse")
 
     def copies_upstream(self, start: int, end: int) -> int:
@@ -235,7 +229,6 @@ class Translation:
 
     @property
     def total_skipped(self) -> int:
-        """Number of records that the group could read upstream and will not find downstream."""
         return self.dropped + self.refused + self.uncopied
 
 
@@ -417,10 +410,8 @@ def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Transla
     if offset is None or reached is None:
         return found
     if offset > log.end:
-        reason = (
-            f"{facts.downstream} ends at {log.end}, before {offset} of the map: it was truncated"
-        )
-        return _past_end(reason, _WAIT)
+        where = f"{facts.downstream} ends at {log.end}"
+        return _past_end(f"{where}, before {offset} of the map: it was truncated", _WAIT)
     # Records that retention has deleted upstream as well could not be read there either.
     start = reached if facts.upstream_log is None else max(reached, facts.upstream_log.start)
     known, forward = facts.offset_map, facts.direction == "forward"

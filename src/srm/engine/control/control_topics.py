@@ -6,7 +6,6 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from srm.domain.names import internal_topics
@@ -28,11 +27,16 @@ STAMPED: Final = {"message.timestamp.type": "LogAppendTime"}
 """Configs of a topic whose timestamps come from one clock, the broker's."""
 
 
-def compacted_spec(topic: str, replication_factor: int, partitions: int = 1) -> TopicSpec:
+def compacted_spec(
+    topic: str,
+    replication_factor: int,
+    partitions: int = 1,
+    extra_configs: Mapping[str, str] | None = None,
+) -> TopicSpec:
     """Describe a compacted topic; two replicas or more survive the loss of any one broker."""
     in_sync = {"min.insync.replicas": str(min(2, replication_factor))}
     configs = {**COMPACTED_CONFIGS, **(in_sync if replication_factor > 0 else {})}
-    return TopicSpec(topic, partitions, replication_factor, configs)
+    return TopicSpec(topic, partitions, replication_factor, {**configs, **(extra_configs or {})})
 
 
 def ensure_compacted(
@@ -47,10 +51,9 @@ def ensure_compacted(
     An existing one keeps its settings except cleanup.policy, which becomes compact: retention would
     delete the state in it.
     """
-    spec = compacted_spec(topic, replication_factor, partitions)
-    configs = {**spec.configs, **(extra_configs or {})}
-    cluster.create_topics([replace(spec, configs=configs)])
-    wanted = configs["cleanup.policy"]
+    spec = compacted_spec(topic, replication_factor, partitions, extra_configs)
+    cluster.create_topics([spec])
+    wanted = spec.configs["cleanup.policy"]
     found = cluster.topic_configs([topic]).get(topic, {}).get("cleanup.policy")
     if found != wanted:
         _logger.warning(
@@ -63,34 +66,32 @@ def ensure_compacted(
         cluster.alter_topic_configs({topic: {"cleanup.policy": wanted}})
 
 
+def ensure_stamped(cluster: Cluster, topic: str, replication_factor: int) -> None:
+    """Create a compacted topic whose records the broker stamps; as :func:`ensure_compacted`."""
+    ensure_compacted(cluster, topic, 1, replication_factor, STAMPED)
+
+
 _NAMES: Final = (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
 
 
 def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[str, ...]:
-    """Create the missing control topics of a cluster; return their names."""
     existing = cluster.topics()
-    specs = [
-        # One clock, the broker's, orders the records of clients and moves.
-        replace(spec, configs={**spec.configs, **STAMPED})
-        for spec in (compacted_spec(name, replication_factor) for name in _NAMES)
-        if spec.name not in existing
-    ]
+    missing = [name for name in _NAMES if name not in existing]
+    # One clock, the broker's, orders the records of clients and moves.
+    specs = [compacted_spec(name, replication_factor, extra_configs=STAMPED) for name in missing]
     if specs:
         cluster.create_topics(specs)
-    return tuple(spec.name for spec in specs)
+    return tuple(missing)
 
 
 def repair_control_topics(cluster: Cluster) -> None:
     """Set the configs that moves rely on, on control topics that others have created."""
     found = cluster.topic_configs(list(_NAMES))
-    changes = {
-        topic: {key: value for key, value in STAMPED.items() if configs.get(key) != value}
-        for topic, configs in found.items()
-    }
-    for topic, some in changes.items():
-        if some:
+    for topic, configs in found.items():
+        changes = {key: value for key, value in STAMPED.items() if configs.get(key) != value}
+        if changes:
             try:
-                cluster.alter_topic_configs({topic: dict(some)})
+                cluster.alter_topic_configs({topic: changes})
             except AuthorizationError as error:
                 _logger.warning("topic %s keeps its settings: %s", topic, error)
 

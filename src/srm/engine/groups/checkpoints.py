@@ -32,8 +32,8 @@ from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.domain.text.documents import JsonRecord
-from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, TopicDescription
-from srm.engine.control.control_topics import STAMPED, ensure_compacted
+from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, Topics
+from srm.engine.control.control_topics import ensure_compacted, ensure_stamped
 from srm.engine.flows.supervision import paused_text
 from srm.engine.flows.target_topics import tell
 from srm.engine.groups.proving import ProofShare, keep_proof, prove_emission, read_proof
@@ -93,7 +93,6 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
 
 
 def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
-    """Return the groups of a cluster with offsets that srm can translate."""
     found = cluster.groups().values()
     return tuple(sorted(group.name for group in found if group.kind not in WITHOUT_OFFSETS))
 
@@ -101,7 +100,6 @@ def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
 Commits = Mapping[TopicPartition, int]
 Groups = Collection[str] | Mapping[str, Collection[TopicPartition]]
 """Groups by name, or some partitions of each."""
-Topics = Mapping[str, TopicDescription]
 
 
 def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFacts:
@@ -121,7 +119,6 @@ class Survey:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Groups with at least one outcome."""
         return tuple(sorted({outcome.group for outcome in self.outcomes}))
 
 
@@ -146,7 +143,6 @@ class CheckpointSummary:
 
 
 def selection_of(config: FlowConfig) -> Selection:
-    """Return the selection of topics and groups that a flow checkpoints."""
     return Selection(
         config.names,
         config.group_names,
@@ -200,10 +196,7 @@ def emit(
     changed = {key: value for key, value in records.items() if existing.get(key) != value}
     if changed and not dry_run:
         if not existing:
-            factor = config.checkpoints_replication_factor
-            ensure_compacted(
-                context.target, topic, replication_factor=factor, extra_configs=STAMPED
-            )
+            ensure_stamped(context.target, topic, config.checkpoints_replication_factor)
         table.write(changed)
         _tell_latency(context, found, changed.keys(), now_ms)
     if groups is None and not dry_run:
@@ -231,13 +224,9 @@ def _tell_latency(
     """Write the latency of the checkpoints just acknowledged, all at the end of one call."""
     now_ms = context.now_ms()
     taken = [
-        (
-            outcome.upstream.topic,
-            checkpoint.topic_partition.topic,
-            now_ms - found.asked_ms[outcome.group],
-        )
-        for outcome in found.outcomes
-        if (checkpoint := outcome.checkpoint) is not None and checkpoint.key() in written
+        (one.upstream.topic, checkpoint.topic_partition.topic, now_ms - found.asked_ms[one.group])
+        for one in found.outcomes
+        if (checkpoint := one.checkpoint) is not None and checkpoint.key() in written
     ]
     metrics = checkpoint_metrics(context.config.flow, began_ms, now_ms, taken)
     tell(context, "checkpoints", encode_checkpoints(metrics))
@@ -245,16 +234,14 @@ def _tell_latency(
 
 def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
     """Return the groups with checkpoints under these keys that the survey does not have."""
-    seen = {*found.groups, *found.errors}
     groups: set[str] = set()
     for key in keys:
         with suppress(IntegrityError):
             groups.add(Checkpoint.group_of(key))
-    return tuple(sorted(groups - seen))
+    return tuple(sorted(groups.difference(found.groups, found.errors)))
 
 
 def proof_share(context: FlowContext) -> ProofShare:
-    """Return the share of places that the next emission proves."""
     budget = context.config.proof_budget
     last = read_proof(context.target, context.config.flow) if budget else None
     return ProofShare.after(budget, last)
@@ -281,11 +268,7 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
             group: {place: offset for place, offset in offsets.items() if place in groups[group]}
             for group, offsets in commits.items()
         }
-    chosen = {
-        group: offsets
-        for group, offsets in commits.items()
-        if selection.selects_group(group, offsets)
-    }
+    chosen = {name: some for name, some in commits.items() if selection.selects_group(name, some)}
     facts_of = _facts(context, selection, chosen.values())
 
     def ids_of(upstream: TopicPartition, downstream: TopicPartition) -> TopicIds:
@@ -303,7 +286,6 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
 
 
 def per_group(answers: ByGroup[_T]) -> tuple[dict[str, _T], dict[str, Reason]]:
-    """Return results by group, and reasons for groups without one."""
     results, errors = answers
     return results, {group: Reason.of(error) for group, error in errors.items()}
 
@@ -317,7 +299,6 @@ def of_all(answers: ByGroup[_T]) -> dict[str, _T]:
 
 
 def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
-    """Return the texts of reasons, for display."""
     return {name: reason.text for name, reason in reasons.items()}
 
 
@@ -362,9 +343,7 @@ def read_checkpoints(
             return one.downstream_offset > ends.get(place, one.downstream_offset)
         return ids.target != topics[place.topic].topic_id
 
-    return [
-        Emitted(one.at_the_start() if is_former(one) else one, time_ms) for one, time_ms in rows
-    ]
+    return [Emitted(one.at_the_start() if is_former(one) else one, at) for one, at in rows]
 
 
 def _decode_rows(
@@ -402,11 +381,8 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     for committed in commits:
         for partition, offset in committed.items():
             offsets[partition].add(offset)
-    chosen: dict[TopicPartition, Direction] = {
-        partition: direction
-        for partition in offsets
-        if (direction := selection.direction(partition.topic)) is not None
-    }
+    directions = {place: selection.direction(place.topic) for place in offsets}
+    chosen = {place: found for place, found in directions.items() if found is not None}
     counterparts = {p: selection.downstream(p, direction) for p, direction in chosen.items()}
     starts = starts_of(context.source, chosen)
     target_starts = starts_of(context.target, set(counterparts.values()))
@@ -416,17 +392,17 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
         wanted[direction].add(direction, *sides, offsets[p])
         if selection.names.is_shared(p.topic):
             wanted["reverse"].add("reverse", *sides, offsets[p])
-    maps = {
-        "forward": wanted["forward"].load(context.maps),
-        "reverse": wanted["reverse"].load(context.reverse_maps),
-    }
+    forward = wanted["forward"].load(context.maps)
+    reverse = wanted["reverse"].load(context.reverse_maps)
     upstream = logs_of(context.source, chosen, starts)
     downstream = logs_of(context.target, set(counterparts.values()), target_starts)
 
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
         place = selection.downstream(partition, direction)
         sides = (partition, upstream), (place, downstream), selection.names.flow.target
-        back = maps["reverse"] if selection.names.is_shared(partition.topic) else None
-        return partition_facts(maps[direction], direction, *sides, back=back)
+        back = reverse if selection.names.is_shared(partition.topic) else None
+        return partition_facts(
+            forward if direction == "forward" else reverse, direction, *sides, back=back
+        )
 
     return facts_of

@@ -26,7 +26,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription
-from srm.engine.control.control_topics import STAMPED, ensure_compacted
+from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import (
     Commits,
@@ -84,7 +84,7 @@ def sync(
     decisions, errors = decisions_of(context, found, ledger)
     if not dry_run:
         share = {outcome.group for outcome in found.outcomes if outcome.is_share}
-        decisions = _carry_out(context, decisions, ledger, f"sync {flow} {now_ms}", share)
+        decisions = _Run(context, ledger, f"sync {flow} {now_ms}", share).carry_out(decisions)
     return GroupSyncSummary(
         flow=flow,
         time_ms=now_ms,
@@ -99,31 +99,47 @@ def sync(
 def decisions_of(
     context: FlowContext, found: Survey, ledger: GroupLedger
 ) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
-    """Return the decisions for the groups of a survey, and reasons for undecided groups."""
-    right, wrong = _without_disproved(context, found.outcomes)
+    """Return the decisions for the groups of a survey, and reasons for undecided groups.
+
+    Partitions in which the last emission of checkpoints found a wrong translation are omitted.
+    """
+    config, target = context.config, context.target
+    proof = read_proof(target, config.flow)
+    disproved = proof.wrong_partitions if proof is not None else frozenset[str]()
+    wrong = {
+        outcome.group: Reason.saying(
+            f"not written for {outcome.upstream}: a translation in it was disproved",
+            "see srm status",
+        )
+        for outcome in found.outcomes
+        if str(outcome.upstream) in disproved
+    }
     # Read after the commits, so it holds every write of the opposite flow that they show.
-    decisions, errors = _decide(
-        context, right, ledger, read_ledger(context.source, found.on_source)
-    )
-    return decisions, {**wrong, **found.errors, **errors}
-
-
-def _without_disproved(
-    context: FlowContext, outcomes: Sequence[CheckpointOutcome]
-) -> tuple[tuple[CheckpointOutcome, ...], dict[str, Reason]]:
-    """Omit partitions in which the last emission of checkpoints found a wrong translation."""
-    proof = read_proof(context.target, context.config.flow)
-    wrong = proof.wrong_partitions if proof is not None else frozenset()
-    left = {o.group: o.upstream for o in outcomes if str(o.upstream) in wrong}
-    return (
-        tuple(outcome for outcome in outcomes if str(outcome.upstream) not in wrong),
-        {
-            group: Reason.saying(
-                f"not written for {partition}: a translation in it was disproved", "see srm status"
-            )
-            for group, partition in left.items()
-        },
-    )
+    source_ledger = read_ledger(context.source, found.on_source)
+    by_group = defaultdict[str, list[CheckpointOutcome]](list)
+    for outcome in found.outcomes:
+        if outcome.downstream is not None and str(outcome.upstream) not in disproved:
+            by_group[outcome.group].append(outcome)
+    states = target.groups(sorted(by_group)) if by_group else {}
+    idle = [name for name in sorted(by_group) if _state(states, name).state in IDLE]
+    committed, errors = per_group(target.commits_of(idle))
+    decisions = []
+    readable = [name for name in sorted(by_group) if name not in errors]
+    for name, outcome in ((group, o) for group in readable for o in by_group[group]):
+        state, partition = _state(states, name), outcome.downstream or outcome.upstream
+        if state.state not in IDLE:
+            decisions.append(SyncDecision(name, partition, "group-active", reason=_members(state)))
+            continue
+        current = committed[name].get(partition)
+        entry = ledger.entry(name, partition)
+        own = source_ledger.entry(name, outcome.upstream)
+        is_copy = outcome.direction == "forward" and config.joins(outcome.upstream.topic)
+        joined = config.joined if is_copy else frozenset[str]()
+        decisions.append(decide(outcome, current, entry, config.flow, own, joined))
+    hidden = {
+        name: Reason(group.reason, group.action) for name, group in states.items() if group.reason
+    }
+    return tuple(decisions), {**wrong, **found.errors, **hidden, **errors}
 
 
 def apply_exact(
@@ -146,40 +162,22 @@ def apply_exact(
     current = of_all(context.target.commits_of(names))
     before = current if seen is None else seen
     ledger = read_ledger(context.target, topics)
-    decisions = tuple(
-        _exact(
-            _state(states, name),
-            partition,
-            current[name].get(partition),
-            offset,
-            ledger,
-            before[name].get(partition),
-        )
-        for name in names
-        for partition, offset in sorted(wanted[name].items())
-    )
+    decisions = []
+    places = ((group, *place) for group in names for place in sorted(wanted[group].items()))
+    for name, partition, offset in places:
+        group, entry = _state(states, name), ledger.entry(name, partition)
+        now, then = current[name].get(partition), before[name].get(partition)
+        # An offset below an older intention would later look like an operator's rewind.
+        known = entry is None or entry.intended == offset
+        action: SyncAction = "unchanged" if now == offset and known else "write"
+        reason = ""
+        if group.state not in IDLE:
+            action, reason = "group-active", _members(group)
+        elif now not in {then, offset}:
+            action, reason = "group-active", f"its offset changed from {then} to {now}"
+        decisions.append(SyncDecision(name, partition, action, now, offset, reason))
     operation = operation or f"apply {context.config.flow} {context.now_ms()}"
-    return _carry_out(context, decisions, ledger, operation, share)
-
-
-def _exact(
-    group: GroupDescription,
-    partition: TopicPartition,
-    current: int | None,
-    offset: int,
-    ledger: GroupLedger,
-    seen: int | None,
-) -> SyncDecision:
-    entry = ledger.entry(group.name, partition)
-    # An offset below an older intention would later look like an operator's rewind.
-    known = entry is None or entry.intended == offset
-    action: SyncAction = "unchanged" if current == offset and known else "write"
-    reason = ""
-    if group.state not in IDLE:
-        action, reason = "group-active", _members(group)
-    elif current not in {seen, offset}:
-        action, reason = "group-active", f"its offset changed from {seen} to {current}"
-    return SyncDecision(group.name, partition, action, current, offset, reason)
+    return _Run(context, ledger, operation, share).carry_out(decisions)
 
 
 def _members(group: GroupDescription) -> str:
@@ -189,70 +187,126 @@ def _members(group: GroupDescription) -> str:
     return f"members: {', '.join(group.members) or 'unnamed'}"
 
 
-def _decide(
-    context: FlowContext,
-    outcomes: Sequence[CheckpointOutcome],
-    ledger: GroupLedger,
-    source_ledger: GroupLedger,
-) -> tuple[tuple[SyncDecision, ...], dict[str, Reason]]:
-    by_group = defaultdict[str, list[CheckpointOutcome]](list)
-    for outcome in outcomes:
-        if outcome.downstream is not None:
-            by_group[outcome.group].append(outcome)
-    config = context.config
-    states = context.target.groups(sorted(by_group)) if by_group else {}
-    idle = [name for name in sorted(by_group) if _state(states, name).state in IDLE]
-    committed, errors = per_group(context.target.commits_of(idle))
-    decisions = []
-    for name, wanted in sorted(by_group.items()):
-        if name in errors:
-            continue
-        state = _state(states, name)
-        for outcome in wanted:
-            partition = outcome.downstream or outcome.upstream
-            if state.state not in IDLE:
-                decisions.append(
-                    SyncDecision(name, partition, "group-active", reason=_members(state))
-                )
-                continue
-            current = committed[name].get(partition)
-            entry = ledger.entry(name, partition)
-            own = source_ledger.entry(name, outcome.upstream)
-            is_copy = outcome.direction == "forward" and config.joins(outcome.upstream.topic)
-            joined = config.joined if is_copy else frozenset[str]()
-            decisions.append(decide(outcome, current, entry, config.flow, own, joined))
-    hidden = {
-        name: Reason(group.reason, group.action) for name, group in states.items() if group.reason
-    }
-    return tuple(decisions), {**hidden, **errors}
-
-
 def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescription:
     return states.get(group, GroupDescription(group, "unknown"))
 
 
-def _carry_out(
-    context: FlowContext,
-    decisions: Sequence[SyncDecision],
-    ledger: GroupLedger,
-    operation: str,
-    share: Collection[str],
-) -> tuple[SyncDecision, ...]:
-    """Carry out decisions, a bounded number of groups at a time; return them with results."""
-    writes = [decision for decision in decisions if decision.action == "write"]
-    results = {(d.group, d.partition): d for d in decisions}
-    if writes:
-        ensure_compacted(
-            context.target,
-            internal_topics.LEDGER,
-            replication_factor=context.config.internal_replication_factor,
-            extra_configs=STAMPED,
+@dataclass(frozen=True)
+class _Run:
+    """Writes of one run, with the ledger as read before and the operation that it notes."""
+
+    context: FlowContext
+    ledger: GroupLedger
+    operation: str
+    share: Collection[str]
+
+    def carry_out(self, decisions: Sequence[SyncDecision]) -> tuple[SyncDecision, ...]:
+        """Carry out decisions, a bounded number of groups at a time; return them with results."""
+        writes = [decision for decision in decisions if decision.action == "write"]
+        results = {(d.group, d.partition): d for d in decisions}
+        if writes:
+            factor = self.context.config.internal_replication_factor
+            ensure_stamped(self.context.target, internal_topics.LEDGER, factor)
+        for some in _chunks(writes):
+            for done in self._write(some):
+                results[done.group, done.partition] = done
+        self._settle_earlier(results.values())
+        return tuple(results.values())
+
+    def _write(self, groups: Sequence[list[SyncDecision]]) -> list[SyncDecision]:
+        table = self.context.target.compacted_topic(internal_topics.LEDGER)
+        entries = {(d.group, d.partition): self._entry(d) for some in groups for d in some}
+        table.write({entry.key(): entry.value() for entry in entries.values()})
+        settled: dict[bytes, bytes | None] = {}
+        unwritten: list[LedgerEntry] = []
+        done: list[SyncDecision] = []
+        for result in self._write_groups(groups):
+            entry = entries[result.group, result.partition]
+            if result.applied:
+                settled[entry.key()] = entry.as_settled().value()
+            elif result.action != "failed":
+                unwritten.append(entry)
+            done.append(result)
+        now = table.read() if unwritten else {}
+        for entry in unwritten:
+            # Such an intention would look like our own write. Newer entries of other runs stay.
+            if now.get(entry.key()) == entry.value():
+                before = self.ledger.entry(entry.group, entry.topic_partition)
+                settled[entry.key()] = None if before is None else before.value()
+        table.write(settled)
+        return done
+
+    def _entry(self, decision: SyncDecision) -> LedgerEntry:
+        before = self.ledger.entry(decision.group, decision.partition)
+        current, source = decision.current, self.context.config.flow.source
+        own = before is not None and current is not None and before.owns(current)
+        topic_id = self.ledger.topic_id(decision.partition.topic)
+        return LedgerEntry(
+            *(decision.group, decision.partition, topic_id, current, _offset(decision)),
+            *(source, self.operation),
+            previous_own=own,
+            progress=_progress(before, decision, source),
         )
-    for some in _chunks(writes):
-        for done in _write(context, some, ledger, operation, share):
-            results[done.group, done.partition] = done
-    _settle_earlier(context, results.values(), ledger)
-    return tuple(results.values())
+
+    def _write_groups(self, groups: Sequence[list[SyncDecision]]) -> Iterator[SyncDecision]:
+        """Write the offsets of groups that have not changed since the decision."""
+        names = [decisions[0].group for decisions in groups]
+        now, unread = self._read(names)
+        waiting: dict[str, list[SyncDecision]] = {}
+        for name, decisions in zip(names, groups, strict=True):
+            if name in unread:
+                yield from _each(decisions, "not-written", unread[name])
+            elif any(now[name].get(d.partition) != d.current for d in decisions):
+                # A consumer commits for this group right now, so the next run decides again.
+                yield from _each(decisions, "group-active", "its offsets have just changed")
+            else:
+                waiting[name] = decisions
+        with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
+            refused = dict(zip(waiting, pool.map(self._commit, waiting.values()), strict=True))
+        active = {name for name, error in refused.items() if isinstance(error, GroupActiveError)}
+        now, unread = self._read(sorted(waiting.keys() - active))
+        for name, decisions in waiting.items():
+            failure = "" if refused[name] is None else str(refused[name])
+            if name in active:
+                yield from _each(decisions, "group-active", failure)
+            elif name in unread:
+                yield from _each(decisions, "failed", failure or unread[name])
+            else:
+                yield from (_read_back(decision, now[name], failure) for decision in decisions)
+
+    def _read(self, groups: Sequence[str]) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
+        try:
+            found, errors = self.context.target.commits_of(groups)
+        except SrmError as error:
+            return {}, dict.fromkeys(groups, str(error))
+        return found, {group: str(error) for group, error in errors.items()}
+
+    def _commit(self, decisions: Sequence[SyncDecision]) -> SrmError | None:
+        group, target = decisions[0].group, self.context.target
+        write = target.set_share_starts if group in self.share else target.commit_idle
+        try:
+            write(group, {d.partition: _offset(d) for d in decisions})
+        except SrmError as error:
+            if not isinstance(error, GroupActiveError):
+                logger.warning("group %s on %s: %s", group, target.alias, error)
+            return error
+        return None
+
+    def _settle_earlier(self, decisions: Iterable[SyncDecision]) -> None:
+        """Settle entries of an interrupted run whose offset is in place; note sources' progress."""
+        settled: dict[bytes, bytes | None] = {}
+        for decision in decisions:
+            entry = self.ledger.entry(decision.group, decision.partition)
+            unchanged = decision.action == "unchanged"
+            if not unchanged or entry is None or entry.intended != decision.current:
+                continue
+            progress = entry.progress
+            if decision.progress is not None:
+                progress = _progress(entry, decision, self.context.config.flow.source)
+            if not entry.settled or progress != entry.progress:
+                settled[entry.key()] = replace(entry.as_settled(), progress=progress).value()
+        if settled:
+            self.context.target.compacted_topic(internal_topics.LEDGER).write(settled)
 
 
 def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]]:
@@ -264,116 +318,9 @@ def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]
         yield groups[start : start + _GROUPS_AT_ONCE]
 
 
-def _write(
-    context: FlowContext,
-    groups: Sequence[list[SyncDecision]],
-    ledger: GroupLedger,
-    operation: str,
-    share: Collection[str],
-) -> list[SyncDecision]:
-    table = context.target.compacted_topic(internal_topics.LEDGER)
-    entries = {
-        (decision.group, decision.partition): _entry(context, decision, ledger, operation)
-        for decisions in groups
-        for decision in decisions
-    }
-    table.write({entry.key(): entry.value() for entry in entries.values()})
-    settled: dict[bytes, bytes | None] = {}
-    unwritten: list[LedgerEntry] = []
-    done: list[SyncDecision] = []
-    for result in _write_groups(context, groups, share):
-        entry = entries[result.group, result.partition]
-        if result.applied:
-            settled[entry.key()] = entry.as_settled().value()
-        elif result.action != "failed":
-            unwritten.append(entry)
-        done.append(result)
-    now = table.read() if unwritten else {}
-    for entry in unwritten:
-        # Such an intention would look like our own write. Newer entries of other runs stay.
-        if now.get(entry.key()) == entry.value():
-            before = ledger.entry(entry.group, entry.topic_partition)
-            settled[entry.key()] = None if before is None else before.value()
-    table.write(settled)
-    return done
-
-
-def _entry(
-    context: FlowContext, decision: SyncDecision, ledger: GroupLedger, operation: str
-) -> LedgerEntry:
-    before = ledger.entry(decision.group, decision.partition)
-    current = decision.current
-    own = before is not None and current is not None and before.owns(current)
-    offset, source = _offset(decision), context.config.flow.source
-    return LedgerEntry(
-        decision.group,
-        decision.partition,
-        ledger.topic_id(decision.partition.topic),
-        current,
-        offset,
-        source,
-        operation,
-        previous_own=own,
-        progress=_progress(before, decision, source),
-    )
-
-
 def _progress(before: LedgerEntry | None, decision: SyncDecision, source: str) -> Mapping[str, int]:
     own = _offset(decision) if decision.progress is None else decision.progress
     return {**(before.progress if before is not None else {}), source: own}
-
-
-def _write_groups(
-    context: FlowContext, groups: Sequence[list[SyncDecision]], share: Collection[str]
-) -> Iterator[SyncDecision]:
-    """Write the offsets of groups that have not changed since the decision."""
-    names = [decisions[0].group for decisions in groups]
-    now, unread = _commits_of(context, names)
-    waiting: dict[str, list[SyncDecision]] = {}
-    for name, decisions in zip(names, groups, strict=True):
-        if name in unread:
-            yield from _each(decisions, "not-written", unread[name])
-        elif any(now[name].get(d.partition) != d.current for d in decisions):
-            # A consumer commits for this group right now, so the next run decides again.
-            yield from _each(decisions, "group-active", "its offsets have just changed")
-        else:
-            waiting[name] = decisions
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
-        refused = dict(pool.map(lambda some: _commit(context, some, share), waiting.items()))
-    active = {name for name, error in refused.items() if isinstance(error, GroupActiveError)}
-    now, unread = _commits_of(context, sorted(waiting.keys() - active))
-    for name, decisions in waiting.items():
-        failure = "" if refused[name] is None else str(refused[name])
-        if name in active:
-            yield from _each(decisions, "group-active", failure)
-        elif name in unread:
-            yield from _each(decisions, "failed", failure or unread[name])
-        else:
-            yield from (_read_back(decision, now[name], failure) for decision in decisions)
-
-
-def _commits_of(
-    context: FlowContext, groups: Sequence[str]
-) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
-    try:
-        found, errors = context.target.commits_of(groups)
-    except SrmError as error:
-        return {}, dict.fromkeys(groups, str(error))
-    return found, {group: str(error) for group, error in errors.items()}
-
-
-def _commit(
-    context: FlowContext, some: tuple[str, Sequence[SyncDecision]], share: Collection[str]
-) -> tuple[str, SrmError | None]:
-    (group, decisions), target = some, context.target
-    write = target.set_share_starts if group in share else target.commit_idle
-    try:
-        write(group, {d.partition: _offset(d) for d in decisions})
-    except SrmError as error:
-        if not isinstance(error, GroupActiveError):
-            logger.warning("group %s on %s: %s", group, context.target.alias, error)
-        return group, error
-    return group, None
 
 
 def _each(
@@ -387,24 +334,6 @@ def _read_back(decision: SyncDecision, now: Commits, failure: str) -> SyncDecisi
     if found == decision.offset:
         return replace(decision, applied=True)
     return replace(decision, action="failed", reason=failure or f"read back {found} instead")
-
-
-def _settle_earlier(
-    context: FlowContext, decisions: Iterable[SyncDecision], ledger: GroupLedger
-) -> None:
-    """Settle entries of an interrupted run whose offset is in place; note progress of sources."""
-    settled: dict[bytes, bytes | None] = {}
-    for decision in decisions:
-        entry = ledger.entry(decision.group, decision.partition)
-        if decision.action != "unchanged" or entry is None or entry.intended != decision.current:
-            continue
-        progress = entry.progress
-        if decision.progress is not None:
-            progress = _progress(entry, decision, context.config.flow.source)
-        if not entry.settled or progress != entry.progress:
-            settled[entry.key()] = replace(entry.as_settled(), progress=progress).value()
-    if settled:
-        context.target.compacted_topic(internal_topics.LEDGER).write(settled)
 
 
 def _offset(decision: SyncDecision) -> int:

@@ -24,7 +24,7 @@ def checkpoints(
     topic = internal_topics.checkpoints(flow.source, separator)
     where = f"{topic} on cluster {target.alias}"
     found = [one.checkpoint for one in read_checkpoints(target, topic, target.topics())]
-    found.sort(key=lambda checkpoint: (checkpoint.group, checkpoint.topic_partition))
+    found.sort(key=lambda each: (each.group, each.topic_partition))
     if not found:
         raise NotFoundError(
             f"{where} holds no checkpoints: select groups and topics of {flow} and let it run, "
@@ -86,7 +86,6 @@ def read_mm2_positions(target: Cluster, topic: str, flow: Flow) -> dict[TopicPar
 def write_mm2_positions(
     target: Cluster, topic: str, flow: Flow, positions: Mapping[TopicPartition, int]
 ) -> None:
-    """Let MirrorMaker 2 continue at these source offsets."""
     count = target.partition_counts().get(topic)
     if count is None:
         raise NotFoundError(

@@ -16,15 +16,14 @@ from srm.config.model import FlowConfig
 from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf
 from srm.domain.groups.proof import (
     PROVEN,
-    Circumstances,
     Disproof,
     Evidence,
     FlowProof,
+    Judgement,
     TranslationClaim,
     Verdict,
     choose,
     is_plain_proof,
-    judge,
     wanted_records,
 )
 from srm.domain.groups.translation import Direction
@@ -33,7 +32,7 @@ from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place
-from srm.engine.control.control_topics import STAMPED, ensure_compacted
+from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
 
@@ -43,6 +42,8 @@ _NONE = Verdict("unproven")
 _SHARED = Verdict("unproven", "both flows copy into this name, so the next records may differ")
 Key = tuple[Direction, TopicPartition, int, int]
 Records = Mapping[Place, ComparedRecord | None]
+_Unclear = Mapping[Key, tuple[TranslationClaim, ComparedRecord | None, ComparedRecord | None]]
+"""Claims that the next records of original and copy do not prove."""
 Where = tuple[str, TopicPartition]
 """A group and a partition of its commits."""
 
@@ -50,7 +51,6 @@ Where = tuple[str, TopicPartition]
 def verdicts_of(
     context: FlowContext, claims: Mapping[Where, TranslationClaim]
 ) -> dict[Where, Verdict]:
-    """Prove the translations of groups."""
     found = prove(context, claims.values())
     return {where: found[claim.key] for where, claim in claims.items()}
 
@@ -102,9 +102,7 @@ class _Sides:
         copies = self.copies.first_records({claim.copy for claim in claims.values()})
         originals = self._originals({claim.original for claim in claims.values()})
         verdicts: dict[Key, Verdict] = {}
-        unclear: dict[
-            Key, tuple[TranslationClaim, ComparedRecord | None, ComparedRecord | None]
-        ] = {}
+        unclear = {}
         for key, claim in claims.items():
             if claim.copy not in copies or claim.original not in originals:
                 missing = claim.copy if claim.copy not in copies else claim.original
@@ -118,13 +116,11 @@ class _Sides:
                 unclear[key] = (claim, *records)
         return verdicts | (self._judge_again(unclear) if unclear else {})
 
-    def _judge_again(
-        self,
-        unclear: Mapping[
-            Key, tuple[TranslationClaim, ComparedRecord | None, ComparedRecord | None]
-        ],
-    ) -> dict[Key, Verdict]:
-        """Check the pairs around the places, again copies first."""
+    def _judge_again(self, unclear: _Unclear) -> dict[Key, Verdict]:
+        """Check the pairs around the places, again copies first.
+
+        Facts that may explain a difference are read after the records, so that they cover them.
+        """
         wanted_originals, wanted_copies = set[Place](), set[Place]()
         for claim, original, copy in unclear.values():
             left, right = wanted_records(claim, original, copy)
@@ -132,49 +128,34 @@ class _Sides:
             wanted_copies |= {(claim.copy[0], offset) for offset in right}
         copies = _by_partition(self.copies.first_records(wanted_copies))
         originals = _by_partition(self._originals(wanted_originals))
-        around = self._circumstances([claim for claim, _, _ in unclear.values()])
-        return {
-            key: judge(
-                claim,
-                Evidence(
-                    original,
-                    copy,
-                    originals.get(claim.original[0], {}),
-                    copies.get(claim.copy[0], {}),
-                    around(claim),
-                ),
-            )
-            for key, (claim, original, copy) in unclear.items()
-        }
-
-    def _originals(self, places: Collection[Place]) -> Records:
-        return self.originals.first_records(places, committed=self.committed)
-
-    def _circumstances(
-        self, claims: Collection[TranslationClaim]
-    ) -> Callable[[TranslationClaim], Circumstances]:
-        """Read facts that may explain a difference; after the records, so that they cover them."""
-        originals = {claim.original[0] for claim in claims}
-        copies = {claim.copy[0] for claim in claims}
-        starts, there = self.originals.log_starts(originals), self.copies.log_starts(copies)
-        compacted = _compacted_topics(self.originals, originals)
-        compacted_there = _compacted_topics(self.copies, copies)
+        ours = {claim.original[0] for claim, _, _ in unclear.values()}
+        theirs = {claim.copy[0] for claim, _, _ in unclear.values()}
+        starts, there = self.originals.log_starts(ours), self.copies.log_starts(theirs)
+        compacted = _compacted_topics(self.originals, ours)
+        compacted_there = _compacted_topics(self.copies, theirs)
         records, clusters = self.config.records, ClusterIds("", "")
         if not records.does_nothing:
             clusters = ClusterIds(self.originals.cluster_id(), self.copies.cluster_id())
-
-        def around(claim: TranslationClaim) -> Circumstances:
-            (original, _), (copy, _) = claim.original, claim.copy
-            names = self.config.flow.source, original.topic, copy.topic
-            return Circumstances(
-                starts.get(original, 0),
-                there.get(copy, 0),
-                original.topic in compacted,
-                copy.topic in compacted_there,
+        verdicts = {}
+        for key, (claim, original, copy) in unclear.items():
+            here, place = claim.original[0], claim.copy[0]
+            names = self.config.flow.source, here.topic, place.topic
+            evidence = Evidence(
+                original,
+                copy,
+                originals.get(here, {}),
+                copies.get(place, {}),
+                starts.get(here, 0),
+                there.get(place, 0),
+                here.topic in compacted,
+                place.topic in compacted_there,
                 Transform(records, clusters, *names).drops,
             )
+            verdicts[key] = Judgement(claim, evidence).verdict()
+        return verdicts
 
-        return around
+    def _originals(self, places: Collection[Place]) -> Records:
+        return self.originals.first_records(places, committed=self.committed)
 
 
 def _by_partition(records: Records) -> dict[TopicPartition, dict[int, ComparedRecord | None]]:
@@ -210,9 +191,7 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
     try:
         factor = config.internal_replication_factor
         if internal_topics.MOVES not in target.partition_counts():
-            ensure_compacted(
-                target, internal_topics.MOVES, replication_factor=factor, extra_configs=STAMPED
-            )
+            ensure_stamped(target, internal_topics.MOVES, factor)
         record = {FlowProof.key(config.flow): proof.value()}
         target.compacted_topic(internal_topics.MOVES).write(record)
     except SrmError as error:
@@ -338,12 +317,8 @@ def _look_again(
     verdicts = verdicts_of(context, _claims(doubted, facts_of))
     return {
         (o.group, o.upstream): Disproof(
-            o.group,
-            str(o.upstream),
-            o.reached or 0,
-            str(o.downstream),
-            o.downstream_offset or 0,
-            found.reason,
+            *(o.group, str(o.upstream), o.reached or 0),
+            *(str(o.downstream), o.downstream_offset or 0, found.reason),
         )
         for o in doubted
         if (found := verdicts.get((o.group, o.upstream), _NONE)).state == "disproved"
@@ -351,7 +326,6 @@ def _look_again(
 
 
 def _why_not(outcomes: Sequence[CheckpointOutcome], verdicts: dict[Where, Verdict]) -> str:
-    """Return why a group is not proven, empty if it is."""
     for outcome in outcomes:
         if outcome.state == "not-selected":
             continue

@@ -36,7 +36,6 @@ Starts = Mapping[TopicPartition, int]
 
 
 def starts_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> Starts:
-    """Return the log start offsets of the existing partitions."""
     return cluster.log_starts(partitions) if partitions else {}
 
 
@@ -118,7 +117,6 @@ def past_markers(
 
 
 def losses_of(maps: FlowMaps, original: TopicPartition) -> Losses:
-    """Return the losses that the copy of a partition has noted."""
     return Losses.of(maps.notes.get(original, ()), (maps.statuses or {}).get(original))
 
 
@@ -137,17 +135,10 @@ def partition_facts(
     """
     original = upstream[0] if direction == "forward" else downstream[0]
     return PartitionFacts(
-        direction,
-        upstream[0],
-        downstream[0],
-        target,
-        upstream[1].get(upstream[0]),
-        downstream[1].get(downstream[0]),
-        maps.get(original),
-        maps.errors.get(original, ""),
-        losses_of(maps, original),
-        transactions,
-        maps.gaps.get(original, ""),
+        *(direction, upstream[0], downstream[0], target),
+        *(upstream[1].get(upstream[0]), downstream[1].get(downstream[0])),
+        *(maps.get(original), maps.errors.get(original, ""), losses_of(maps, original)),
+        *(transactions, maps.gaps.get(original, "")),
         None if back is None else partition_facts(back, "reverse", upstream, downstream, target),
     )
 
@@ -229,16 +220,9 @@ def _answer(
     if found.state != "translated" and not unread:
         _require(sides[0], places[0])
     return TranslatedOffset(
-        flow,
-        sides[0].alias,
-        places[0],
-        offset,
-        sides[1].alias,
-        places[1],
-        found.state,
+        *(flow, sides[0].alias, places[0], offset, sides[1].alias, places[1], found.state),
         found.offset if found.state == "translated" else None,
-        found.remaining,
-        found.total_skipped,
+        *(found.remaining, found.total_skipped),
         "; ".join(part for part in (found.reason, unread, unseen) if part),
     )
 
