@@ -16,8 +16,7 @@ from confluent_kafka.aio.producer._producer_batch_processor import ProducerBatch
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 
-_CONSUMER_WORKERS: Final = 4
-_PRODUCER_WORKERS: Final = 4
+_WORKERS: Final = 4
 
 
 class FailoverAIOConsumer(AIOConsumer):
@@ -42,7 +41,7 @@ class FailoverAIOConsumer(AIOConsumer):
         # Replaces AIOConsumer.__init__, which creates a plain consumer.
         self._closed = False
         self._owns_executor = executor is None
-        self.executor = executor or concurrent.futures.ThreadPoolExecutor(_CONSUMER_WORKERS)
+        self.executor = executor or concurrent.futures.ThreadPoolExecutor(_WORKERS)
         self._turn = asyncio.Lock()
         loop, wrapped = asyncio.get_running_loop(), dict(conf)
         wrap_common_callbacks(loop, wrapped)
@@ -94,7 +93,7 @@ class FailoverAIOProducer(AIOProducer):
         **arguments: Any,
     ) -> None:
         # Replaces AIOProducer.__init__, which creates a plain producer.
-        self.executor = executor or concurrent.futures.ThreadPoolExecutor(_PRODUCER_WORKERS)
+        self.executor = executor or concurrent.futures.ThreadPoolExecutor(_WORKERS)
         self._loop = asyncio.get_running_loop()
         wrapped = dict(conf)
         wrap_common_callbacks(self._loop, wrapped)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from srm.client.messages import must_abort, named_errors
-from srm.client.settings import ClientSettings
+from srm.client.settings import SERVED, ClientSettings
 from srm.client.threads import Aside
 from srm.errors import GivenUpError
 from srm.kafka.wire.errors import Needs, fatal_cause, on_transactional_id
@@ -42,10 +42,6 @@ class Reports:
         with self._changed:
             self._waiting.append((callback, arguments))
             self._changed.notify_all()
-
-    def later(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that queues the callback."""
-        return partial(self.add, callback)
 
     def serve(self, timeout_s: float) -> int:
         """Run queued callbacks, and return how many; wait for the first (less than 0: no limit)."""
@@ -105,7 +101,10 @@ class ClusterProducers:
         """Return the producer of a cluster."""
         with self._lock:
             if cluster not in self._producers:
-                properties = self._wrap(self._settings.on(cluster))
+                properties = self._settings.on(cluster)
+                for name in SERVED:
+                    if callable(callback := properties.get(name)):
+                        properties[name] = partial(self._reports.add, callback)
                 reported = properties.get("error_cb")
 
                 def on_error(error: KafkaError) -> None:
@@ -208,13 +207,6 @@ class ClusterProducers:
         with self._lock:
             return [*self._producers.items(), *(("", producer) for producer in self._retired)]
 
-    def _wrap(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        served = ("error_cb", "stats_cb", "throttle_cb")
-        return {
-            name: self._reports.later(value) if name in served and callable(value) else value
-            for name, value in properties.items()
-        }
-
 
 _LATE_ABORT_S: Final = 30.0
 
@@ -232,8 +224,8 @@ class Transactions:
     """The transactions of one producer; one at a time, as in Kafka.
 
     The producer acquires a producer id on every cluster it moves to. An open transaction keeps its
-    cluster: a hold is followed after its commit or abort. Only if that cluster is abandoned, the
-    transaction ends at once, and the next call raises without a request.
+    ``cluster``: a hold is followed after its commit or abort. Only if that cluster is abandoned,
+    the transaction ends at once, and the next call raises without a request.
     """
 
     def __init__(
@@ -250,7 +242,7 @@ class Transactions:
         self._natives: dict[str, _Native] = {}
         self._asked = False
         self._init_timeout = -1.0
-        self._cluster: str | None = None
+        self.cluster: str | None = None
         self._open: _Native | None = None
 
     def init(self, timeout: float) -> None:
@@ -271,8 +263,8 @@ class Transactions:
             if self._asked and not self._init_on(cluster):
                 continue
             native = self._native_on(cluster)
-            self._cluster = self._find_cluster(patience_s, reserve=True)
-            if self._cluster == cluster and self._producers.is_current(native.producer):
+            self.cluster = self._find_cluster(patience_s, reserve=True)
+            if self.cluster == cluster and self._producers.is_current(native.producer):
                 break
             self._end()  # it has moved since
         self._open = native
@@ -289,12 +281,12 @@ class Transactions:
         """Commit a consumer's offsets, unless they are of another cluster or an earlier stay."""
         native = getattr(metadata, "native", None)
         stale = native is not None and (
-            metadata.cluster != self._cluster or not metadata.covers(positions)
+            metadata.cluster != self.cluster or not metadata.covers(positions)
         )
-        if self._cluster is not None and stale:
+        if self.cluster is not None and stale:
             raise must_abort(
                 f"offsets read on cluster {metadata.cluster} before a move cannot be committed in "
-                f"a transaction on cluster {self._cluster}: abort it; the records are read again"
+                f"a transaction on cluster {self.cluster}: abort it; the records are read again"
             )
         theirs = metadata if native is None else native
         try:
@@ -313,16 +305,15 @@ class Transactions:
             self._finish(doing, lambda producer: producer.commit_transaction(timeout))
         except GivenUpError as error:
             raise must_abort(
-                f"{doing} on cluster {self._cluster}: a move abandoned the cluster, whether the "
+                f"{doing} on cluster {self.cluster}: a move abandoned the cluster, whether the "
                 "transaction was committed there is unknown; abort it here and continue"
             ) from error
 
     def abort(self, timeout: float) -> None:
         """Abort; on an abandoned cluster without a request."""
+        doing = "aborting the transaction"
         try:
-            self._finish(
-                "aborting the transaction", lambda producer: producer.abort_transaction(timeout)
-            )
+            self._finish(doing, lambda producer: producer.abort_transaction(timeout))
         except GivenUpError:
             if self._open is not None:  # readers wait for its end, where its cluster still answers
                 abort_late = partial(self._open.producer.abort_transaction, _LATE_ABORT_S)
@@ -335,18 +326,13 @@ class Transactions:
             raise self._over()
 
     @property
-    def cluster(self) -> str | None:
-        """Cluster of the open transaction, None if none is open."""
-        return self._cluster
-
-    @property
     def _is_lost(self) -> bool:
         """True if the cluster of the open transaction is abandoned."""
         return self._open is not None and not self._producers.is_current(self._open.producer)
 
     def _over(self) -> KafkaException:
         return must_abort(
-            f"a move abandoned cluster {self._cluster}, where the transaction is open: nothing of "
+            f"a move abandoned cluster {self.cluster}, where the transaction is open: nothing of "
             "it was committed; abort it and continue"
         )
 
@@ -372,11 +358,8 @@ class Transactions:
 
     def _call(self, doing: str, call: Callable[[Producer], object]) -> None:
         if self._is_lost:
-            raise GivenUpError(f"{doing}: cluster {self._cluster} is abandoned")
-        native = self._open
-        if native is None:
-            cluster = self._find_cluster(0.0, reserve=False)
-            native = self._native_on(cluster)
+            raise GivenUpError(f"{doing}: cluster {self.cluster} is abandoned")
+        native = self._open or self._native_on(self._find_cluster(0.0, reserve=False))
         with self._naming(doing):
             try:
                 native.aside.call(lambda: call(native.producer))
@@ -395,10 +378,10 @@ class Transactions:
         self._end()
 
     def _end(self) -> None:
-        self._cluster = self._open = None
+        self.cluster = self._open = None
         self._on_end()
 
     def _naming(self, doing: str) -> Any:
         needs: Needs = on_transactional_id("Write", self._id) if self._id else {}
-        where = f"{doing} on cluster {self._cluster}" if self._cluster else doing
+        where = f"{doing} on cluster {self.cluster}" if self.cluster else doing
         return named_errors(where, needs)

@@ -25,7 +25,7 @@ from srm.client.routing import (
     next_step,
     same_order,
 )
-from srm.client.settings import ClientSettings, float_of, load_client_config
+from srm.client.settings import SERVED, ClientSettings, float_of, load_client_config
 from srm.client.threads import MINE
 from srm.config.model import Config
 from srm.domain.moves.routing import Route, group_subject
@@ -39,8 +39,6 @@ RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
 
 SLICE_S: Final = 0.1
 """Seconds after which a waiting consumer checks its route."""
-
-_SERVED: Final = ("error_cb", "stats_cb", "throttle_cb")
 
 _STATE: Final = KafkaError._STATE  # noqa: SLF001 -- librdkafka's local codes are named so
 
@@ -172,10 +170,9 @@ class FailoverConsumer:
         The callbacks get this consumer and the partitions on its present cluster.
         """
         self._check_open()
-        _check_subscription(
-            topics, {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
-        )
-        self._callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        _check_subscription(topics, callbacks)
+        self._callbacks = callbacks
         self._topics = list(topics)
         if self._member is not None:
             self._subscribe(self._member)
@@ -307,12 +304,13 @@ class FailoverConsumer:
             offsets = [offset_after(message)]
             self._current = [other for other in self._current if other is not message]
         elif offsets is None:
-            if self.processing == "automatic":
-                self._settle()
+            self._settle()
         elif not self._owns(offsets):
             return None if asynchronous else []
         if self._member is None or self._member.given_up:
-            return self._commit_without_member(offsets, asynchronous=asynchronous)
+            if offsets is not None:
+                self._open_member(0.0, "committing")
+            return None if asynchronous else []  # this member committed when it left
         try:
             committed = self._commit_on(self._member, offsets, asynchronous=asynchronous)
         except GivenUpError:
@@ -335,13 +333,6 @@ class FailoverConsumer:
             member.native.commit(asynchronous=True, **which)
             return None
 
-    def _commit_without_member(
-        self, offsets: list[TopicPartition] | None, *, asynchronous: bool
-    ) -> list[TopicPartition] | None:
-        if offsets is not None:
-            self._open_member(0.0, "committing")
-        return None if asynchronous else []  # this member committed when it left
-
     def _settle(self) -> None:
         if self._current and self.processing == "automatic":
             current, self._current = self._current, []
@@ -357,8 +348,7 @@ class FailoverConsumer:
             log.warning(
                 "group %s: %d messages of an earlier stay were processed too late to be committed "
                 "and are read again",
-                self.group,
-                len(late),
+                *(self.group, len(late)),
             )
         elif self._member is not None:
             with named_errors(self._member.where("storing offsets"), self._member.needs):
@@ -383,8 +373,7 @@ class FailoverConsumer:
         log.warning(
             "group %s: offsets after the last record read since this member moved to %s are not "
             "committed: they are of an earlier stay",
-            self.group,
-            self._member.cluster,
+            *(self.group, self._member.cluster),
         )
         return False
 
@@ -407,7 +396,7 @@ class FailoverConsumer:
                 self._member = None
             over = time.monotonic() + _CLOSE_S
             for member in self._abandoned:
-                member.wait_abandoned(max(0.0, over - time.monotonic()))
+                member.aside.join(max(0.0, over - time.monotonic()))
             MINE.consumers.discard(self)
             self._announcer.close()
             if self._owns_watcher:
@@ -465,7 +454,7 @@ class FailoverConsumer:
     def _properties(self, cluster: str) -> dict[str, Any]:
         """Return the properties of the next stay; its callbacks do nothing after it."""
         properties, epoch = self._settings.on(cluster), self._epoch + 1
-        for name in _SERVED:
+        for name in SERVED:
             if callable(callback := properties.get(name)):
                 properties[name] = partial(self._serve, epoch, callback)
         properties["on_commit"] = partial(self._on_commit, epoch, properties.get("on_commit"))
@@ -534,16 +523,15 @@ class FailoverConsumer:
             self._leaving = False
         lost = {**member.unsure, **member.count_unconfirmed(held)}
         self._announcer.lose(self._subject, lost)
+        named = ", ".join(f"{count} of {name}" for name, count in sorted(lost.items()))
         log.warning(
             "group %s: %s is abandoned, left at once; records processed whose commit is unknown, "
             "which may be read again: %s",
-            self.group,
-            member.cluster,
-            ", ".join(f"{count} of {name}" for name, count in sorted(lost.items())) or "nothing",
+            *(self.group, member.cluster, named or "nothing"),
         )
         self._member = None
         self._current = []
-        self._abandoned = [*(other for other in self._abandoned if not other.is_over), member]
+        self._abandoned = [*(other for other in self._abandoned if not other.aside.is_over), member]
         member.abandon()
 
     # ----- callbacks, run within poll, consume and close; those of a member that has left may run

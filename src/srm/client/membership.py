@@ -51,7 +51,10 @@ Place = tuple[str, int]
 
 
 class Membership:
-    """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1."""
+    """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1.
+
+    ``aside``: makes the calls that may block.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Membership:
         self._progress = self._processed if commits else self._delivered
         self._closing = False
         self._rebalancing = False
-        self._aside = Aside(f"srm-stay-{group}", is_given_up)
+        self.aside = Aside(f"srm-stay-{group}", is_given_up)
 
     # ----- reading
 
@@ -132,9 +135,7 @@ class Membership:
             if place not in self.owned:
                 log.warning(
                     "group %s: %s-%d was revoked while this member processed offset %d",
-                    self.group,
-                    *place,
-                    message.offset(),
+                    *(self.group, *place, message.offset()),
                 )
                 lost[_name(place)] = lost.get(_name(place), 0) + 1
             elif message.offset() >= self._processed.get(place, -1):
@@ -251,13 +252,11 @@ class Membership:
                     log.warning(
                         "group %s: this member was removed from its group, the records it "
                         "processed last are read again: %s",
-                        self.group,
-                        failure,
+                        *(self.group, failure),
                     )
                     return False
-                passing = failure.retriable() or (
-                    failure.code() == KafkaError.REBALANCE_IN_PROGRESS
-                )
+                rebalances = failure.code() == KafkaError.REBALANCE_IN_PROGRESS
+                passing = failure.retriable() or rebalances
                 if not passing or time.monotonic() > deadline:
                     with named_errors(self.where("committing"), self.needs):
                         raise
@@ -312,12 +311,12 @@ class Membership:
         """Leave the group, in the caller's thread; rebalance callbacks run within it."""
         self._closing = True
         self.native.close()
-        self._aside.leave()
+        self.aside.leave()
 
     def _ask(self, call: Callable[[], _T]) -> _T:
         # confluent-kafka refuses calls of other threads while it closes a consumer. librdkafka
         # answers no other thread while a rebalance callback runs.
-        return call() if self._closing or self._rebalancing else self._aside.call(call)
+        return call() if self._closing or self._rebalancing else self.aside.call(call)
 
     @contextmanager
     def rebalancing(self) -> Iterator[None]:
@@ -332,16 +331,7 @@ class Membership:
         """Leave an abandoned cluster without waiting; commit there if it still answers."""
         self._pending.clear()
         commit = (lambda: self.native.commit(asynchronous=False),) if self._commits else ()
-        self._aside.leave(*commit, self.native.close)
-
-    @property
-    def is_over(self) -> bool:
-        """True if the calls that :meth:`abandon` started have ended."""
-        return self._aside.is_over
-
-    def wait_abandoned(self, timeout_s: float) -> None:
-        """Wait up to ``timeout_s`` for the calls that :meth:`abandon` started."""
-        self._aside.join(timeout_s)
+        self.aside.leave(*commit, self.native.close)
 
     def where(self, doing: str) -> str:
         """Describe an action with its group and cluster, for messages."""

@@ -160,13 +160,8 @@ class FailoverProducer:
         """
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
-        record = {
-            "value": value,
-            "key": key,
-            "partition": partition,
-            "timestamp": timestamp,
-            "headers": headers,
-        }
+        record: dict[str, Any] = {"value": value, "key": key, "partition": partition}
+        record |= {"timestamp": timestamp, "headers": headers}
         chosen = on_delivery or callback or self._on_delivery
         self._check_open()
         with self._changed:
@@ -257,11 +252,8 @@ class FailoverProducer:
         self.start()
         route = self._watcher.route(topic_subject(topic)) if topic else None
         native = self._producers.on(route.cluster if route else self._watcher.home)
-        return (
-            native.list_topics(timeout=timeout)
-            if topic is None
-            else native.list_topics(topic, timeout)
-        )
+        which = {} if topic is None else {"topic": topic}
+        return native.list_topics(**which, timeout=timeout)
 
     def close(self) -> bool:
         """Deliver what was handed over, run the callbacks, then stop."""

@@ -143,13 +143,8 @@ class Announcement:
             for state, since in self._reached.items()
         }
         return Ack(
-            self._subject,
-            self._client,
-            self._route.generation,
-            self._state,
-            self._route.cluster,
-            self._reached[self._state].wall_ms,
-            dict(self._positions),
+            *(self._subject, self._client, self._route.generation, self._state),
+            *(self._route.cluster, self._reached[self._state].wall_ms, dict(self._positions)),
             self._kind,
             socket.gethostname(),
             dict(self._uncommitted),
@@ -358,10 +353,7 @@ class RoutingWatcher:
                 if self._routes[subject] == route:
                     log.warning(
                         "%s: move %s holds it and sent no heartbeat for %d s, continuing on %s",
-                        subject,
-                        route.move_id,
-                        route.lease_ms // 1000,
-                        alias,
+                        *(subject, route.move_id, route.lease_ms // 1000, alias),
                     )
                     self._lapsed.add(subject)
             self._changed.notify_all()

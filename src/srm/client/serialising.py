@@ -39,9 +39,7 @@ class FailoverSerializingProducer(FailoverProducer):
     ) -> None:
         """Serialise and hand over one record.
 
-        Raises:
-            KeySerializationError: the key cannot be serialised.
-            ValueSerializationError: the value cannot be serialised.
+        KeySerializationError, ValueSerializationError: it cannot be serialised.
         """
         self._check_open()
         context = SerializationContext(topic, MessageField.KEY, headers)
@@ -57,10 +55,7 @@ class FailoverSerializingProducer(FailoverProducer):
             except Exception as error:
                 raise ValueSerializationError(error) from error
         super().produce(
-            topic,
-            value,
-            key,
-            partition=partition,
+            *(topic, value, key, partition),
             on_delivery=on_delivery,
             timestamp=timestamp,
             headers=headers,
@@ -88,10 +83,8 @@ class FailoverDeserializingConsumer(FailoverConsumer):
     def poll(self, timeout: float = -1) -> Any:
         """Return the next message with its key and value deserialised.
 
-        Raises:
-            ConsumeError: the message is an error.
-            KeyDeserializationError: the key cannot be deserialised.
-            ValueDeserializationError: the value cannot be deserialised.
+        ConsumeError: the message is an error. KeyDeserializationError, ValueDeserializationError:
+        it cannot be deserialised.
         """
         message = super().poll(timeout)
         return None if message is None else self._plain(message)

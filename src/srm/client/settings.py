@@ -29,6 +29,9 @@ CONNECTION: Final = (
     "broker.address.family",
 )
 
+SERVED: Final = ("error_cb", "stats_cb", "throttle_cb")
+"""Callbacks of an application that clients of any cluster serve."""
+
 
 def load_client_config(given: Config | Path | str | None = None) -> Config:
     """Read a client's file: the given one, else $SRM_CLIENT_CONFIG, else ./srm-client.properties.
