@@ -57,7 +57,6 @@ def processes() -> dict[int, tuple[str, int]]:
 
 
 def descendants(root: int) -> list[int]:
-    """Return the living descendants of a process."""
     children: dict[int, list[int]] = {}
     for pid, (state, parent) in processes().items():
         if state not in "ZX":
@@ -248,7 +247,6 @@ def _become(command: list[str], guard: int, writable: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> None:
-    """Run with the supervisor's arguments."""
     descriptor, stop_signal, grace_s, form, *command = arguments
     supervisor = socket.socket(fileno=int(descriptor))
     supervisor.set_inheritable(False)

@@ -71,7 +71,6 @@ class Program:
 
     @property
     def guard_pid(self) -> int:
-        """Process id of the guard, the parent of the program."""
         return self._guard.pid
 
     def stop(self, grace_s: float) -> None:
@@ -79,11 +78,9 @@ class Program:
         self._order(f"stop {grace_s}")
 
     def kill(self) -> None:
-        """Kill it at once."""
         self._order("kill")
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         self._order(f"signal {int(number)}")
 
     def _order(self, order: str) -> None:
@@ -154,7 +151,6 @@ class Restarts:
     in_a_row: int = 0
 
     def forget(self) -> None:
-        """Reset the back-off: the program was ended on purpose."""
         self.in_a_row = 0
 
     def pause_after(self, code: int, ran_s: float) -> float | None:

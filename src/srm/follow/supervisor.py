@@ -46,7 +46,6 @@ class EventFormatter(logging.Formatter):
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         if self._as_json:
             record.event = getattr(record, "event", "log")
             return json_line(record)
@@ -156,7 +155,6 @@ class Job:
     json_logs: bool = False
 
     def check(self) -> None:
-        """Check placeholders and files before the program starts."""
         for cluster in self.config.clusters:
             values = self.values(cluster, 0)
             render_arguments(self.command, values)
@@ -170,7 +168,6 @@ class Job:
             raise UsageError("srm follow needs Linux: /proc, and a kernel that ends orphans")
 
     def values(self, cluster: str, generation: int, run: int = 1) -> Values:
-        """Return the program's values on a cluster, in one of its runs."""
         return Values(self.config, self.work, cluster, self.client_id_of(run), generation)
 
     def client_id_of(self, run: int) -> str:
@@ -190,10 +187,8 @@ class _Run:
 
     def is_lost(self, routes: Mapping[str, Route]) -> bool:
         """Return whether, by the present routes, an unplanned move has abandoned its cluster."""
-        return any(
-            is_given_up(self.cluster, self.routes[subject], route)
-            for subject, route in routes.items()
-        )
+        known = self.routes
+        return any(is_given_up(self.cluster, known[one], route) for one, route in routes.items())
 
 
 class ProgramSupervisor:
@@ -525,7 +520,6 @@ class Order:
 
 
 def order_of(routes: Mapping[str, Route]) -> Order:
-    """Return the order for the present route of each subject."""
     held = tuple(subject for subject, route in routes.items() if route.state == "hold")
     clusters = {route.cluster for route in routes.values()}
     if held or len(clusters) > 1:

@@ -50,7 +50,6 @@ class ProgramSettings:
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Subjects of the routes it follows."""
         groups = (group_subject(self.group),) if self.group else ()
         return (*groups, *map(topic_subject, self.writes))
 
@@ -89,17 +88,14 @@ class Values:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Names of values that are or hold a secret."""
         found = {n.replace(".", "_") for n in {*self.java, *self.librdkafka} if is_secret(n)}
         return frozenset(found | SECRETIVE if found else found)
 
     def by_name(self) -> dict[str, Any]:
-        """Return all values by their names in templates."""
         together = {"librdkafka": dict(self.librdkafka), "java": dict(self.java)}
         return {**self._settings, **self._plain, **together}
 
     def environ(self) -> dict[str, str]:
-        """Return all single values by their names in the environment."""
         return {
             f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, list) else str(value)
             for name, value in {**self._settings, **self._plain}.items()
@@ -123,15 +119,12 @@ _OPEN: Final = "{{"
 _JAVA_PROPERTIES: Final = "{{ java | properties }}\n"
 
 
-def _properties(settings: Mapping[str, str]) -> str:
-    """Return settings as the lines of a properties file."""
-    return "\n".join(property_line(key, v) for key, v in settings.items())
-
-
 @cache
 def _jinja() -> jinja2.Environment:
     made = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    made.filters["properties"] = _properties
+    made.filters["properties"] = lambda settings: "\n".join(
+        property_line(key, value) for key, value in settings.items()
+    )
     return made
 
 
@@ -156,11 +149,9 @@ class Template:
 
     @classmethod
     def java_properties(cls, output: Path) -> Template:
-        """Return the template of a file with all settings of a Java client."""
         return cls("--properties", _JAVA_PROPERTIES, output)
 
     def render(self, values: Values) -> str:
-        """Fill in the values."""
         return _render(self.text, values.by_name(), self.origin)
 
     def write(self, values: Values) -> None:
