@@ -168,7 +168,6 @@ _RAW: Final = "raw metrics record"
 
 
 def decode_measured(value: Encoded) -> tuple[Measured, ...]:
-    """Decode a record value."""
     raw = read_json(_RAW, value)
     with decoding(_RAW, value):
         found = _pop_measurements(raw)
@@ -208,7 +207,6 @@ def _check(record: Measured | WindowMetric, numbers: Iterable[float], kinds: set
 
 
 def decode_raw(value: Encoded) -> tuple[RawMetric, ...]:
-    """Decode the partition metrics of a record value."""
     return tuple(metric for metric in decode_measured(value) if isinstance(metric, RawMetric))
 
 
@@ -223,7 +221,6 @@ class Statistics:
 
     @property
     def avg(self) -> float:
-        """Mean of the values."""
         return self.sum / self.count if self.count else 0.0
 
     def times(self, factor: float) -> Statistics:
@@ -231,15 +228,10 @@ class Statistics:
         return Statistics(self.min * factor, self.max * factor, self.sum * factor, self.count)
 
     def merge(self, other: Statistics) -> Statistics:
-        """Return the statistics of the values of both."""
         if not self.count or not other.count:
             return self if self.count else other
-        return Statistics(
-            min(self.min, other.min),
-            max(self.max, other.max),
-            self.sum + other.sum,
-            self.count + other.count,
-        )
+        low, high = min(self.min, other.min), max(self.max, other.max)
+        return Statistics(low, high, self.sum + other.sum, self.count + other.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +259,6 @@ class WindowMetric:
 
     @property
     def flow(self) -> Flow:
-        """The measured flow."""
         return Flow(self.source, self.target)
 
     def key(self) -> Encoded:
@@ -284,7 +275,6 @@ class WindowMetric:
 
     @classmethod
     def decode(cls, value: Encoded) -> WindowMetric:
-        """Decode a record value."""
         raw = read_json("window record", value)
         with decoding("window record", value):
             for name in STATISTICS:
@@ -303,28 +293,18 @@ class WindowMetric:
         newest = later.replication_records_lag
         if not newest.count:
             newest = self.replication_records_lag
-        return WindowMetric(
-            self.source,
-            self.target,
-            self.level,
-            self.topic,
-            later.remote_topic,
-            self.start_ms,
-            later.end_ms,
-            self.records + later.records,
-            size,
-            replace(
-                self.byte_rate.merge(later.byte_rate),
-                sum=size * 1000 / milliseconds,
-                count=max(self.byte_rate.count, later.byte_rate.count),
-            ),
-            self.replication_latency_ms.merge(later.replication_latency_ms),
-            replace(
-                self.replication_records_lag.merge(later.replication_records_lag),
-                sum=newest.sum,
-                count=newest.count,
-            ),
-            self.checkpoint_latency_ms.merge(later.checkpoint_latency_ms),
+        rate = self.byte_rate.merge(later.byte_rate)
+        partitions = max(self.byte_rate.count, later.byte_rate.count)
+        lag = self.replication_records_lag.merge(later.replication_records_lag)
+        return replace(
+            later,
+            start_ms=self.start_ms,
+            records=self.records + later.records,
+            bytes=size,
+            byte_rate=replace(rate, sum=size * 1000 / milliseconds, count=partitions),
+            replication_latency_ms=self.replication_latency_ms.merge(later.replication_latency_ms),
+            replication_records_lag=replace(lag, sum=newest.sum, count=newest.count),
+            checkpoint_latency_ms=self.checkpoint_latency_ms.merge(later.checkpoint_latency_ms),
         )
 
 
@@ -337,10 +317,7 @@ STATISTICS: Final = (
 """Fields of a :class:`WindowMetric` that have minimum, maximum, sum, count and average."""
 
 _NUMBERS_OF_WINDOW: Final = attrgetter(
-    "start_ms",
-    "end_ms",
-    "records",
-    "bytes",
+    *("start_ms", "end_ms", "records", "bytes"),
     *(f"{name}.{part}" for name in STATISTICS for part in ("min", "max", "sum", "count")),
 )
 
@@ -348,10 +325,8 @@ _NUMBERS_OF_WINDOW: Final = attrgetter(
 def latest(windows: Iterable[WindowMetric]) -> tuple[WindowMetric, ...]:
     """Pick the newest window of each topic and flow, in a stable order."""
     newest: dict[tuple[str, ...], WindowMetric] = {}
-    for window in windows:
-        known = newest.get(_subject(window))
-        if known is None or window.start_ms > known.start_ms:
-            newest[_subject(window)] = window
+    for window in sorted(windows, key=lambda w: w.start_ms, reverse=True):
+        newest.setdefault(_subject(window), window)
     return tuple(newest[subject] for subject in sorted(newest))
 
 
@@ -381,7 +356,6 @@ class Keeping:
     until_ms: int = MOST
 
     def keeps(self, start_ms: int, end_ms: int) -> bool:
-        """Return True if a window is kept."""
         if end_ms >= self.all_ms:
             return end_ms <= self.until_ms
         return end_ms >= self.expire_ms and start_ms % (end_ms - start_ms) == 0
@@ -507,7 +481,6 @@ class Windows:
                 self._ticks[tick].setdefault(topic, _Tick()).merge(found)
 
     def forget(self, before_ms: int) -> None:
-        """Drop the ticks that end at or before a time."""
         for tick in [t for t in self._ticks if t + self._tick_ms <= before_ms]:
             del self._ticks[tick]
 
@@ -566,14 +539,8 @@ class Windows:
 
     def _window(self, level: Level, topic: _Topic, start_ms: int, sums: _Sums) -> WindowMetric:
         return WindowMetric(
-            self._flow.source,
-            self._flow.target,
-            level,
-            *topic,
-            start_ms,
-            start_ms + self._window_ms,
-            sums.records,
-            int(sums.bytes.sum),
+            *(self._flow.source, self._flow.target, level, *topic),
+            *(start_ms, start_ms + self._window_ms, sums.records, int(sums.bytes.sum)),
             byte_rate=sums.bytes.times(1000 / self._window_ms),
             replication_latency_ms=sums.latency,
             replication_records_lag=sums.lag.times(1.0),
@@ -600,15 +567,11 @@ def _sums(ticks: Iterable[_Tick]) -> _Sums:
 def _latency(metric: Measured) -> Statistics:
     if not metric.latency_count:
         return Statistics()
-    return Statistics(
-        float(metric.latency_ms_min),
-        float(metric.latency_ms_max),
-        float(metric.latency_ms_sum),
-        metric.latency_count,
-    )
+    numbers = metric.latency_ms_min, metric.latency_ms_max, metric.latency_ms_sum
+    low, high, total = map(float, numbers)
+    return Statistics(low, high, total, metric.latency_count)
 
 
 def _over(values: Collection[int]) -> Statistics:
-    return (
-        Statistics(min(values), max(values), sum(values), len(values)) if values else Statistics()
-    )
+    found = (min(values), max(values), sum(values), len(values)) if values else ()
+    return Statistics(*found)

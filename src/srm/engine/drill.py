@@ -36,7 +36,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.control_topics import STAMPED, ensure_compacted
+from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.planning import Findings, findings
@@ -119,7 +119,6 @@ def _delete(target: Cluster, groups: Collection[str]) -> None:
 
 
 def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -> None:
-    """Write the records of drills, and delete those of others."""
     records: dict[bytes, bytes | None] = {one.key(): None for one in forget}
     records |= {one.key(): one.value() for one in drills}
     target.compacted_topic(internal_topics.MOVES).write(records)
@@ -182,6 +181,11 @@ class _Row:
         return "" if self.is_proven else f"{self.upstream}: {self.verdict.reason}"
 
 
+_Rows = Mapping[str, tuple[_Row, ...]]
+_Refused = Mapping[tuple[str, TopicPartition], str]
+"""Reasons of offsets that were not written, by group and partition."""
+
+
 def run_drill(
     context: MoveContext,
     topics: Collection[str] = (),
@@ -192,10 +196,7 @@ def run_drill(
     target, config, now_ms = context.target, context.forward.config, context.now_ms()
     flow = config.flow
     if internal_topics.MOVES not in target.partition_counts():
-        replicas = config.internal_replication_factor
-        ensure_compacted(
-            target, internal_topics.MOVES, replication_factor=replicas, extra_configs=STAMPED
-        )
+        ensure_stamped(target, internal_topics.MOVES, config.internal_replication_factor)
     alive = [one for one in remove_leftovers(target, now_ms) if one.flow == str(flow)]
     if alive:
         raise ConflictError(
@@ -263,15 +264,14 @@ class _Drill:
         return self._finish(rows, refused, read)
 
     def give_up(self) -> None:
-        """Remove the shadow groups, as far as possible now."""
         try:
             if self.state.shadows:
                 _interrupt(self.context.target, self.state, "it was stopped before it finished")
         except SrmError as error:
             log.warning("drill %s leaves its groups for now: %s", self.state.drill_id, error)
 
-    def _apply(self, rows: Mapping[str, tuple[_Row, ...]]) -> dict[tuple[str, TopicPartition], str]:
-        """Write the offsets of the shadow groups; return the refused ones, with reasons."""
+    def _apply(self, rows: _Rows) -> _Refused:
+        """Write the offsets of the shadow groups."""
         wanted = {self.state.shadows[group]: _offsets(some) for group, some in rows.items()}
         decisions = apply_exact(
             self.context.forward,
@@ -285,7 +285,7 @@ class _Drill:
             if not one.in_place
         }
 
-    def _read(self, rows: Mapping[str, tuple[_Row, ...]]) -> dict[str, _Records | str]:
+    def _read(self, rows: _Rows) -> dict[str, _Records | str]:
         """Read as a member of each shadow group; return the records, or the error, by group."""
         found: dict[str, _Records | str] = {}
         starts = {group: offsets for group, some in rows.items() if (offsets := _offsets(some))}
@@ -307,12 +307,7 @@ class _Drill:
                 found |= dict(zip(some, pool.map(read, some), strict=True))
         return found
 
-    def _finish(
-        self,
-        rows: Mapping[str, tuple[_Row, ...]],
-        refused: Mapping[tuple[str, TopicPartition], str],
-        read: Mapping[str, _Records | str],
-    ) -> Drill:
+    def _finish(self, rows: _Rows, refused: _Refused, read: Mapping[str, _Records | str]) -> Drill:
         compare, target = _Comparison.of(self.context, rows), self.context.target
         groups = tuple(
             _group(group, some, refused, read.get(group, {}), compare)
@@ -332,7 +327,6 @@ class _Drill:
         self.steps[name] = round(time.monotonic() - began, 3)
 
     def _renew(self) -> None:
-        """Write a heartbeat of this drill."""
         if not self.state.shadows:
             return
         self._renew_at = time.monotonic() + _RENEW_S
@@ -347,9 +341,7 @@ class _Drill:
         write_drill(target, self.state)
 
 
-def _rows(
-    context: MoveContext, found: Findings, lost: Findings | None
-) -> dict[str, tuple[_Row, ...]]:
+def _rows(context: MoveContext, found: Findings, lost: Findings | None) -> _Rows:
     """Return the positions of all groups: unplanned if by a source offset, else planned."""
     plans = lost.facts.plans if lost is not None else ()
     places = {(plan.group, each.target): each for plan in plans for each in plan.positions}
@@ -366,12 +358,11 @@ def _rows(
             verdict, has_place = found.verdicts.get(where), resume is not None
             rows[group].append(_Row(upstream, facts, at, verdict, has_place))
     verdicts = verdicts_of(context.forward, claims)
-    return {
-        group: tuple(
-            replace(row, verdict=verdicts.get((group, row.upstream), row.verdict)) for row in some
-        )
-        for group, some in rows.items()
-    }
+
+    def proven(group: str, row: _Row) -> _Row:
+        return replace(row, verdict=verdicts.get((group, row.upstream), row.verdict))
+
+    return {group: tuple(proven(group, row) for row in some) for group, some in rows.items()}
 
 
 def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:
@@ -388,7 +379,7 @@ class _Comparison:
     target: _At
 
     @classmethod
-    def of(cls, context: MoveContext, rows: Mapping[str, tuple[_Row, ...]]) -> _Comparison:
+    def of(cls, context: MoveContext, rows: _Rows) -> _Comparison:
         source, target = set(), set()
         for row in (row for some in rows.values() for row in some):
             offset, reached = row.translation.offset, row.translation.reached
@@ -436,7 +427,7 @@ def _first(
 def _group(
     group: str,
     rows: Collection[_Row],
-    refused: Mapping[tuple[str, TopicPartition], str],
+    refused: _Refused,
     read: _Records | str,
     compare: _Comparison,
 ) -> DrillGroup:

@@ -18,7 +18,6 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from srm.domain.flow_state.replication_records import PartitionPosition
@@ -53,7 +52,7 @@ from srm.domain.offset_map.map_records import (
 )
 from srm.domain.offset_map.map_tree import MapTable, Need, Placed, blocks_of, rebuild
 from srm.domain.offset_map.offset_map import OffsetMap
-from srm.engine.cluster_ports import Cluster, CompactedTopic, TopicDescription
+from srm.engine.cluster_ports import Cluster, CompactedTopic, Topics
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowMaps
@@ -62,11 +61,15 @@ from srm.errors import IntegrityError, UnavailableError
 _logger = logging.getLogger(__name__)
 
 
+Ids = Mapping[str, str]
+"""Topic ids by source topic."""
+Copies = Mapping[TopicPartition, PartitionPosition]
+"""Newest positions by source partition."""
+Blocks = Mapping[bytes, bytes]
+
+
 def newest_topic_ids(
-    topics: Collection[str],
-    state: ReplicationState,
-    blocks: Mapping[bytes, bytes],
-    target_ids: Collection[str],
+    topics: Collection[str], state: ReplicationState, blocks: Blocks, target_ids: Collection[str]
 ) -> dict[str, str]:
     """Return the topic id of each source topic in its last copy, for an unavailable source.
 
@@ -81,9 +84,11 @@ def newest_topic_ids(
     return ids
 
 
-def _topics_of_blocks(
-    blocks: Mapping[bytes, bytes], target_ids: Collection[str]
-) -> Iterator[tuple[str, str, int]]:
+_Known = Iterator[tuple[str, str, int]]
+"""Names and ids of topics, and target offsets."""
+
+
+def _topics_of_blocks(blocks: Blocks, target_ids: Collection[str]) -> _Known:
     """Yield name, id and target offset after the last record of the topics of blocks."""
     for key, value in blocks.items():
         with suppress(IntegrityError):
@@ -92,9 +97,7 @@ def _topics_of_blocks(
                 yield block.topic, block.topic_id, int(block.runs.target_ends.max())
 
 
-def _copied_topics(
-    state: ReplicationState, target_ids: Collection[str]
-) -> Iterator[tuple[str, str, int]]:
+def _copied_topics(state: ReplicationState, target_ids: Collection[str]) -> _Known:
     """Yield name, id and copied target offset of each topic that the driver has noted."""
     reached: dict[tuple[str, str], int] = {}
     for (topic_id, _, target_id), entries in positions_by_copy(state.reports).items():
@@ -106,11 +109,8 @@ def _copied_topics(
             yield topic.topic, topic.topic_id, reached.get(ids, -1)
 
 
-def newest_copies(
-    topic_ids: Mapping[str, str], target_ids: Collection[str], state: ReplicationState
-) -> dict[TopicPartition, PartitionPosition]:
-    """Return the newest position of each partition of the topics with these ids."""
-    names = {topic_id: name for name, topic_id in topic_ids.items()}
+def newest_copies(ids: Ids, target_ids: Collection[str], state: ReplicationState) -> Copies:
+    names = {topic_id: name for name, topic_id in ids.items()}
     candidates: dict[TopicPartition, list[PartitionPosition]] = defaultdict(list)
     for (topic_id, number, target_id), entries in positions_by_copy(state.reports).items():
         if topic_id in names and target_id in target_ids:
@@ -119,36 +119,10 @@ def newest_copies(
     return {place: entry for place, entry in chosen.items() if entry is not None}
 
 
-def assemble(
-    topic_ids: Mapping[str, str],
-    target_ids: Collection[str],
-    state: ReplicationState,
-    records: Mapping[bytes, Placed],
-) -> FlowMaps:
-    """Build complete maps from all records of the map topic; ``state`` is read before these."""
-    copies = newest_copies(topic_ids, target_ids, state)
-    maps, errors = maps_of_records(topic_ids, target_ids, copies, records)
-    return flow_maps(topic_ids, state, maps, errors)
-
-
-def flow_maps(
-    topic_ids: Mapping[str, str],
-    state: ReplicationState,
-    maps: Mapping[TopicPartition, OffsetMap],
-    errors: Mapping[TopicPartition, str],
-    gaps: Mapping[TopicPartition, str] = MappingProxyType({}),
-) -> FlowMaps:
-    """Combine maps with the reports and notes of slots."""
-    for partition, reason in sorted({**errors, **gaps}.items()):
-        _logger.warning("offset map of %s is not usable: %s", partition, reason)
-    told, noted = state.statuses_of(topic_ids), state.notes_of(topic_ids)
-    return FlowMaps(maps, state.reports, told, errors, noted, gaps)
-
-
 def maps_of_records(
-    topic_ids: Mapping[str, str],
+    topic_ids: Ids,
     target_ids: Collection[str],
-    copies: Mapping[TopicPartition, PartitionPosition],
+    copies: Copies,
     records: Mapping[bytes, Placed],
 ) -> tuple[dict[TopicPartition, OffsetMap], dict[TopicPartition, str]]:
     """Build complete maps from all records, read after the positions; return errors of others."""
@@ -249,7 +223,10 @@ class KafkaMapReader:
             self._begin_anew()
         # The state is read first, so a position never names runs that the blocks do not have yet.
         state = self._state()
-        ids = self._topic_ids(names, source, state, target_ids)
+        if source is None:
+            ids = self._last_ids(names, state, target_ids)
+        else:
+            ids = {name: source[name].topic_id for name in names if name in source}
         look = _Look(source, names, wanted, _bounds_of_losses(ids, state))
         copies = newest_copies(ids, target_ids, state)
         look.choose_unreported(copies)
@@ -266,33 +243,30 @@ class KafkaMapReader:
             {p: copies[p] for p in look.whole if p in copies},
             self._records(look, ids),
         )
-        return flow_maps(ids, state, look.maps | maps, look.errors | errors, look.gaps)
+        unusable = look.errors | errors
+        for partition, reason in sorted({**unusable, **look.gaps}.items()):
+            _logger.warning("offset map of %s is not usable: %s", partition, reason)
+        told, noted = state.statuses_of(ids), state.notes_of(ids)
+        return FlowMaps(look.maps | maps, state.reports, told, unusable, noted, look.gaps)
 
     def _state(self) -> ReplicationState:
         return decode_state(StateTopic(self._target, self._flow.source).read())
 
-    def _source_topics(self) -> Mapping[str, TopicDescription] | None:
+    def _source_topics(self) -> Topics | None:
         """Describe the source's topics, None while it is down; retries take long and are rare."""
         if time.monotonic() < self._source_asked_again_at:
             return None
         try:
             return self._source.topics()
         except UnavailableError as error:
-            _logger.log(
-                loudness(error), "reading maps of %s without the source: %s", self._flow, error
-            )
+            text = "reading maps of %s without the source: %s"
+            _logger.log(loudness(error), text, self._flow, error)
             self._source_asked_again_at = time.monotonic() + _SOURCE_RETRY_S
             return None
 
-    def _topic_ids(
-        self,
-        names: frozenset[str],
-        source: Mapping[str, TopicDescription] | None,
-        state: ReplicationState,
-        target_ids: Collection[str],
+    def _last_ids(
+        self, names: frozenset[str], state: ReplicationState, target_ids: Collection[str]
     ) -> dict[str, str]:
-        if source is not None:
-            return {name: source[name].topic_id for name in names if name in source}
         blocks: dict[bytes, bytes] = {}
         known = {entry.topic for _, entry in state.newest_assignments().values()}
         if names - known - {topic.topic for topic in state.copied}:
@@ -307,9 +281,7 @@ class KafkaMapReader:
 
     # ----- by places
 
-    def _look(
-        self, look: _Look, copies: Mapping[TopicPartition, PartitionPosition], *, search: bool
-    ) -> set[TopicPartition]:
+    def _look(self, look: _Look, copies: Copies, *, search: bool) -> set[TopicPartition]:
         """Load maps by the newest reports; return those with stale places, or search them."""
         waiting: dict[TopicPartition, tuple[Steps, list[Need]]] = {}
         for partition, entry in look.choose(copies):
@@ -332,7 +304,8 @@ class KafkaMapReader:
                     waiting[partition] = steps, steps.send({n: answers.get(n) for n in needs})
                 except StopIteration as end:
                     look.take(partition, end.value)
-                    self._keep(partition, copies[partition], look.wanted_of(partition), end.value)
+                    wanted = look.wanted_of(partition)
+                    self._keep(partition, _Kept(copies[partition], wanted, end.value))
                 except StaleIndexError:
                     look.whole.add(partition)
                 except IntegrityError as error:
@@ -354,23 +327,17 @@ class KafkaMapReader:
                 found |= self._places.search(number, missing)
         return found
 
-    def _keep(
-        self,
-        partition: TopicPartition,
-        entry: PartitionPosition,
-        wanted: Wanted,
-        found: LoadedMap,
-    ) -> None:
-        if found.gap or wanted.source_ranges:
+    def _keep(self, partition: TopicPartition, kept: _Kept) -> None:
+        if kept.found.gap or kept.wanted.source_ranges:
             return
         self._kept.pop(partition, None)
-        self._kept[partition] = _Kept(entry, wanted, found)
+        self._kept[partition] = kept
         if len(self._kept) > _KEPT_MAPS:
             del self._kept[next(iter(self._kept))]
 
     # ----- by reading everything
 
-    def _records(self, look: _Look, ids: Mapping[str, str]) -> dict[bytes, Placed]:
+    def _records(self, look: _Look, ids: Ids) -> dict[bytes, Placed]:
         """Read all records of partitions whose reports do not lead to the wanted blocks."""
         names = {topic_id: name for name, topic_id in ids.items()}
 
@@ -386,7 +353,7 @@ class KafkaMapReader:
         return records
 
 
-def _bounds_of_losses(ids: Mapping[str, str], state: ReplicationState) -> WantedOffsets:
+def _bounds_of_losses(ids: Ids, state: ReplicationState) -> WantedOffsets:
     noted = state.notes_of(ids)
     losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.statuses_of(ids).items()}
     return {
@@ -405,19 +372,16 @@ class _Kept:
 
     def answers(self, entry: PartitionPosition, wanted: Wanted) -> bool:
         """Return whether another load would return the same map."""
-        return (
-            entry.copy_id == self.entry.copy_id
-            and entry.map_end == self.entry.map_end
-            and entry.position == self.entry.position
-            and self.wanted.covers(wanted)
-        )
+        known = self.entry
+        is_same = (entry.copy_id, entry.map_end) == (known.copy_id, known.map_end)
+        return is_same and entry.position == known.position and self.wanted.covers(wanted)
 
 
 @dataclass
 class _Look:
     """State of one call; ``whole`` maps are read with all blocks, ``losses`` bound noted losses."""
 
-    source: Mapping[str, TopicDescription] | None
+    source: Topics | None
     names: Collection[str]
     wanted: WantedOffsets | None
     losses: WantedOffsets
@@ -431,9 +395,7 @@ class _Look:
             return ALL_RUNS
         return self.wanted[partition] | self.losses.get(partition, Wanted())
 
-    def choose(
-        self, copies: Mapping[TopicPartition, PartitionPosition]
-    ) -> Iterator[tuple[TopicPartition, PartitionPosition]]:
+    def choose(self, copies: Copies) -> Iterator[tuple[TopicPartition, PartitionPosition]]:
         """Yield the partitions whose reports lead to their maps; settle the others."""
         for partition, entry in copies.items():
             if self.wanted is not None and partition not in self.wanted:
@@ -518,7 +480,6 @@ class MapPlaces:
         return {wanted[key]: (key, value) for key, value in latest.items() if value is not None}
 
     def records(self, number: int, chosen: Callable[[bytes], bool]) -> dict[bytes, Placed]:
-        """Return the newest records of the chosen keys of a partition."""
         newest: dict[bytes, Placed] = {}
 
         def visit(place: int, key: bytes, value: bytes | None) -> None:

@@ -39,7 +39,6 @@ class FlowMaps:
     gaps: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def get(self, partition: TopicPartition) -> OffsetMap:
-        """Return the map of one source partition, or an empty map."""
         return self.maps.get(partition, OffsetMap())
 
 

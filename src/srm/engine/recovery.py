@@ -39,7 +39,7 @@ from srm.domain.recovery.source_return import (
     worst,
 )
 from srm.domain.text.amount import some
-from srm.engine.cluster_ports import TopicDescription
+from srm.engine.cluster_ports import TopicDescription, Topics
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets, read_ledger
@@ -65,7 +65,6 @@ class ReturnedLogs(Protocol):
         The result is final as long as no producer writes to the copies. Partitions without a copy
         have no target topic id. ``show``: called with the number of partitions done.
         """
-        ...
 
     def read(
         self,
@@ -78,7 +77,6 @@ class ReturnedLogs(Protocol):
         ``visit``: called with the index of a range and some records; False ends that range.
         ``at_once``: number of ranges read concurrently; each is read in order.
         """
-        ...
 
 
 def look_at_source(
@@ -113,9 +111,7 @@ def look_at_source(
     topics = tuple(
         replace(
             topic_return(
-                name,
-                now[name].topic_id if name in now else "",
-                told,
+                *(name, now[name].topic_id if name in now else "", told),
                 [found[entry] for entry in assigned.get(name, ())],
             ),
             is_heartbeats=names.is_heartbeats(name),
@@ -160,10 +156,7 @@ def count(
 
 
 def _shapes(
-    context: FlowContext,
-    known: RestoreState,
-    now: Mapping[str, TopicDescription],
-    only: Collection[str],
+    context: FlowContext, known: RestoreState, now: Topics, only: Collection[str]
 ) -> dict[str, tuple[Shape, str]]:
     config = context.config
     chosen = config.names.listed
@@ -200,32 +193,27 @@ def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
 
 
 def _assignments_of(
-    context: FlowContext, topics: Mapping[str, TopicDescription], topic: TopicDescription
+    context: FlowContext, topics: Topics, topic: TopicDescription
 ) -> list[AssignedPartition]:
     """Return the partitions of a topic; those without a copy have no target topic id."""
     config = context.config
     remote = config.names.remote(topic.name)
     there = topics.get(remote)
+    copied, copy_id = (there.partitions, there.topic_id) if there is not None else (0, "")
     return [
-        AssignedPartition(
-            topic.name,
-            number,
-            topic.topic_id,
-            remote,
-            there.topic_id if there is not None and number < there.partitions else "",
-        )
-        for number in range(topic.partitions)
+        AssignedPartition(topic.name, n, topic.topic_id, remote, copy_id if n < copied else "")
+        for n in range(topic.partitions)
     ]
 
 
 def _partition(
     assigned: AssignedPartition, shape: Shape, end: CopyEnd | SrmError
 ) -> PartitionReturn:
-    found = PartitionReturn(assigned.topic, assigned.partition, shape)
+    place = assigned.topic, assigned.partition
     if isinstance(end, SrmError):
-        return replace(found, error=str(end))
-    return replace(
-        found,
+        return PartitionReturn(*place, shape, error=str(end))
+    return PartitionReturn(
+        *place,
         shape="shorter" if end.cut_from is not None else shape,
         copied_to=end.source_next,
         target_next=end.target_next,
@@ -312,10 +300,7 @@ def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
         for place, ends in cut.items()
         if place not in maps.errors and place not in maps.gaps
     }
-    return {
-        assigned: replace(entry, only_copied=counted.get(entry.place))
-        for assigned, entry in found.items()
-    }
+    return {at: replace(one, only_copied=counted.get(one.place)) for at, one in found.items()}
 
 
 ResidueState = Literal["undecided", "kept", "discarded"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from srm.config.model import IsolationLevel
@@ -38,7 +39,7 @@ from srm.domain.verification.verification_plan import (
     newest,
     plan_partition,
 )
-from srm.engine.cluster_ports import Cluster, TopicDescription
+from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import IntegrityError, NotFoundError
@@ -92,7 +93,6 @@ class VerificationPlan:
 
     @property
     def ranges(self) -> tuple[RangePlan, ...]:
-        """All ranges to compare."""
         return tuple(part for partition in self.partitions for part in partition.ranges)
 
 
@@ -113,7 +113,6 @@ class _Observed:
 
 
 def plan(context: FlowContext, request: VerificationRequest | None = None) -> VerificationPlan:
-    """Plan the comparison of a flow's current topics with their copies."""
     request = request or VerificationRequest()
     described = context.source.topics()
     chosen = _choose(described, context, request.topics)
@@ -158,9 +157,8 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
 def _former(target: Cluster, flow: Flow) -> dict[TopicPartition, PartitionVerification]:
     """Return the latest results; a damaged one is skipped, so it proves nothing."""
     found = {}
-    for key, value in (
-        target.compacted_topic(internal_topics.verification(flow.source)).read().items()
-    ):
+    rows = target.compacted_topic(internal_topics.verification(flow.source)).read()
+    for key, value in rows.items():
         try:
             result = PartitionVerification.decode(value)
         except IntegrityError as error:
@@ -190,11 +188,10 @@ def _proven(
         target_epochs |= {whole.copy: target_epoch} if target_epoch >= 0 else {}
     sources = context.source.epoch_ends(source_epochs)
     targets = context.target.epoch_ends(target_epochs)
-    found = {}
-    for place, (whole, stretches) in candidates.items():
-        ends = sources.get(place, -1), targets.get(whole.copy, -1)
-        found[place] = still_proven(stretches, whole, ends)
-    return found
+    return {
+        place: still_proven(stretches, whole, (sources.get(place, -1), targets.get(whole.copy, -1)))
+        for place, (whole, stretches) in candidates.items()
+    }
 
 
 _Stretches = Mapping[tuple[TopicPartition, TopicPartition], Collection[Proven]]
@@ -249,15 +246,12 @@ def record(context: FlowContext, results: Collection[PartitionVerification]) -> 
 
 
 def latest(target: Cluster, flow: Flow) -> VerificationSummary:
-    """Return the latest result of each partition of a flow, from its target."""
     table = target.compacted_topic(internal_topics.verification(flow.source)).read()
     results = [PartitionVerification.decode(value) for value in table.values()]
     return VerificationSummary(flow, tuple(sorted(results, key=lambda r: (r.topic, r.partition))))
 
 
-def _choose(
-    described: Mapping[str, TopicDescription], context: FlowContext, topics: Collection[str]
-) -> tuple[str, ...]:
+def _choose(described: Topics, context: FlowContext, topics: Collection[str]) -> tuple[str, ...]:
     selected = context.config.names.select(described)
     unknown = sorted(set(topics) - set(selected))
     if unknown:
@@ -282,9 +276,7 @@ def _observe(
     target_topics = context.target.topics()
     existing = [name for name in remotes.values() if name in target_topics]
     return _Observed(
-        context.now_ms(),
-        maps,
-        ids,
+        *(context.now_ms(), maps, ids),
         {name: target_topics[name].topic_id for name in existing},
         context.source.topic_configs(tuple(remotes)),
         context.target.topic_configs(existing),
@@ -331,13 +323,11 @@ def _plan_one(
     if damage:
         reason = f"the offset map is not usable: {damage}"
         return PartitionVerification(*names, "failed", observed.time_ms, reason=reason)
-    reason = ""
+    unverified = partial(PartitionVerification, *names, "unverified", observed.time_ms)
     if partition not in observed.source_logs:
-        reason = f"{partition} no longer exists on the source"
-    elif copy not in observed.target_logs or copy not in observed.target_ends_before:
-        reason = f"{copy} does not exist on the target: nothing is copied yet"
-    if reason:
-        return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
+        return unverified(reason=f"{partition} no longer exists on the source")
+    if copy not in observed.target_logs or copy not in observed.target_ends_before:
+        return unverified(reason=f"{copy} does not exist on the target: nothing is copied yet")
     notes = observed.maps.notes.get(partition, ())
     planned = plan_partition(
         names,
@@ -353,11 +343,10 @@ def _plan_one(
         decided=(n.left_out for n in observed.decided.get(partition, ()) if n.left_out),
     )
     if planned is None:
-        reason = (
-            "no record in the source log is copied yet: check with srm status whether the "
+        return unverified(
+            reason="no record in the source log is copied yet: check with srm status whether the "
             "replicator runs and the partition is not stopped"
         )
-        return PartitionVerification(*names, "unverified", observed.time_ms, reason=reason)
     return replace(
         planned,
         source_id=observed.source_ids[partition.topic],
@@ -384,11 +373,9 @@ class Comparer(Protocol):
     @property
     def width(self) -> int:
         """Number of ranges that are compared in parallel."""
-        ...
 
     def __call__(self, ranges: Sequence[RangePlan]) -> Sequence[RangeResult | str]:
         """Compare ranges; return the reason for a range that cannot be read."""
-        ...
 
 
 class Progress(NamedTuple):
@@ -417,19 +404,14 @@ class _Partition:
         return [*self.plan.proven, *now]
 
     def result(self, time_ms: int) -> PartitionVerification:
-        whole = self.plan.whole
+        whole, proven = self.plan.whole, join_stretches(self.stretches(time_ms))
         if self.is_complete:
             found = self._result(time_ms)
         else:
             found = self.plan.former or PartitionVerification(
                 *whole.names, "unverified", time_ms, reason=_INTERRUPTED
             )
-        return replace(
-            found,
-            source_id=whole.source_id,
-            target_id=whole.target_id,
-            proven=join_stretches(self.stretches(time_ms)),
-        )
+        return replace(found, source_id=whole.source_id, target_id=whole.target_id, proven=proven)
 
     def _result(self, time_ms: int) -> PartitionVerification:
         whole = self.plan.whole

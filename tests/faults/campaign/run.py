@@ -26,6 +26,7 @@ from tests.faults.campaign.plan import Plan
 from tests.faults.campaign.slots import Slots
 from tests.faults.campaign.workload import SKIPPED, Workload
 from tests.integration.copying import CopyLab
+from tests.maps import assemble
 
 from srm.domain.flow_state.replication_records import (
     NOTES_PREFIX,
@@ -40,7 +41,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.domain.offset_map.map_tree import Placed
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.map_reader import KafkaMapReader, MapPlaces, assemble
+from srm.engine.map_reader import KafkaMapReader, MapPlaces
 from srm.engine.ports import FlowMaps
 from srm.errors import StackError
 from srm_lab.testing.logs import Log, LoggedRecord, read_log, read_logs

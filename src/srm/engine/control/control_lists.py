@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
@@ -53,9 +53,7 @@ class ControlLists:
     reverse_checkpointed_topics: ListPair = field(default_factory=ListPair)
 
     def pair(self, name: ListName) -> ListPair:
-        """Return one list by the name that srm-control gives it."""
-        pair: ListPair = getattr(self, _ATTRIBUTES[name])
-        return pair
+        return cast("ListPair", getattr(self, _ATTRIBUTES[name]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,6 @@ class ListChange:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to change."""
         return not any(getattr(self, each.name) for each in fields(self))
 
 
@@ -103,25 +100,18 @@ def load(target: Cluster, flow: Flow) -> ControlLists:
         if entry is not None:
             name, kind, pattern = entry
             found.setdefault((name, kind), []).append(pattern)
-    pairs = {
-        attribute: ListPair(
-            tuple(sorted(found.get((name, "allow"), ()))),
-            tuple(sorted(found.get((name, "deny"), ()))),
+    kinds: tuple[EntryKind, ...] = ("allow", "deny")
+    return ControlLists(
+        *(
+            ListPair(*(tuple(sorted(found.get((name, kind), ()))) for kind in kinds))
+            for name in _ATTRIBUTES
         )
-        for name, attribute in _ATTRIBUTES.items()
-    }
-    return ControlLists(**pairs)
+    )
 
 
 def preview(target: Cluster, flow: Flow, name: ListName, changes: ListChange) -> ChangeSummary:
     """Return what a change would do, and the resulting list; nothing is written."""
-    current = load(target, flow).pair(name)
-    _, summary = _apply_changes(name, current, changes, 0)
-    lists = ListPair(
-        tuple(sorted({*current.allow, *changes.add} - {*changes.remove})),
-        tuple(sorted({*current.deny, *changes.add_deny} - {*changes.remove_deny})),
-    )
-    return replace(summary, lists=lists)
+    return _apply_changes(name, load(target, flow).pair(name), changes, 0)[1]
 
 
 def change(
@@ -156,7 +146,7 @@ def _apply_changes(
         records |= {_key(name, kind, p): value for p in _missing(add, present)}
         records |= {_key(name, kind, p): None for p in remove if p in present}
     return records, ChangeSummary(
-        lists=current,
+        lists=ListPair(*(tuple(sorted({*p, *a} - {*r})) for _, p, a, r in kinds)),
         added=tuple(p for _, present, add, _ in kinds for p in _missing(add, present)),
         removed=tuple(p for _, present, _, remove in kinds for p in remove if p in present),
         already=tuple(p for _, present, add, _ in kinds for p in add if p in present),
@@ -165,7 +155,6 @@ def _apply_changes(
 
 
 def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
-    """Add the entries of the lists to a flow's settings."""
     reverse = _merge(
         flow_config.reverse_checkpointed_topics, lists.reverse_checkpointed_topics.allow
     )

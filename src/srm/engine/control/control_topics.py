@@ -58,10 +58,7 @@ def ensure_compacted(
     if found != wanted:
         _logger.warning(
             "topic %s on cluster %s had cleanup.policy=%s, now %s: it holds state of srm",
-            topic,
-            cluster.alias,
-            found or "the broker's default",
-            wanted,
+            *(topic, cluster.alias, found or "the broker's default", wanted),
         )
         cluster.alter_topic_configs({topic: {"cleanup.policy": wanted}})
 

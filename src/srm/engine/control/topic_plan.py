@@ -19,11 +19,15 @@ from typing import Final, TypeVar
 from srm.config.model import FlowConfig
 from srm.domain.names.rights import ANY_NAME, Acl, write_denial, writers_of
 from srm.domain.text.amount import amount, some
-from srm.engine.cluster_ports import Cluster, QuotaEntity, TopicDescription, TopicSetting, TopicSpec
+from srm.engine.cluster_ports import Cluster, QuotaEntity, Topics, TopicSetting, TopicSpec
 from srm.errors import AuthorizationError, ConfigError
 
-Settings = Mapping[str, Mapping[str, TopicSetting]]
-"""Settings in effect by topic and name."""
+OfTopic = Mapping[str, TopicSetting]
+"""Settings in effect of one topic, by name."""
+Settings = Mapping[str, OfTopic]
+"""Settings in effect by topic."""
+Changes = Mapping[str, str | None]
+"""Settings to change; None deletes an override."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,6 @@ class SyncFinding:
 class TopicSyncPlan:
     """Changes to make on a flow's target, by name of the remote topic.
 
-    ``configs``: settings to change, None deletes an override.
     ``surplus``: (source's, target's) partition counts; Kafka cannot shrink a topic.
     ``surplus_acls``: ACLs that the source does not account for; a sync keeps them.
     ``findings``: differences that stay.
@@ -48,7 +51,7 @@ class TopicSyncPlan:
 
     create: tuple[TopicSpec, ...] = ()
     grow: Mapping[str, int] = field(default_factory=dict)
-    configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    configs: Mapping[str, Changes] = field(default_factory=dict)
     surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     acls: tuple[Acl, ...] = ()
     surplus_acls: tuple[Acl, ...] = ()
@@ -59,7 +62,6 @@ class TopicSyncPlan:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to do."""
         return not (self.create or self.grow or self.configs or self.acls)
 
     def differences(self) -> Iterator[SyncFinding]:
@@ -73,16 +75,16 @@ class TopicSyncPlan:
 
 
 def plan_remote_topics(
-    source_topics: Mapping[str, TopicDescription],
-    target_topics: Mapping[str, TopicDescription],
+    source_topics: Topics,
+    target_topics: Topics,
     flow_config: FlowConfig,
     source_settings: Settings,
     target_settings: Settings | None = None,
 ) -> TopicSyncPlan:
     """Plan topics, partitions and settings.
 
-    Settings are those in effect. Without ``target_settings``, or where sync.topic.configs.enabled
-    is false, those of existing topics are not changed.
+    Without ``target_settings``, or where sync.topic.configs.enabled is false, settings of existing
+    topics are not changed.
     """
     defaults = {
         name: one
@@ -90,11 +92,9 @@ def plan_remote_topics(
         for name, one in settings.items()
         if one.origin != "topic"
     }
-    create: list[TopicSpec] = []
-    grow: dict[str, int] = {}
-    configs: dict[str, Mapping[str, str | None]] = {}
-    surplus: dict[str, tuple[int, int]] = {}
-    findings: list[SyncFinding] = []
+    create, findings = list[TopicSpec](), list[SyncFinding]()
+    grow, surplus = dict[str, int](), dict[str, tuple[int, int]]()
+    configs: dict[str, Changes] = {}
     selected = flow_config.names.select(source_topics)
     for name in selected:
         remote = flow_config.names.remote(name)
@@ -126,14 +126,12 @@ def plan_remote_topics(
     )
 
 
-def _without_excluded(
-    settings: Mapping[str, TopicSetting], config: FlowConfig
-) -> dict[str, TopicSetting]:
+def _without_excluded(settings: OfTopic, config: FlowConfig) -> dict[str, TopicSetting]:
     copied = config.config_property_filter((".*",), config.config_properties_exclude)
     return {name: one for name, one in sorted(settings.items()) if copied.matches(name)}
 
 
-def _settings_to_copy(here: Mapping[str, TopicSetting], config: FlowConfig) -> dict[str, str]:
+def _settings_to_copy(here: OfTopic, config: FlowConfig) -> dict[str, str]:
     """Return what the copy is to set; never what the file of a source's broker says."""
     origins = {"topic", "dynamic"}
     if config.use_defaults_from == "source":
@@ -142,9 +140,7 @@ def _settings_to_copy(here: Mapping[str, TopicSetting], config: FlowConfig) -> d
     return {name: one.value for name, one in candidates.items() if one.origin in origins}
 
 
-def _differences(
-    here: Mapping[str, TopicSetting], there: Mapping[str, TopicSetting], config: FlowConfig
-) -> dict[str, str | None]:
+def _differences(here: OfTopic, there: OfTopic, config: FlowConfig) -> dict[str, str | None]:
     own = {name: one.value for name, one in there.items() if one.origin == "topic"}
     wanted = _settings_to_copy(here, config)
     changes: dict[str, str | None] = {
@@ -161,11 +157,7 @@ def _differences(
 
 
 def _disagreements(
-    topic: str,
-    here: Mapping[str, TopicSetting],
-    there: Mapping[str, TopicSetting],
-    changes: Mapping[str, str | None],
-    config: FlowConfig,
+    topic: str, here: OfTopic, there: OfTopic, changes: Changes, config: FlowConfig
 ) -> Iterator[SyncFinding]:
     source, target = config.flow.source, config.flow.target
     for name, value in changes.items():
@@ -195,10 +187,7 @@ _WEAKER: Final[Mapping[str, Callable[[str, str], bool]]] = {
 
 
 def _weaker_settings(
-    source: tuple[str, Mapping[str, TopicSetting]],
-    target: tuple[str, Mapping[str, TopicSetting]],
-    changes: Mapping[str, str | None],
-    config: FlowConfig,
+    source: tuple[str, OfTopic], target: tuple[str, OfTopic], changes: Changes, config: FlowConfig
 ) -> Iterator[SyncFinding]:
     """Yield values in effect that stay weaker on the target; retention only where it deletes."""
     (topic, here), (remote, there) = source, target
@@ -211,25 +200,19 @@ def _weaker_settings(
             continue
         mine, other = here[name].value, there[name].value
         if is_weaker(mine, other):
+            action = f"set {name}={mine} on {remote} of {config.flow.target}"
             copied = name in candidates and config.sync_topic_configs_enabled
-            action = (
-                f"set it on {topic} of {config.flow.source}, or use.defaults.from = source"
-                if copied and not config.shares(topic)
-                else f"set {name}={mine} on {remote} of {config.flow.target}"
-            )
+            if copied and not config.shares(topic):
+                action = f"set it on {topic} of {config.flow.source}, or use.defaults.from = source"
             text = f"{name} is {other}, on {topic} of {config.flow.source} {mine}"
             yield SyncFinding(remote, text, action)
 
 
-def _orphans(
-    source_topics: Mapping[str, TopicDescription],
-    target_topics: Mapping[str, TopicDescription],
-    config: FlowConfig,
-) -> Iterator[SyncFinding]:
+def _orphans(source: Topics, target: Topics, config: FlowConfig) -> Iterator[SyncFinding]:
     """Yield remote topics of the flow whose source topic does not exist; srm never deletes them."""
-    for remote in sorted(target_topics):
+    for remote in sorted(target):
         upstream = config.names.original(remote)
-        if upstream is None or upstream in source_topics:
+        if upstream is None or upstream in source:
             continue
         if config.names.selects(upstream) and not config.joins(upstream):
             text = f"{config.flow.source} has no topic {upstream}"
@@ -273,8 +256,7 @@ def plan_acls(
     surplus = (
         acl
         for acl in there
-        if acl.resource == "topic"
-        and acl.pattern == "literal"
+        if (acl.resource, acl.pattern) == ("topic", "literal")
         and acl.name in remote
         and acl not in wanted
         and acl != write_denial(acl.name)

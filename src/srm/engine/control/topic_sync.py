@@ -47,9 +47,7 @@ def plan(context: FlowContext) -> TopicSyncPlan:
     could delete the only copy.
     """
     found = _look(context)
-    if found.skipped:
-        return found
-    return compare_users(found, context.source, context.target)
+    return found if found.skipped else compare_users(found, context.source, context.target)
 
 
 def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:

@@ -137,8 +137,11 @@ def partition_facts(
     return PartitionFacts(
         *(direction, upstream[0], downstream[0], target),
         *(upstream[1].get(upstream[0]), downstream[1].get(downstream[0])),
-        *(maps.get(original), maps.errors.get(original, ""), losses_of(maps, original)),
-        *(transactions, maps.gaps.get(original, "")),
+        maps.get(original),
+        maps.errors.get(original, ""),
+        losses_of(maps, original),
+        transactions,
+        maps.gaps.get(original, ""),
         None if back is None else partition_facts(back, "reverse", upstream, downstream, target),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from tests.maps import assemble
 from tests.slot_reports import FIRST, records_of
 
 from srm.domain.flow_state.replication_records import (
@@ -26,7 +27,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import FORMAT, MapBlock
 from srm.domain.offset_map.map_tree import Placed
 from srm.domain.offset_map.offset_map import NotCopiedYet, OffsetMap, Position, Run, Translated
-from srm.engine.map_reader import assemble, newest_topic_ids
+from srm.engine.map_reader import newest_topic_ids
 
 SOURCE, OLD_SOURCE = "SourceAAAAAAAAAAAAAAAA", "FormerAAAAAAAAAAAAAAAA"
 TARGET, OLD_TARGET = "TargetAAAAAAAAAAAAAAAA", "BeforeAAAAAAAAAAAAAAAA"
