@@ -28,7 +28,6 @@ class RunLink(BaseOperatorLink):
     name = "srm"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address of the page."""
         del operator
         base = conf.get("api", "base_url", fallback="").rstrip("/")
         run = f"{quote(ti_key.dag_id)}/{quote(ti_key.run_id)}"

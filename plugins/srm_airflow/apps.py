@@ -83,7 +83,6 @@ def _without_config(error: ConfigError) -> FastAPI:
 
 
 async def serve(scope: Any, receive: Any, send: Any) -> None:
-    """Serve one request."""
     await service()(scope, receive, send)
 
 

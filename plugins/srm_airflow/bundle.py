@@ -28,7 +28,6 @@ class SrmDagBundle(BaseDagBundle):
 
     @property
     def path(self) -> Path:
-        """The folder of DAG files."""
         return folder("dags")
 
 

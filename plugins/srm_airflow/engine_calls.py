@@ -123,18 +123,15 @@ def flows_of_events(events: Mapping[Any, Sequence[Any]] | None) -> list[str]:
 
 
 def sync_flows(flows: Sequence[str]) -> dict[str, Any]:
-    """Sync group offsets of several flows; one that fails does not keep the others waiting.
-
-    SrmError, AirflowFailException: the first failure, after all flows had their turn.
-    """
+    """Sync group offsets of several flows; raise the first failure after all had their turn."""
     return _in_turn(flows, sync_group_offsets)
 
 
 def aggregate_metrics(flows: Sequence[str]) -> dict[str, Any]:
     """Store the metrics' windows of several flows that are not stored yet; sum it up by flow.
 
-    Returns the summaries; None for a flow with more raw metrics than this process should count.
-    SrmError, AirflowFailException: the first failure, after all flows had their turn.
+    None for a flow with more raw metrics than this process should count. Raises as
+    :func:`sync_flows`.
     """
     return _in_turn(flows, _aggregate)
 
@@ -200,10 +197,7 @@ def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | Non
 
 
 def _in_turn(flows: Sequence[str], call: Callable[[str], Any]) -> dict[str, Any]:
-    """Call for each flow; one that fails does not keep the others waiting.
-
-    SrmError, AirflowFailException: the first failure, after all flows had their turn.
-    """
+    """Call for each flow; raise the first failure after all flows had their turn."""
     summaries: dict[str, Any] = {}
     failures: list[Exception] = []
     for flow in flows:

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import Variable, get_parsing_context
+from airflow.sdk import Param, Variable, get_parsing_context
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from srm.config.model import Config
+from srm.domain.moves.request import FORM, SECTIONS, MoveSetting, ends
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
 from srm_airflow.settings import dag_id
 
 if TYPE_CHECKING:
     from srm.engine.ports import FlowContext
-
-from dataclasses import replace
-
-from airflow.sdk import Param
-
-from srm.domain.moves.request import FORM, SECTIONS, MoveSetting, ends
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +45,8 @@ def read_choices(config: Config, clusters: Sequence[str]) -> Choices:
     """
     if get_parsing_context().task_id is not None:
         return Choices()
-    found = [
-        _read_variable(flow) for flow in config.flows if {flow.source, flow.target} <= set(clusters)
-    ]
+    among = [flow for flow in config.flows if {flow.source, flow.target} <= set(clusters)]
+    found = list(map(_read_variable, among))
     return Choices(
         tuple(sorted({topic for one in found for topic in one.topics})),
         tuple(sorted({group for one in found for group in one.groups})),
@@ -74,7 +68,6 @@ def note(context: FlowContext) -> None:
 
 
 def variable_of(flow: Flow) -> str:
-    """Return the variable of Airflow with the choices of a flow."""
     return dag_id(f"choices_{flow.source}_to_{flow.target}")
 
 

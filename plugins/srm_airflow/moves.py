@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from srm import telemetry
@@ -83,15 +83,8 @@ def plan(
         run = read(RunSettings, {k: asked.pop(k) for k in FORM_ONLY & asked.keys()})
         request = MoveRequest.parse(asked)
         move_id = run_move_id(request.operation, clusters, run_id)
-        flow = f"{request.source}->{request.target}"
         with (
-            telemetry.span(
-                "move.plan",
-                move=move_id,
-                flow=flow,
-                operation=request.operation,
-                mode=request.mode,
-            ),
+            _span({**asdict(request), "move_id": move_id}, "plan"),
             opened_move(request.source, request.target, unplanned=request.is_unplanned) as context,
         ):
             planned = moves.plan(context, request, move_id, dry_run=run.dry_run)
@@ -244,10 +237,7 @@ def watch_residue(
 
 
 def require_startable(planned: Mapping[str, Any]) -> None:
-    """Make a dry run red that has found something in the way of the move.
-
-    AirflowFailException: the move would be refused.
-    """
+    """Make a dry run red that has found something in the way of the move."""
     if planned["blocking"]:
         raise AirflowFailException(f"would be refused: {reasons_text(planned['blocking'])}")
 
@@ -259,10 +249,7 @@ def _page(context: MoveContext, move_id: str) -> str:
 
 
 def require_ok(result: Mapping[str, Any]) -> None:
-    """Fail the run when the outcome of the move has problems.
-
-    AirflowFailException: the report names problems.
-    """
+    """Fail the run when the outcome of the move has problems."""
     if result.get("problems"):
         raise AirflowFailException(
             f"move {result['move_id'] or '-'}: {reasons_text(result['problems'])}"
@@ -272,7 +259,6 @@ def require_ok(result: Mapping[str, Any]) -> None:
 def _keep_approval(
     context: MoveContext, planned: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
-    """Put who has approved what into the move."""
     asked = planned["approval"]
     approval = moves.Approval(
         answer["by"], "Airflow", answer["time_ms"], asked["text"], asked["numbers"]

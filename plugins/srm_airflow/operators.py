@@ -181,7 +181,6 @@ class MoveWaitOperator(BaseOperator):
         self.poll_s = poll_s
 
     def execute(self, context: Context) -> Any:
-        """Look on the worker, then defer."""
         move_id, source, target = (str(self.move[key]) for key in ("move_id", "source", "target"))
         watch = MoveWatch(self.config_path, move_id, source, target)
         wait_s = float(self.move["wait_seconds"])

@@ -50,7 +50,6 @@ class AirflowRest:
         return self.takes_notes or self.takes_progress
 
     def set_note(self, text: str) -> None:
-        """Write the note of the run."""
         body = {"note": text[:LONGEST_NOTE]}
         if self.takes_notes:
             self.takes_notes = self._send("PATCH", self._run, body, {"update_mask": "note"})
@@ -63,7 +62,6 @@ class AirflowRest:
             self.takes_progress = self._send("PUT", path, body, query)
 
     def _send(self, method: str, path: str, body: Any, query: Mapping[str, str]) -> bool:
-        """Send a request; log a failure and return False."""
         try:
             with httpx.Client(base_url=self._base, timeout=TIMEOUT_S, trust_env=False) as client:
                 fresh = not self._token

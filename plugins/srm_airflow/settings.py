@@ -78,7 +78,6 @@ def prefix() -> str:
 
 
 def dag_id(name: str) -> str:
-    """Return the id of a DAG."""
     return f"{prefix()}_{name}"
 
 

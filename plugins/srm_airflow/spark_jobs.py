@@ -75,14 +75,12 @@ class SparkJobOperator(SparkSubmitOperator):
             raise AirflowException(f"{self.name} has failed with exit code {code}, see above")
 
     def _command(self) -> list[str]:
-        """Return the command of the job where a Connect server has the workers."""
         return [sys.executable, str(self.application), *(self.application_args or ())]
 
     def _get_hook(self) -> SparkSubmitHook:
         return submit_hook(self._conn_id, self.name, self.application_args or ())
 
     def on_kill(self) -> None:
-        """End the job."""
         if self._process is None:
             super().on_kill()
             return

@@ -68,7 +68,6 @@ class MoveWaitTrigger(BaseTrigger):
         self._asked = ""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments, with which another triggerer continues."""
         names = ("config_path", "move_id", "source", "target", "deadline", "poll_s")
         return _class_and_arguments(self, *names, "operation", "mode")
 
@@ -184,7 +183,6 @@ class MoveWatch:
             return moves.wait_status(self._context, self._move_id)
 
     def close(self) -> None:
-        """Close all clients."""
         with self._lock:
             self._context = None
             self._stack.close()
@@ -222,7 +220,6 @@ class ReplicatorTrigger(BaseTrigger):
         self._shown = ""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return class and arguments, with which another triggerer continues."""
         return _class_and_arguments(self, "config_path", "flows", "application", "look_every_s")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
