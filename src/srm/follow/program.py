@@ -67,11 +67,8 @@ class Program:
                 env=dict(environ),
                 pass_fds=[theirs.fileno()],
             )
+        self.guard_pid = self._guard.pid
         start_thread("srm-program", self._listen)
-
-    @property
-    def guard_pid(self) -> int:
-        return self._guard.pid
 
     def stop(self, grace_s: float) -> None:
         """Stop it gracefully; a repeated call can shorten the time."""
