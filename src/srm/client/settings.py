@@ -17,16 +17,8 @@ CLIENT_FILE: Final = "srm-client.properties"
 
 # Addresses and credentials differ by cluster; the file's values win.
 CONNECTION: Final = (
-    "bootstrap.servers",
-    "metadata.broker.list",
-    "security.protocol",
-    "sasl.",
-    "ssl.",
-    "https.",
-    "enable.ssl.",
-    "enable.sasl.",
-    "client.dns.lookup",
-    "broker.address.family",
+    *("bootstrap.servers", "metadata.broker.list", "security.protocol", "sasl.", "ssl.", "https."),
+    *("enable.ssl.", "enable.sasl.", "client.dns.lookup", "broker.address.family"),
 )
 
 SERVED: Final = ("error_cb", "stats_cb", "throttle_cb")

@@ -1,10 +1,9 @@
 """Measurements of slots, and sliding windows computed from them: records of two topics.
 
 Slots write raw records (:class:`RawMetric`, topic ``__srm-metrics.<SOURCE>``) about their
-partitions with traffic or lag in one metrics interval, many partitions in one record. Writers of
-checkpoints add their latency there. Windows (:class:`WindowMetric`, topic
-``__srm-metrics-windows``) are keyed by window, so computing them again overwrites equal records.
-Both are JSON, so that other dashboards can read them.
+partitions with traffic or lag in one metrics interval. Writers of checkpoints add their latency.
+Windows (:class:`WindowMetric`, topic ``__srm-metrics-windows``) are keyed by window, so computing
+them again overwrites equal records. Both are JSON, so that other dashboards can read them.
 
 Time is cut into *ticks*, one slide long and aligned to the epoch. The counts of a raw record are
 distributed over the ticks of its interval. A window has the bytes of each partition and its newest
@@ -57,16 +56,9 @@ class RawMetric:
     lag_records: int = 0
 
 
-COUNTS = (
-    "partition",
-    "records",
-    "bytes",
-    "latency_ms_min",
-    "latency_ms_max",
-    "latency_ms_sum",
-    "latency_count",
-    "lag_records",
-)
+LATENCY: Final = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
+"""Fields of a :class:`CheckpointMetric` in a topic's list in a record, in order."""
+COUNTS: Final = ("partition", "records", "bytes", *LATENCY, "lag_records")
 """Fields of a :class:`RawMetric` in a partition's list in a record, in order."""
 
 METRICS_PER_RECORD = 1000
@@ -98,10 +90,6 @@ def _by_topic(metrics: Iterable[RawMetric]) -> list[dict[str, Any]]:
 
 def _record(moment: Iterable[object], **entries: list[dict[str, Any]]) -> Encoded:
     return _encode({**dict(zip(_MOMENT, moment, strict=True)), **entries})
-
-
-LATENCY: Final = ("latency_ms_min", "latency_ms_max", "latency_ms_sum", "latency_count")
-"""Fields of a :class:`CheckpointMetric` in a topic's list in a record, in order."""
 
 
 @dataclass(frozen=True, slots=True)

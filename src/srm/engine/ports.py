@@ -78,24 +78,20 @@ class Caller(Protocol):
 class FlowSwitch(Protocol):
     """Pauses and resumes the copying of one flow, through its target alone.
 
-    Calls may be repeated. UnavailableError: the target does not answer, or another writer takes
-    over.
+    Calls may be repeated. UnavailableError: also if another writer takes over.
     """
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
         """Stop assigning partitions to slots until :meth:`resume`; join an existing pause.
 
-        ``request``: id of the pause to join; without it any pause, or a new one.
-
-        Raises:
-            ConflictError: that pause is over, or another one has replaced it.
-            NotFoundError: the flow has never copied anything, so its target has no state topic.
+        ``request``: id of the pause to join; without it any pause, or a new one. ConflictError:
+        that pause is over or replaced. NotFoundError: the flow has never copied anything.
         """
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Fence all producers that may still write to copies, which then stay as they are.
+        """Fence all producers that may still write to copies, after :meth:`pause`.
 
-        Call it after :meth:`pause`. Return copies that could not be sealed, with the reason.
+        Return copies that could not be sealed, with the reason.
         """
 
     def resume(
