@@ -2,10 +2,8 @@
 
 Both moves are planned, with the source and without it; whatever would refuse either is a problem.
 Shadow groups get the positions of the move without the source, the ones that count if it is lost.
-
-The real groups are only read. All writes on the target are for shadow groups of this drill alone,
-which are removed at the end. The drill records them before it creates them, so that a later run
-can remove them after a kill.
+The real groups are only read. The drill records its shadow groups before it creates them, so that a
+later run can remove them after a kill.
 """
 
 from __future__ import annotations
@@ -271,7 +269,6 @@ class _Drill:
             log.warning("drill %s leaves its groups for now: %s", self.state.drill_id, error)
 
     def _apply(self, rows: _Rows) -> _Refused:
-        """Write the offsets of the shadow groups."""
         wanted = {self.state.shadows[group]: _offsets(some) for group, some in rows.items()}
         decisions = apply_exact(
             self.context.forward,

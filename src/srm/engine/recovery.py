@@ -89,9 +89,7 @@ def look_at_source(
 ) -> SourceReturn:
     """Return the kind of return, and what the source holds and the target does not; only read.
 
-    While the flow is not paused, that is still to be copied.
-    ``only``: source topics; empty for all.
-    ``groups``: also find what groups had read.
+    ``only``: source topics; empty for all. ``groups``: also find what groups had read.
     """
     show("topics of both clusters")
     known, names = RestoreState.read(context.target, context.config.flow), context.config.names
@@ -451,11 +449,10 @@ def settle_return(
 ) -> SettledReturn:
     """Carry out the choices and end the pause; safe to repeat.
 
-    The copies to decide on are sealed and looked at again. After that no record in flight from a
-    slot of before the disaster can arrive. Merged copies need no final end.
-    ``default``: the choice for all other topics, but not for rebuilt or missing ones.
-    ``approve``: called before a decision is written; False: nothing is decided.
-    GateClosedError: something is undecided, or cannot be settled.
+    The copies to decide on are sealed and looked at again, so that no record in flight can arrive.
+    Merged copies need no final end. ``default``: the choice for all other topics, but not for
+    rebuilt or missing ones. ``approve``: called before a decision is written; False: nothing is
+    decided. GateClosedError: something is undecided, or cannot be settled.
     """
     flow, switch, before = context.config.flow, context.switch, pause_in_force(context)
     if switch is None:

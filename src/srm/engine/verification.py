@@ -41,7 +41,7 @@ from srm.domain.verification.verification_plan import (
 )
 from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.ports import FlowContext, FlowMaps
+from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, NotFoundError
 
 _logger = logging.getLogger(__name__)
@@ -96,22 +96,6 @@ class VerificationPlan:
         return tuple(part for partition in self.partitions for part in partition.ranges)
 
 
-@dataclass(frozen=True)
-class _Observed:
-    """Facts read from both clusters, in the order that :func:`plan_partition` needs."""
-
-    time_ms: int
-    maps: FlowMaps
-    source_ids: Mapping[str, str]
-    target_ids: Mapping[str, str]
-    source_configs: Mapping[str, Mapping[str, str]]
-    target_configs: Mapping[str, Mapping[str, str]]
-    source_logs: Mapping[TopicPartition, LogBounds]
-    target_logs: Mapping[TopicPartition, LogBounds]
-    target_ends_before: Mapping[TopicPartition, int]
-    decided: Mapping[TopicPartition, tuple[PartitionNotes, ...]]
-
-
 def plan(context: FlowContext, request: VerificationRequest | None = None) -> VerificationPlan:
     request = request or VerificationRequest()
     described = context.source.topics()
@@ -121,27 +105,13 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
     partitions = [TopicPartition(t, p) for t in chosen for p in range(described[t].partitions)]
     former = _former(context.target, flow)
     ids = {name: described[name].topic_id for name in chosen}
-    observed = _observe(context, partitions, remotes, ids)
-    shared = {topic for topic in chosen if names.is_shared(topic) or context.config.joins(topic)}
-    records, clusters = context.config.records, ClusterIds("", "")
-    if not records.does_nothing:
-        clusters = ClusterIds(context.source.cluster_id(), context.target.cluster_id())
-    planned = [
-        replace(
-            found,
-            transform=Transform(records, clusters, flow.source, p.topic, remotes[p.topic]),
-            shared=p.topic in shared,
-            committed=context.config.isolation_level == "read_committed",
-        )
-        if isinstance(found := _plan_one(p, remotes[p.topic], observed), RangePlan)
-        else found
-        for p in partitions
-    ]
+    facts = _Facts(context, partitions, remotes, ids)
+    planned = [facts.plan(p) for p in partitions]
     wholes = [entry for entry in planned if isinstance(entry, RangePlan)]
     proven = {} if request.full else _proven(context, wholes, former)
     return VerificationPlan(
         flow,
-        observed.time_ms,
+        facts.time_ms,
         tuple(_plan_ranges(whole, proven, former, request) for whole in wholes),
         tuple(
             # Its proofs are kept, as a map may be unreadable now.
@@ -198,10 +168,7 @@ _Stretches = Mapping[tuple[TopicPartition, TopicPartition], Collection[Proven]]
 
 
 def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]:
-    """Return the source partitions whose source or target log has lost proven records.
-
-    Call it after the reads: joined stretches keep only the last leader epoch.
-    """
+    """Return the source partitions whose source or target log has lost proven records by now."""
     sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
     targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}
     cut_sources = _cut(context.source, sources)
@@ -262,31 +229,6 @@ def _choose(described: Topics, context: FlowContext, topics: Collection[str]) ->
     return tuple(name for name in selected if name in topics or not topics)
 
 
-def _observe(
-    context: FlowContext,
-    partitions: list[TopicPartition],
-    remotes: Mapping[str, str],
-    ids: Mapping[str, str],
-) -> _Observed:
-    copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
-    before = context.target.log_ends(copies)
-    starts = context.source.log_starts(partitions)
-    wanted = {p: Wanted(source_ranges=((start, _FAR),)) for p, start in starts.items()}
-    maps = context.maps.load(tuple(remotes), wanted)
-    target_topics = context.target.topics()
-    existing = [name for name in remotes.values() if name in target_topics]
-    return _Observed(
-        *(context.now_ms(), maps, ids),
-        {name: target_topics[name].topic_id for name in existing},
-        context.source.topic_configs(tuple(remotes)),
-        context.target.topic_configs(existing),
-        _bounds(context.source, partitions, context.config.isolation_level),
-        _bounds(context.target, copies),
-        before,
-        _decisions(context.source, maps.notes),
-    )
-
-
 def _decisions(
     source: Cluster, notes: Mapping[TopicPartition, Collection[PartitionNotes]]
 ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
@@ -314,48 +256,80 @@ def _bounds(
     }
 
 
-def _plan_one(
-    partition: TopicPartition, remote_topic: str, observed: _Observed
-) -> RangePlan | PartitionVerification:
-    names = (partition.topic, partition.partition, remote_topic)
-    copy = TopicPartition(remote_topic, partition.partition)
-    damage = observed.maps.errors.get(partition) or observed.maps.gaps.get(partition)
-    if damage:
-        reason = f"the offset map is not usable: {damage}"
-        return PartitionVerification(*names, "failed", observed.time_ms, reason=reason)
-    unverified = partial(PartitionVerification, *names, "unverified", observed.time_ms)
-    if partition not in observed.source_logs:
-        return unverified(reason=f"{partition} no longer exists on the source")
-    if copy not in observed.target_logs or copy not in observed.target_ends_before:
-        return unverified(reason=f"{copy} does not exist on the target: nothing is copied yet")
-    notes = observed.maps.notes.get(partition, ())
-    planned = plan_partition(
-        names,
-        observed.maps.get(partition),
-        observed.source_logs[partition],
-        observed.target_logs[copy],
-        observed.target_ends_before[copy],
-        compacted=_is_compacted(observed.source_configs, partition.topic)
-        or _is_compacted(observed.target_configs, remote_topic),
-        timestamps=observed.target_configs.get(remote_topic, {}).get("message.timestamp.type")
-        != "LogAppendTime",
-        begins=begin_of_copy(notes),
-        decided=(n.left_out for n in observed.decided.get(partition, ()) if n.left_out),
-    )
-    if planned is None:
-        return unverified(
-            reason="no record in the source log is copied yet: check with srm status whether the "
-            "replicator runs and the partition is not stopped"
+class _Facts:
+    """Facts read from both clusters, in the order that :func:`plan_partition` needs."""
+
+    def __init__(
+        self,
+        context: FlowContext,
+        partitions: Collection[TopicPartition],
+        remotes: Mapping[str, str],
+        ids: Mapping[str, str],
+    ) -> None:
+        source, target = context.source, context.target
+        copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
+        self._remotes, self._source_ids, self._config = remotes, ids, context.config
+        self._clusters = ClusterIds("", "")
+        if not context.config.records.does_nothing:
+            self._clusters = ClusterIds(source.cluster_id(), target.cluster_id())
+        self._target_ends_before = target.log_ends(copies)
+        starts = source.log_starts(partitions)
+        wanted = {p: Wanted(source_ranges=((start, _FAR),)) for p, start in starts.items()}
+        self._maps = context.maps.load(tuple(remotes), wanted)
+        topics = target.topics()
+        existing = [name for name in remotes.values() if name in topics]
+        self.time_ms = context.now_ms()
+        self._target_ids = {name: topics[name].topic_id for name in existing}
+        self._source_configs = source.topic_configs(tuple(remotes))
+        self._target_configs = target.topic_configs(existing)
+        self._source_logs = _bounds(source, partitions, context.config.isolation_level)
+        self._target_logs = _bounds(target, copies)
+        self._decided = _decisions(source, self._maps.notes)
+
+    def plan(self, partition: TopicPartition) -> RangePlan | PartitionVerification:
+        remote, maps = self._remotes[partition.topic], self._maps
+        names = (partition.topic, partition.partition, remote)
+        copy = TopicPartition(remote, partition.partition)
+        if damage := maps.errors.get(partition) or maps.gaps.get(partition):
+            reason = f"the offset map is not usable: {damage}"
+            return PartitionVerification(*names, "failed", self.time_ms, reason=reason)
+        unverified = partial(PartitionVerification, *names, "unverified", self.time_ms)
+        if partition not in self._source_logs:
+            return unverified(reason=f"{partition} no longer exists on the source")
+        if copy not in self._target_logs or copy not in self._target_ends_before:
+            return unverified(reason=f"{copy} does not exist on the target: nothing is copied yet")
+        here = self._source_configs.get(partition.topic, {})
+        there = self._target_configs.get(remote, {})
+        planned = plan_partition(
+            names,
+            maps.get(partition),
+            self._source_logs[partition],
+            self._target_logs[copy],
+            self._target_ends_before[copy],
+            compacted=_is_compacted(here) or _is_compacted(there),
+            timestamps=there.get("message.timestamp.type") != "LogAppendTime",
+            begins=begin_of_copy(maps.notes.get(partition, ())),
+            decided=(n.left_out for n in self._decided.get(partition, ()) if n.left_out),
         )
-    return replace(
-        planned,
-        source_id=observed.source_ids[partition.topic],
-        target_id=observed.target_ids.get(remote_topic, ""),
-    )
+        if planned is None:
+            return unverified(
+                reason="no record in the source log is copied yet: check with srm status whether "
+                "the replicator runs and the partition is not stopped"
+            )
+        topic, config = partition.topic, self._config
+        source_alias = config.flow.source
+        return replace(
+            planned,
+            source_id=self._source_ids[topic],
+            target_id=self._target_ids.get(remote, ""),
+            transform=Transform(config.records, self._clusters, source_alias, topic, remote),
+            shared=config.names.is_shared(topic) or config.joins(topic),
+            committed=config.isolation_level == "read_committed",
+        )
 
 
-def _is_compacted(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:
-    return "compact" in configs.get(topic, {}).get("cleanup.policy", "")
+def _is_compacted(configs: Mapping[str, str]) -> bool:
+    return "compact" in configs.get("cleanup.policy", "")
 
 
 _LEAST_WEIGHT: Final = 1000

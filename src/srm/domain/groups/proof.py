@@ -201,6 +201,7 @@ class Judgement:
     def __init__(self, claim: TranslationClaim, evidence: Evidence) -> None:
         self._claim = claim
         self._evidence = evidence
+        self._originals, self._copies = _exact(evidence.originals), _exact(evidence.copies)
         self._pairs = Pairs(claim)
         self._original, self._original_offset = claim.original
         self._copy, self._copy_offset = claim.copy
@@ -222,7 +223,7 @@ class Judgement:
         return self._by_next_copy() or self._by_last_pair()
 
     def _by_copy_of(self, first: ComparedRecord, pair: Pair) -> Verdict:
-        copy = self._copy_at(pair.copy)
+        copy = self._copies.get(pair.copy)
         if copy is None:
             if self._evidence.copy_start <= pair.copy and not self._evidence.copy_compacted:
                 return self._wrong(
@@ -242,7 +243,7 @@ class Judgement:
         pair = None if copy is None else self._pairs.of_copy(copy.offset)
         if copy is None or pair is None:
             return None
-        original = self._original_at(pair.original)
+        original = self._originals.get(pair.original)
         if original is None and self._may_be_gone(pair):
             return None
         if pair.original < self._original_offset:
@@ -263,7 +264,7 @@ class Judgement:
         """
         if last is None or last.original < self._original_offset:
             return None
-        if self._original_at(last.original) is None or self._copy_at(last.copy) is None:
+        if self._originals.get(last.original) is None or self._copies.get(last.copy) is None:
             return None
         return self._wrong(self._describe_split(last))
 
@@ -271,7 +272,7 @@ class Judgement:
         pair = self._pairs.last()
         if pair is None:
             return self._by_nothing_copied()
-        original, copy = self._original_at(pair.original), self._copy_at(pair.copy)
+        original, copy = self._originals.get(pair.original), self._copies.get(pair.copy)
         if original is not None and copy is not None:
             if fields := differences(original, copy):
                 return self._wrong(self._differ(pair, fields))
@@ -319,12 +320,6 @@ class Judgement:
             or self._evidence.is_left_out(original)
         )
 
-    def _original_at(self, offset: int) -> ComparedRecord | None:
-        return _exactly(self._evidence.originals, offset)
-
-    def _copy_at(self, offset: int) -> ComparedRecord | None:
-        return _exactly(self._evidence.copies, offset)
-
     def _differ(self, pair: Pair, fields: tuple[str, ...]) -> str:
         return (
             f"the records at {pair.original} of {self._original} and at {pair.copy} of "
@@ -350,9 +345,8 @@ class Judgement:
         )
 
 
-def _exactly(records: Mapping[int, ComparedRecord | None], offset: int) -> ComparedRecord | None:
-    found = records.get(offset)
-    return found if found is not None and found.offset == offset else None
+def _exact(records: Mapping[int, ComparedRecord | None]) -> dict[int, ComparedRecord]:
+    return {at: one for at, one in records.items() if one is not None and one.offset == at}
 
 
 MOST_NAMED: Final = 50

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, Literal, cast
+from typing import Final, Literal, cast, get_args
 
 from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
@@ -27,11 +27,6 @@ from srm.errors import ConfigError, UnavailableError, UsageError
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]
 EntryKind = Literal["allow", "deny"]
 
-_ATTRIBUTES: Final[dict[ListName, str]] = {
-    "topics": "topics",
-    "groups": "groups",
-    "reverse-checkpointed-topics": "reverse_checkpointed_topics",
-}
 _LEADING_FLAGS: Final = re.compile(r"\(\?([aiLmsux]+)\)")
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +48,7 @@ class ControlLists:
     reverse_checkpointed_topics: ListPair = field(default_factory=ListPair)
 
     def pair(self, name: ListName) -> ListPair:
-        return cast("ListPair", getattr(self, _ATTRIBUTES[name]))
+        return cast("ListPair", getattr(self, name.replace("-", "_")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +99,7 @@ def load(target: Cluster, flow: Flow) -> ControlLists:
     return ControlLists(
         *(
             ListPair(*(tuple(sorted(found.get((name, kind), ()))) for kind in kinds))
-            for name in _ATTRIBUTES
+            for name in get_args(ListName)
         )
     )
 

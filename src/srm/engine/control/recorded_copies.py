@@ -19,7 +19,6 @@ from srm.errors import UnavailableError
 
 
 def settings_now(configured: FlowConfig, source: Cluster, target: Cluster) -> FlowConfig:
-    """Return a flow's settings with the present lists of srm-control and recorded copies."""
     lists = control_lists.load(target, configured.flow)
     return with_recorded(control_lists.effective(configured, lists), source, target)
 

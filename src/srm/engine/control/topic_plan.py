@@ -1,9 +1,9 @@
 """Plan of the changes that bring a flow's remote topics in step with their sources; pure.
 
 Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
-the source sets, less the excluded ones; ACLs that are only added. What differs and is not changed
-is a finding, such as quotas and SCRAM users. Where several flows use one name, none leads: settings
-and ACLs stay as they are, and the copy has the most partitions.
+the source sets, less the excluded ones; ACLs that are only added. Other differences are findings,
+such as quotas and SCRAM users. Where several flows use one name, settings and ACLs stay as they
+are, and the copy has the most partitions.
 
 ACLs on selected topics apply to their remote topics. ``Allow Write`` stays where it is, since only
 the replicator writes to a copy, and ``Allow All`` becomes ``Allow Read``. A rule that could stop

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from srm.domain.flow_state.replication_records import (
     STATE_PARTITIONS,
@@ -41,11 +41,7 @@ _SAMPLES: Final = 3
 
 
 def plan(context: FlowContext) -> TopicSyncPlan:
-    """Compare topics, settings, ACLs, quotas and users of a flow's clusters; change nothing.
-
-    A paused flow is skipped: a rebuilt source has other settings at first, and a shorter retention
-    could delete the only copy.
-    """
+    """Compare topics, settings, ACLs, quotas and users of a flow's clusters; change nothing."""
     found = _look(context)
     return found if found.skipped else compare_users(found, context.source, context.target)
 
@@ -76,6 +72,7 @@ def _read_samples(context: FlowContext, topics: Collection[str]) -> Settings:
 
 def _look(context: FlowContext) -> TopicSyncPlan:
     config = context.config
+    # A rebuilt source has other settings at first: a shorter retention could delete the only copy.
     if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
         skipped = f"{config.flow} is paused: its topics are synced when it resumes"
         return TopicSyncPlan(skipped=skipped)
@@ -112,21 +109,18 @@ def apply(context: FlowContext, planned: TopicSyncPlan, remove_acls: Collection[
     A topic that fails does not stop the others; the error after all steps names all failures.
     """
     target = context.target
-    steps: list[tuple[str, Callable[[], None]]] = []
-    if planned.create:
-        steps.append(("creating topics", lambda: target.create_topics(planned.create)))
-    if planned.grow:
-        steps.append(("adding partitions", lambda: target.create_partitions(planned.grow)))
-    if planned.configs:
-        steps.append(("changing settings", lambda: target.alter_topic_configs(planned.configs)))
-    if planned.acls:
-        steps.append(("adding ACLs", lambda: target.create_acls(planned.acls)))
-    if remove_acls:
-        steps.append(("removing ACLs", lambda: target.delete_acls(remove_acls)))
+    steps: tuple[tuple[str, Collection[Any], Callable[[Any], None]], ...] = (
+        ("creating topics", planned.create, target.create_topics),
+        ("adding partitions", planned.grow, target.create_partitions),
+        ("changing settings", planned.configs, target.alter_topic_configs),
+        ("adding ACLs", planned.acls, target.create_acls),
+        ("removing ACLs", remove_acls, target.delete_acls),
+    )
     failures: list[tuple[str, SrmError]] = []
-    for what, step in steps:
+    for what, wanted, step in steps:
         try:
-            step()
+            if wanted:
+                step(wanted)
         except SrmError as error:
             logger.warning("%s: %s failed: %s", context.config.flow, what, error)
             failures.append((what, error))
@@ -140,8 +134,7 @@ def append(
 ) -> tuple[AssignedPartition, ...]:
     """Decide that copies begin after the records of others that their remote topics hold now.
 
-    Returns the partitions decided on: without a reported position, and with present or former
-    records on the target.
+    Returns the partitions decided on: with records on the target, without a reported position.
     """
     config, target = context.config, context.target
     source_topics, target_topics = context.source.topics(), target.topics()

@@ -1,11 +1,8 @@
 """Compute and emit a flow's checkpoints in one bounded run over its groups.
 
 It fetches commits, then maps around them, then logs, so a map is never older than the commits that
-it translates. :mod:`srm.domain.groups.checkpoints` does the rest. A group that cannot be read is
-reported and does not affect the others.
-
-The source's groups are listed once in ``refresh.groups.interval.seconds``. Each run is a separate
-process, so the last listing is stored with the flow's state on the target.
+it translates. A group that cannot be read is reported and does not affect the others. The source's
+groups are listed once in ``refresh.groups.interval.seconds``, and stored with the flow's state.
 """
 
 from __future__ import annotations
@@ -162,8 +159,8 @@ def emit(
     """Write changed checkpoints to ``<SOURCE>.checkpoints.internal`` on the target.
 
     Before that, records at commits and translations are compared, within the flow's budget; wrong
-    checkpoints are not written. The proof is stored on the target, unless only ``groups`` are
-    emitted. ``share``: the places to prove. ``found``: translations that the caller has just made.
+    checkpoints are not written. The proof is stored, unless only ``groups`` are emitted. ``share``:
+    the places to prove. ``found``: translations that the caller has just made.
     """
     config, now_ms = context.config, context.now_ms()
     if not (config.emit_checkpoints_enabled or dry_run):
@@ -358,10 +355,7 @@ def _decode_rows(
 
 
 def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
-    """Delete the stored offsets of groups in deleted topics, by their ids ``gone``.
-
-    Checkpoints are reset to the start, because MM2's readers fail on tombstones.
-    """
+    """Delete stored offsets in topics with these ids; reset checkpoints, for MM2's readers."""
     places = cluster.compacted_topic(topic)
     reset = {
         checkpoint.key(): checkpoint.at_the_start().value()

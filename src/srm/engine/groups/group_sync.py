@@ -69,10 +69,7 @@ def sync(
     dry_run: bool = False,
     found: Survey | None = None,
 ) -> GroupSyncSummary:
-    """Set idle groups on the target to their translated source offsets, as checkpoints would be.
-
-    ``groups``: only these, else all selected ones. ``found``: their translations, if just made.
-    """
+    """Set idle groups on the target to their source offsets; ``found``: just translated."""
     flow, now_ms = context.config.flow, context.now_ms()
     if not (context.config.sync_group_offsets_enabled or dry_run):
         skipped = f"{flow}.sync.group.offsets.enabled is false"
@@ -153,9 +150,8 @@ def apply_exact(
     """Set groups on the target to exactly these offsets, with the ledger; used by moves.
 
     Commits ``seen`` at the decision (without it: any) are replaced, higher or lower. A group with
-    members or changed offsets is skipped with ``group-active``. All groups are written in one call,
-    because it reads the ledger of the whole cluster while their clients wait. ``operation``: id of
-    the move; ``share``: share groups.
+    members or changed offsets is skipped with ``group-active``. All groups are in one call, as it
+    reads the ledger of the whole cluster. ``operation``: id of the move; ``share``: share groups.
     """
     names, topics = sorted(wanted), context.target.topics()
     states = context.target.groups(names)

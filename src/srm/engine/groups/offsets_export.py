@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from srm.domain.groups.mm2_records import CONNECTOR, Checkpoint, ConnectOffset, partition_of
 from srm.domain.names import internal_topics
@@ -55,13 +54,8 @@ def to_csv(chosen: Iterable[Checkpoint], *, with_group: bool) -> str:
     return text.getvalue()
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A record as it is kept: its bytes matter to Connect."""
-
-    key: bytes
-    partition: int
-    decoded: ConnectOffset
+_Stored = tuple[bytes, int, ConnectOffset]
+"""Key, as its bytes matter to Connect, and partition of a record, and its content."""
 
 
 def offsets_topic(flow: Flow) -> str:
@@ -77,9 +71,9 @@ def workers_group(flow: Flow) -> str:
 def read_mm2_positions(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, int]:
     """Return the last copied offset of each source partition; nothing without the topic."""
     return {
-        place: stored.decoded.offset
-        for place, stored in _read_stored(target, topic, flow).items()
-        if stored.decoded.offset is not None
+        place: stored.offset
+        for place, (_, _, stored) in _read_stored(target, topic, flow).items()
+        if stored.offset is not None
     }
 
 
@@ -94,13 +88,14 @@ def write_mm2_positions(
             "workers with --offsets-topic",
         )
     known = _read_stored(target, topic, flow)
-    connector = next((one.decoded.connector for one in known.values()), CONNECTOR)
+    connector = next((one.connector for _, _, one in known.values()), CONNECTOR)
     records: dict[int, dict[bytes, bytes | None]] = {}
     for place, position in positions.items():
         wanted = ConnectOffset(connector, flow.source, place, position - 1 if position else None)
-        kept = known.get(place)
-        key = kept.key if kept is not None else wanted.key()
-        number = kept.partition if kept is not None else partition_of(key, count)
+        if place in known:
+            key, number, _ = known[place]
+        else:
+            key, number = wanted.key(), partition_of(wanted.key(), count)
         records.setdefault(number, {})[key] = wanted.value()
     for number, rows in records.items():
         target.compacted_topic(topic, number).write(rows)
@@ -112,5 +107,5 @@ def _read_stored(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition
         for key, value in target.compacted_topic(topic, number).read().items():
             decoded = ConnectOffset.decode(key, value)
             if decoded is not None and decoded.cluster == flow.source:
-                found[decoded.partition] = _Stored(key, number, decoded)
+                found[decoded.partition] = key, number, decoded
     return found

@@ -51,15 +51,10 @@ Where = tuple[str, TopicPartition]
 def verdicts_of(
     context: FlowContext, claims: Mapping[Where, TranslationClaim]
 ) -> dict[Where, Verdict]:
-    found = prove(context, claims.values())
-    return {where: found[claim.key] for where, claim in claims.items()}
-
-
-def prove(context: FlowContext, claims: Iterable[TranslationClaim]) -> dict[Key, Verdict]:
     """Prove translations by records on both sides, each once; unproven if a side is unreadable."""
     by_direction = defaultdict[Direction, dict[Key, TranslationClaim]](dict)
     verdicts: dict[Key, Verdict] = {}
-    for claim in claims:
+    for claim in claims.values():
         if claim.facts.back is not None:
             verdicts[claim.key] = _SHARED
         else:
@@ -69,7 +64,7 @@ def prove(context: FlowContext, claims: Iterable[TranslationClaim]) -> dict[Key,
             verdicts |= _prove(context, direction, some)
         except SrmError as error:
             verdicts |= dict.fromkeys(some, Verdict("unproven", str(error)))
-    return verdicts
+    return {where: verdicts[claim.key] for where, claim in claims.items()}
 
 
 def _prove(

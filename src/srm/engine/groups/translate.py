@@ -70,10 +70,7 @@ class WantedMaps:
         offsets: Iterable[int | None],
         also: Iterable[int | None] = (),
     ) -> None:
-        """Add a partition (of the commits) and its counterpart, with their clusters' log starts.
-
-        ``also``: offsets of the counterpart that bound counts of records.
-        """
+        """Add a partition of commits and its counterpart; ``also``: bounds of counts there."""
         original = upstream[0] if direction == "forward" else downstream[0]
         wanted = wanted_of(
             direction,
@@ -96,8 +93,7 @@ def past_markers(
 ) -> FlowMaps:
     """Move the ends of maps past the markers that follow a copy: consumers commit after them.
 
-    ``copies``: by original, its copy and the largest offset to translate there. ``logs``: of the
-    copies, read after the maps.
+    ``copies``: by original, its copy and the largest offset to translate. ``logs``: read later.
     """
     ends: dict[Place, TopicPartition] = {}
     for original, (copy, furthest) in copies.items():

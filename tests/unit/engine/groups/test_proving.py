@@ -18,7 +18,7 @@ from srm.engine import moves
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import emit, selection_of
 from srm.engine.groups.group_sync import sync
-from srm.engine.groups.proving import prove, read_proof
+from srm.engine.groups.proving import read_proof, verdicts_of
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.moves import MoveContext, MoveRequest
 from srm.engine.ports import FlowContext
@@ -74,7 +74,8 @@ def claim(world: CopiedTopic, offset: int, direction: str = "forward") -> Transl
 
 def verdict(world: CopiedTopic, one: TranslationClaim) -> Verdict:
     context = world.forward if one.facts.direction == "forward" else world.backward
-    return prove(context, [one])[one.key]
+    where = ("g", one.facts.upstream)
+    return verdicts_of(context, {where: one})[where]
 
 
 def read_on(world: CopiedTopic, one: TranslationClaim) -> list[bytes | None]:
