@@ -38,11 +38,7 @@ class MoveApprovalOperator(ApprovalOperator):
         self.move = move
 
     def execute(self, context: Context) -> NoReturn:
-        """Request the approval, and park the task.
-
-        AirflowSkipException: the move needs no approval. TaskParked: until an operator answers, or
-        a reminder is due.
-        """
+        """Request the approval, and park the task until an answer or a reminder is due."""
         asked = self.move[APPROVAL_KEY]
         if self.move["dry_run"]:
             raise AirflowSkipException("dry run: only the plan was requested")
@@ -58,11 +54,7 @@ class MoveApprovalOperator(ApprovalOperator):
         raise AssertionError("a required approval parks the task")
 
     def execute_complete(self, context: Context, event: dict[str, Any], since: float) -> Any:
-        """Store the answer; without one notify and wait again, or fail.
-
-        AirflowFailException: no operator answered in time. DownstreamTasksSkipped: the answer is
-        no.
-        """
+        """Store the answer; without one notify and wait again, or fail when time is up."""
         with reason_kept(context):
             if event.get("error_type") == "timeout":
                 self._wait_on(context, since)

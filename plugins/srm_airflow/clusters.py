@@ -43,10 +43,7 @@ class KafkaClusterHook(BaseHook):
         self.conn_id = conn_id
 
     def get_conn(self) -> KafkaCluster:
-        """Return the cluster, which connects on first use; the caller closes it.
-
-        ConfigError: a property is misspelt or missing.
-        """
+        """Return the cluster, which connects on first use; the caller closes it."""
         lines = (Property("clusters", _ALIAS), Property(f"{_ALIAS}.{CONNECTION_KEY}", self.conn_id))
         where = f"connection {self.conn_id}"
         config = build_config(
@@ -92,10 +89,7 @@ class SharedClusters:
     def open(
         self, config: Config, aliases: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Iterator[Mapping[str, Cluster]]:
-        """Open clusters as :func:`srm.wiring.open_clusters`, in common with other users.
-
-        ConfigError: the configuration does not list an alias.
-        """
+        """Open clusters as :func:`srm.wiring.open_clusters`, in common with other users."""
         with ExitStack() as stack:
             clients = {alias: config.cluster_clients(alias) for alias in aliases}
             yield {

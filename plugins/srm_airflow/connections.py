@@ -41,10 +41,7 @@ def unread_connection(name: str) -> Mapping[str, str]:
 
 
 def read_connection(name: str) -> Mapping[str, str]:
-    """Read a connection by Airflow's API; its secrets are masked in all logs.
-
-    ConfigError: there is none.
-    """
+    """Read a connection by Airflow's API; its secrets are masked in all logs."""
     try:
         found = Connection.get(name)
     except AirflowNotFoundException:
@@ -62,10 +59,7 @@ def read_connection(name: str) -> Mapping[str, str]:
 
 @contextmanager
 def given_to_processes(config_path: Path | str) -> Iterator[None]:
-    """Give the connections that a properties file names to processes started in the block.
-
-    ConfigError: one does not exist, or the file cannot be used.
-    """
+    """Give the connections that a properties file names to processes started in the block."""
     read: dict[str, Mapping[str, str]] = {}
 
     def remember(name: str) -> Mapping[str, str]:

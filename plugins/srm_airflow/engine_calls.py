@@ -56,8 +56,7 @@ def opened_move(
 ) -> Iterator[MoveContext]:
     """Open both flows between the clusters of a move; an unplanned one does not contact its source.
 
-    ``shared``: use the clients of the other moves that wait in this process. SrmError: the
-    configuration does not know the clusters, or one does not answer.
+    ``shared``: use the clients of the other moves that wait in this process.
     """
     from srm.wiring import open_clusters, open_move  # noqa: PLC0415 - not for parsing
     from srm_airflow.clusters import CLUSTERS  # noqa: PLC0415 - as above
@@ -93,11 +92,7 @@ def sync_group_offsets(flow: str) -> dict[str, Any]:
 
 
 def rehearse(flow: str) -> dict[str, Any]:
-    """Carry out a drill of a flow; sum it up.
-
-    SrmError: a cluster does not answer. AirflowFailException: a check failed, or something prevents
-    a failover.
-    """
+    """Carry out a drill of a flow; AirflowFailException: something prevents a failover."""
     from srm.engine.drill import run_drill  # noqa: PLC0415 - not for parsing
     from srm.pages.reports import drill_line  # noqa: PLC0415 - not for parsing
 
@@ -158,10 +153,9 @@ def _aggregate(flow: str) -> dict[str, Any] | None:
 
 
 def verify_little(flows: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Verify the flows with few unverified records; sum it up by flow.
+    """Verify the flows with few unverified records; count the outcomes of each.
 
-    Returns the counts of outcomes. None leaves a flow to Spark: it has too much to compare for this
-    process, or cannot be planned. Spark reports the error and continues with the next flow.
+    None leaves a flow to Spark: it has too much to compare for this process, or cannot be planned.
     """
     return {flow: _verify_little(flow, params) for flow in flows}
 
@@ -223,10 +217,7 @@ def sync_topics(flow: str) -> dict[str, Any]:
 
 
 def _require_some(errors: Mapping[str, str], done: int) -> None:
-    """Let a bad group not hide the good ones, and a run in which nothing worked not look good.
-
-    UnavailableError: every group failed.
-    """
+    """Let a bad group not hide the good ones, and a run in which nothing worked not look good."""
     for group, reason in errors.items():
         logger.warning("group %s: %s", group, reason)
     if errors and not done:

@@ -113,8 +113,6 @@ def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[s
     """Request the clients of the move to stop, finish and leave.
 
     ``answer``: the stored answer of the approving task, None where no approval is needed.
-    AirflowSkipException: the run only shows the plan. AirflowFailException: the move needs an
-    approval and has none.
     """
     if planned[DRY_RUN]:
         raise AirflowSkipException("dry run: only the plan was requested")
@@ -135,9 +133,7 @@ def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[s
 def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # noqa: FBT001
     """Write the offsets on the target and send the clients there; each checks the gate.
 
-    AirflowSkipException: nothing is to be moved: a dry run, or not approved. AirflowFailException:
-    a group is not synchronised (GateClosedError), whatever the state of the task that waited for
-    it.
+    AirflowFailException: a group is not synchronised, whatever the state of the task that waited.
     """
     if not held:
         raise AirflowSkipException("no client is held")
@@ -167,8 +163,7 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
 def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
     """Wait until the groups work on the target; the move itself says for how long.
 
-    ``context``: of the task, for the notifier. AirflowFailException: a group that had members at
-    the hold did not resume in time.
+    ``context``: of the task, for the notifier.
     """
     patience = Patience(planned)
     with _open(planned, "verify") as opened:

@@ -121,11 +121,7 @@ class ReplicationOperator(BaseOperator):
             )
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
-        """Fail where the application was lost, so that the next try starts another one.
-
-        UnavailableError: its heartbeats have stopped. AirflowFailException: its state cannot be
-        read.
-        """
+        """Fail where the application was lost, so that the next try starts another one."""
         del context
         if event["state"] == "failed":
             raise AirflowFailException(event["message"])
@@ -211,10 +207,7 @@ class MoveWaitOperator(BaseOperator):
         )
 
     def execute_complete(self, context: Context, event: Any) -> Any:
-        """Fail with the reasons; a ready move ends in the triggerer and does not come here.
-
-        AirflowFailException: the time is up, or the move cannot become ready.
-        """
+        """Fail with the reasons; a ready move ends in the triggerer and does not come here."""
         if event == "success":  # as DAG.test() hands over the end of a trigger
             return None
         with reason_kept(context):

@@ -26,11 +26,7 @@ REASON_STEPS: Final = ("release", "plan", "approve", "hold", "wait", "apply_and_
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
-    """Let Airflow retry what may succeed later and fail at once what cannot.
-
-    SrmError: a retriable one, as it is. AirflowFailException: instead of an error that trying again
-    would only repeat.
-    """
+    """Let Airflow retry what may succeed later and fail at once what cannot."""
     try:
         yield
     except SrmError as error:

@@ -34,18 +34,12 @@ SHORTEST_INTERVAL: Final = timedelta(seconds=10)
 
 
 def config_path() -> Path:
-    """Return the properties file that all DAGs are built from.
-
-    ConfigError: neither $SRM_CONFIG nor ./srm.properties names one.
-    """
+    """Return the properties file that all DAGs are built from."""
     return find_config(None).absolute()
 
 
 def load() -> Config:
-    """Read what DAGs are built from: the configuration without the values of connections.
-
-    ConfigError: the file is missing, cannot be used, or enables no flow.
-    """
+    """Read what DAGs are built from: the configuration without the values of connections."""
     path = config_path()
     config = load_config(path, connections=unread_connection)
     if not config.flows:

@@ -48,10 +48,6 @@ class SparkJobOperator(SparkSubmitOperator):
         self._process: subprocess.Popen[str] | None = None
 
     def execute(self, context: Context) -> None:
-        """Run the job.
-
-        AirflowException: the job has failed; its last lines are in the log.
-        """
         with given_to_processes(config_path()):
             self._run(context)
 

@@ -171,10 +171,7 @@ class MoveWatch:
         self._context: MoveContext | None = None
 
     def poll(self) -> SyncStatus:
-        """Look once, in bounded time.
-
-        SrmError: a cluster does not answer, or the move is not one that waits.
-        """
+        """Look once, in bounded time."""
         with self._lock:
             if self._context is None:
                 self._context = self._stack.enter_context(
