@@ -166,26 +166,15 @@ def decode_measured(value: Encoded) -> tuple[Measured, ...]:
 
 def _pop_measurements(raw: dict[str, Any]) -> tuple[Measured, ...]:
     topics, checkpoints = raw.pop("topics"), raw.pop("checkpoints", ())
-    partitions = tuple(
-        RawMetric(
-            **raw,
-            topic=topic["topic"],
-            remote_topic=topic["remote_topic"],
-            **dict(zip(COUNTS, counts, strict=True)),
-        )
-        for topic in topics
-        for counts in topic["partitions"]
+
+    def read(kind: type[Any], entry: Mapping[str, Any], names: Iterable[str], found: Any) -> Any:
+        numbers = dict(zip(names, found, strict=True))
+        return kind(**raw, topic=entry["topic"], remote_topic=entry["remote_topic"], **numbers)
+
+    return (
+        *(read(RawMetric, one, COUNTS, some) for one in topics for some in one["partitions"]),
+        *(read(CheckpointMetric, one, LATENCY, one["latency_ms"]) for one in checkpoints),
     )
-    latencies = tuple(
-        CheckpointMetric(
-            **raw,
-            topic=entry["topic"],
-            remote_topic=entry["remote_topic"],
-            **dict(zip(LATENCY, entry["latency_ms"], strict=True)),
-        )
-        for entry in checkpoints
-    )
-    return (*partitions, *latencies)
 
 
 def _check(record: Measured | WindowMetric, numbers: Iterable[float], kinds: set[type]) -> None:

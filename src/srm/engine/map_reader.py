@@ -441,11 +441,8 @@ class _Look:
 class MapPlaces:
     """Reads and caches needed records of a map topic, which never change at a place."""
 
-    def __init__(
-        self, partition: Callable[[int], CompactedTopic], kept_bytes: int = _KEPT_BYTES
-    ) -> None:
+    def __init__(self, partition: Callable[[int], CompactedTopic]) -> None:
         self._partition = partition
-        self._limit = kept_bytes
         self._size = 0
         self._rows: OrderedDict[tuple[int, Need], _Row] = OrderedDict()
 
@@ -494,6 +491,6 @@ class MapPlaces:
     def _keep(self, place: tuple[int, Need], row: _Row) -> None:
         self._rows[place] = row
         self._size += len(row[0]) + len(row[1]) + _ROW_BYTES
-        while self._size > self._limit:
+        while self._size > _KEPT_BYTES:
             _, (key, value) = self._rows.popitem(last=False)
             self._size -= len(key) + len(value) + _ROW_BYTES

@@ -205,12 +205,10 @@ class ProgramSupervisor:
         watcher: RoutingWatcher,
         restarts: Restarts,
         make_looks: Callable[[str, Callable[[MembersLook], None]], MemberLooks],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
         self._watcher = watcher
         self._restarts = restarts
-        self._clock = clock
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         group = job.work.group
         self._group = group_subject(group) if group else None
@@ -290,7 +288,7 @@ class ProgramSupervisor:
             due.append(self._start_at)
         if not self._looking and self._wants_look() is not None:
             due.append(self._look_at)
-        return max(0.0, min(due) - self._clock()) if due else None
+        return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _begin(self, error: SrmError | None) -> None:
         """Announce the program before it has followed a route; raise why routes are not read."""
@@ -339,7 +337,7 @@ class ProgramSupervisor:
         self._run, self._left = None, None
         self._last_code = code if self._ending else 0
         on_purpose, self._stopping = self._stopping, False
-        ran_s = self._clock() - run.since
+        ran_s = time.monotonic() - run.since
         text = f"the program has ended with exit code {code} on {run.cluster}"
         say("ended", text, code=code, cluster=run.cluster, ran_seconds=round(ran_s, 1))
         dead = (run.cluster, self._job.client_id_of(run.number))
@@ -353,7 +351,7 @@ class ProgramSupervisor:
         if pause is None:
             self._result = code
         else:
-            self._start_at = self._clock() + pause
+            self._start_at = time.monotonic() + pause
             say("restarting", f"restarting the program in {pause:g} s", seconds=pause)
 
     # ----- decisions
@@ -371,7 +369,7 @@ class ProgramSupervisor:
             self._result = self._last_code
         else:
             self._say_held(order, routes)
-            if order.cluster is not None and self._clock() >= self._start_at:
+            if order.cluster is not None and time.monotonic() >= self._start_at:
                 self._start(order.cluster, routes)
         self._look_if_due()
 
@@ -426,11 +424,11 @@ class ProgramSupervisor:
             say("failed", f"the program cannot be started on {cluster}: {error}", logging.ERROR)
             pause = self._restarts.pause_after(_CANNOT_START, 0.0)
             self._result = _CANNOT_START if pause is None else None
-            self._start_at = self._clock() + (pause or 0.0)
+            self._start_at = time.monotonic() + (pause or 0.0)
             return
         self._started = self._arrived = False
         self._ran_on.add(cluster)
-        self._run = _Run(program, self._runs, cluster, self._clock(), routes)
+        self._run = _Run(program, self._runs, cluster, time.monotonic(), routes)
 
     def _end_run(self) -> None:
         """Stop the program, so that it does not outlive its supervisor."""
@@ -459,11 +457,11 @@ class ProgramSupervisor:
         return self._runs, self._run is not None
 
     def _look_soon(self) -> None:
-        self._look_at, self._look_pause = self._clock(), _FIRST_LOOK_S
+        self._look_at, self._look_pause = time.monotonic(), _FIRST_LOOK_S
 
     def _look_if_due(self) -> None:
         cluster = self._wants_look()
-        due = cluster is not None and not self._looking and self._clock() >= self._look_at
+        due = cluster is not None and not self._looking and time.monotonic() >= self._look_at
         if due and cluster is not None and self._looks is not None:
             self._looking, self._look_of = True, self._phase
             self._looks.look(cluster, self._dead[1] if self._dead else "")
@@ -471,7 +469,7 @@ class ProgramSupervisor:
 
     def _take_look(self, seen: MembersLook) -> None:
         self._looking = False
-        self._look_at = self._clock() + self._look_pause
+        self._look_at = time.monotonic() + self._look_pause
         self._look_pause = min(_LONGEST_LOOK_S, self._look_pause * 1.5)
         self._named = self._named or bool(seen.own)
         if seen.error and seen.error != self._look_error:
@@ -489,7 +487,7 @@ class ProgramSupervisor:
             self._arrived = True
 
     def _has_joined(self, seen: MembersLook, run: _Run) -> bool:
-        unnamed = not self._named and self._clock() - run.since >= _UNNAMED_S
+        unnamed = not self._named and time.monotonic() - run.since >= _UNNAMED_S
         return bool(seen.own or (unnamed and seen.others))
 
 
