@@ -16,9 +16,10 @@ from typing import Any, Final
 from srm.config.keys import KEYS, PROVIDERS_KEY, find_key
 from srm.config.lines import resolve_client
 from srm.config.loader import SettingsFile, build_config, understand
-from srm.config.properties import Property, parse_properties, property_line
+from srm.config.properties import Property, parse_properties, property_line, read_properties
 from srm.config.values import is_secret, shown
-from srm.errors import ConfigError, UsageError
+from srm.errors import ConfigError, StackError, UsageError
+from srm.files import write_atomically
 
 _REFERENCE: Final = re.compile(r"\$\{(\w+):")
 _SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -192,9 +193,34 @@ def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
     return "\n".join(text) + "\n"
 
 
-_HEAD: Final = """\
+def write_client_file(path: Path, text: str) -> None:
+    """Write the file of applications; one that exists must be such a file, and keeps its keys.
+
+    Only its owner may read it.
+    """
+    if path.is_file():
+        kept = {line.key for line in parse_properties(text)}
+        lost = [line.key for line in read_properties(path) if line.key not in kept]
+        if _OWN.encode() not in path.read_bytes():
+            raise UsageError(
+                f"{path} exists, and srm config client has not written it: name another file, or "
+                "remove it first"
+            )
+        if lost:
+            raise UsageError(
+                f"{path} has {', '.join(lost)}, which the new file lacks: give them with --set, "
+                "or name another file"
+            )
+    try:
+        write_atomically(path, text.encode())
+    except StackError as error:
+        raise UsageError(str(error)) from None
+
+
+_OWN: Final = "# Written by: srm config client, from "
+_HEAD: Final = f"""\
 # The clusters of applications built on srm.client (docs/clients.md).
-# Written by: srm config client, from {path}
+{_OWN}{{path}}
 """
 
 

@@ -22,12 +22,19 @@ from srm.config.keys import CLIENT_KEYS, KEYS
 from srm.config.lines import Candidate, Resolved, resolve_client
 from srm.config.loader import DEFAULT_FILE, SettingsFile, build_config, read_settings
 from srm.config.model import CLIENT_KINDS, Config, FlowConfig
-from srm.config.new_file import PROTOCOLS, client_file, first_file, render, sections_of, write_new
+from srm.config.new_file import (
+    PROTOCOLS,
+    client_file,
+    first_file,
+    render,
+    sections_of,
+    write_client_file,
+    write_new,
+)
 from srm.config.values import shown
 from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
-from srm.errors import StackError, UsageError
-from srm.files import write_atomically
+from srm.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -240,10 +247,7 @@ def client(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        write_atomically(output, text.encode())  # only its owner may read it
-    except StackError as error:
-        raise UsageError(str(error)) from None
+    write_client_file(output, text)
     typer.echo(f"{output}: written; name it with clusters= or $SRM_CLIENT_CONFIG")
 
 

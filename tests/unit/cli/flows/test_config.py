@@ -210,6 +210,31 @@ def test_a_line_that_cannot_be_used_is_refused(tmp_path: Path, line: str, messag
         client_file(tmp_path, "--set", line)
 
 
+def test_the_file_of_clients_replaces_no_other_file(tmp_path: Path) -> None:
+    other = tmp_path / "client.properties"
+    other.write_text("group.id = shop\n")
+
+    with pytest.raises(
+        UsageError, match=r"client\.properties exists, and srm config client has not"
+    ):
+        client_file(tmp_path)
+    assert other.read_text() == "group.id = shop\n"
+
+
+def test_the_file_of_clients_is_written_again_without_losing_a_login(tmp_path: Path) -> None:
+    client_file(tmp_path, "--set", "P.sasl.username=app")
+    written = client_file(tmp_path, "--set", "P.sasl.username=shop")
+    assert load_client_config(written).client("P", "admin")["sasl.username"] == "shop"
+    written.write_text(f"{written.read_text()}P.sasl.password = by hand\n")
+    before = written.read_text()
+
+    with pytest.raises(
+        UsageError, match=r"has P\.sasl\.username, P\.sasl\.password, which the new"
+    ):
+        client_file(tmp_path)
+    assert written.read_text() == before
+
+
 def test_without_a_client_file_it_says_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
