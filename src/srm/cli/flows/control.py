@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
 import typer
 
@@ -61,16 +61,12 @@ class ControlOptions(ConnectionOptions):
             "--target", metavar="ALIAS", help="Its target.", autocompletion=completing.clusters
         ),
     ] = None
-    producer_props: Annotated[
-        list[str] | None,
-        typer.Option("--producer-props", metavar="K=V", help="Setting of producers."),
-    ] = field(default=None, repr=False)
     consumer_props: Annotated[
         list[str] | None,
         typer.Option("--consumer-props", metavar="K=V", help="Setting of consumers."),
     ] = field(default=None, repr=False)
 
-    def over(self, weaker: ConnectionOptions) -> ControlOptions:
+    def over(self, weaker: ConnectionOptions) -> Self:
         """Put these options over those that were given before the subcommand."""
         return replace(
             self,
@@ -79,11 +75,36 @@ class ControlOptions(ConnectionOptions):
             props=[*(weaker.props or ()), *(self.props or ())],
         )
 
+    def lines(self, alias: str) -> dict[str, str]:
+        """Return the settings of a cluster's clients as lines of a properties file."""
+        lines = {
+            **_settings(f"{alias}.", self.props, "--props"),
+            **_settings(f"{alias}.consumer.", self.consumer_props, "--consumer-props"),
+        }
+        if self.bootstrap_servers is not None:
+            lines[f"{alias}.bootstrap.servers"] = self.bootstrap_servers
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingOptions(ControlOptions):
+    """Options of a command that may write to the target."""
+
+    producer_props: Annotated[
+        list[str] | None,
+        typer.Option("--producer-props", metavar="K=V", help="Setting of producers."),
+    ] = field(default=None, repr=False)
+
+    def lines(self, alias: str) -> dict[str, str]:
+        """Return also the settings of producers."""
+        own = _settings(f"{alias}.producer.", self.producer_props, "--producer-props")
+        return {**super().lines(alias), **own}
+
 
 def _list_command(name: ListName) -> Callable[..., None]:
     def command(
         context: typer.Context,
-        options: ControlOptions,
+        options: WritingOptions,
         *,
         add: Annotated[
             list[str] | None, typer.Option("--add", metavar="X,Y", help="Allow these.")
@@ -268,7 +289,7 @@ def find_target(options: ControlOptions) -> Target:
     """
     source, target = options.source, options.target
     flow = Flow.parse(f"{source}->{target}") if source and target else _only(options)
-    overrides = _overrides(flow, options)
+    overrides = options.lines(flow.target)
     file = _file(options)
     lines = read_properties(file) if file is not None else ()
     clusters = [line.value for line in lines if line.key == "clusters"]
@@ -314,18 +335,6 @@ def _is_bypassed(flow: Flow, options: ControlOptions, clusters: str) -> bool:
     if options.config is not None or options.bootstrap_servers is None:
         return False
     return not {flow.source, flow.target} <= {alias.strip() for alias in clusters.split(",")}
-
-
-def _overrides(flow: Flow, options: ControlOptions) -> Mapping[str, str]:
-    alias = flow.target
-    overrides = {
-        **_settings(f"{alias}.", options.props, "--props"),
-        **_settings(f"{alias}.producer.", options.producer_props, "--producer-props"),
-        **_settings(f"{alias}.consumer.", options.consumer_props, "--consumer-props"),
-    }
-    if options.bootstrap_servers is not None:
-        overrides[f"{alias}.bootstrap.servers"] = options.bootstrap_servers
-    return overrides
 
 
 def _settings(prefix: str, texts: Iterable[str] | None, option: str) -> dict[str, str]:
