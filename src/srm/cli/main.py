@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
@@ -17,7 +17,7 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 from srm import __version__, patience
-from srm.cli.commands import CONTROL, SERVICE, SRM, Entry
+from srm.cli.commands import PROGRAMS, Entry
 from srm.cli.console import (
     DEFAULT_WATCH_S,
     ConfigOption,
@@ -39,12 +39,10 @@ class Commands(Mapping[str, Any]):
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self.entries = entries
-        self._built: dict[str, Any] = {}
+        self._built = cache(lambda name: _build(name, entries[name]))
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._built:
-            self._built[name] = _build(name, self.entries[name])
-        return self._built[name]
+        return self._built(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self.entries
@@ -59,16 +57,15 @@ class Commands(Mapping[str, Any]):
 class LazyGroup(TyperGroup):
     """A group of commands; its help comes from the table."""
 
-    entries: ClassVar[Mapping[str, Entry]] = {}
+    entry: ClassVar[Entry]
 
     def __init__(self, *, entry: Entry | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self._entries = self.entries if entry is None else entry.commands
+        found = self.entry if entry is None else entry
+        self._entries, self._default = found.commands, found.default
         self.commands: Any = Commands(self._entries)
-        self._default = "" if entry is None else entry.default
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- typer's signature
-        """Return the names."""
         return list(self.commands)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -78,12 +75,10 @@ class LazyGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- typer's
-        """Write the table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in self._entries.items()])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Return the commands that begin like this, or the options."""
         from typer._click.shell_completion import CompletionItem
 
         names = [
@@ -125,7 +120,6 @@ class CliCommand(TyperCommand):
                     formatter.write_dl(rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples, one a line."""
         if self.examples:
             with formatter.section("Examples"):
                 for line in self.examples:
@@ -235,12 +229,12 @@ def _join_lists(args: list[str]) -> list[str]:
 _EXITS: Final = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
 
 
-def _program(entries: Mapping[str, Entry], text: str, epilog: str = "") -> typer.Typer:
+def _program(name: str, epilog: str = "") -> typer.Typer:
     return typer.Typer(
-        cls=type("Program", (LazyGroup,), {"entries": entries}),
-        help=text,
+        cls=type("Program", (LazyGroup,), {"entry": PROGRAMS[name]}),
+        help=PROGRAMS[name].help,
         epilog=epilog,
-        no_args_is_help=entries is not SERVICE,
+        no_args_is_help=name != "srm-service",
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -249,13 +243,12 @@ def _program(entries: Mapping[str, Entry], text: str, epilog: str = "") -> typer
 
 
 app = _program(
-    SRM,
-    "Streams replication manager for Apache Kafka.",
+    "srm",
     f"Exit codes: {_EXITS}. With --json an error is an object on stdout: "
     '{"error": {"type", "message", "action", "exit_code"}}; on stderr where a result is on stdout.',
 )
-control = _program(CONTROL, "Choose what replication flows copy, and export translated offsets.")
-service = _program(SERVICE, "Serve REST API, metrics and pages of the flows.")
+control = _program("srm-control")
+service = _program("srm-service")
 
 _Debug = Annotated[
     bool,
@@ -287,7 +280,6 @@ def root(
     debug: _Debug = False,
     timeout: TimeoutOption = patience.DEFAULT_S,
 ) -> None:
-    """Streams replication manager for Apache Kafka."""
     set_debug(enabled=debug)
     set_timeout(context, timeout)
 
@@ -301,7 +293,6 @@ def control_root(
     debug: _Debug = False,
     timeout: TimeoutOption = patience.DEFAULT_S,
 ) -> None:
-    """Choose what replication flows copy, and export translated offsets."""
     set_debug(enabled=debug)
     set_timeout(context, timeout)
     context.obj = connection
@@ -319,7 +310,6 @@ def service_root(
         int | None, typer.Option(min=0, max=65535, help="Port; default: service.port.")
     ] = None,
 ) -> None:
-    """Serve REST API, metrics and pages of the flows in the properties file until stopped."""
     if context.invoked_subcommand is None:
         from srm.cli.flows.service import serve
 
@@ -327,19 +317,16 @@ def service_root(
 
 
 def main() -> None:
-    """Entry point of the ``srm`` program."""
     end_soon_after_interrupt()
     run_cli(app)
 
 
 def control_main() -> None:
-    """Entry point of the ``srm-control`` program."""
     end_soon_after_interrupt()
     run_cli(control)
 
 
 def service_main() -> None:
-    """Entry point of the ``srm-service`` program."""
     run_cli(service)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 from typing_extensions import TypedDict
 
+from srm.cli.commands import SRM, Entry
 from srm.errors import NotFoundError
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -48,54 +49,15 @@ class VerifiedReport(TypedDict):
     verified: bool
 
 
-DOCUMENTS: Final[Mapping[str, str]] = {
-    "checkpoints emit": "[srm.engine.groups.checkpoints:CheckpointSummary]",
-    "config check": "srm.cli.flows.config:CheckReport",
-    "config explain": "[srm.cli.flows.config:Explanation]",
-    "config import": f"{__name__}:WrittenFile",
-    "config reload": "[srm.cli.flows.replicator:SettingChange]",
-    "doctor": "[srm.cli.flows.doctor:Check]",
-    "export mm2": "srm.replication.adoption:HandedBack",
-    "failover drill": "srm.domain.moves.disaster:Drill",
-    "failover plan": "srm.domain.moves.plan:MovePlan",
-    "failover redirect": "{srm.domain.moves.progress:Call}",
-    "failover release": "srm.domain.moves.progress:MoveProgress",
-    "failover report show": "srm.domain.moves.report:MoveReport",
-    "failover report verify": f"[{__name__}:VerifiedReport]",
-    "failover run": "srm.domain.moves.report:MoveReport",
-    "failover status": "srm.domain.moves.gate:SyncStatus",
-    "failover unfence": "[builtins:str]",
-    "groups list": "[srm.cli.flows.topics:FlowGroups]",
-    "groups sync": "[srm.engine.groups.group_sync:GroupSyncSummary]",
-    "import mm2": "[srm.cli.flows.importing:ImportOutcome]",
-    "import srm": "[srm.cli.flows.importing:ImportOutcome]",
-    "init": f"{__name__}:WrittenFile",
-    "metrics aggregate": "[srm.engine.metrics.aggregation:AggregationSummary]",
-    "metrics show": "[srm.domain.metrics:WindowMetric]",
-    "replicator restart": "[srm.engine.flows.supervision:DriverAnswer]",
-    "replicator stop": "[srm.engine.flows.supervision:DriverAnswer]",
-    "residue export": f"{__name__}:ExportedResidue",
-    "residue list": "[srm.engine.recovery:ResidueRange]",
-    "restore": "srm.cli.moves.recovery:RestoreOutcome",
-    "return status": "srm.engine.recovery:SourceReturn",
-    "return settle": "srm.engine.recovery:SettledReturn",
-    "rights": "[srm.cli.flows.doctor:RightCommand]",
-    "status": "[srm.engine.status.status:FlowStatus]",
-    "topics append": "[srm.domain.flow_state.replication_records:AssignedPartition]",
-    "topics apply": "[srm.cli.flows.topics:FlowTopicSync]",
-    "topics list": "[srm.cli.flows.topics:ListedTopics]",
-    "topics plan": "[srm.cli.flows.topics:FlowTopicSync]",
-    "topics sync": "[srm.cli.flows.topics:FlowTopicSync]",
-    "translate": "srm.engine.groups.translate:TranslatedOffset",
-    "verify": "srm.domain.verification.verification:VerificationSummary",
-    "why": "[srm.engine.why.answer:Why]",
-}
-"""Types of documents by command; ``[TYPE]`` is a list of it, ``{TYPE}`` an object of them.
+def _documents(entries: Mapping[str, Entry], above: str = "") -> Iterator[tuple[str, str]]:
+    for name, entry in entries.items():
+        if entry.prints:
+            yield f"{above}{name}", entry.prints
+        yield from _documents(entry.commands, f"{above}{name} ")
 
-``status`` adds ``health`` to flows and topics, ``metrics show`` the averages.
-"""
-LINES: Final = ("replicate", "residue show")
-"""Commands that print one object a line, not a document."""
+
+DOCUMENTS: Final = dict(_documents(SRM))
+"""Types of documents by command; ``[TYPE]`` is a list of it, ``{TYPE}`` an object of them."""
 
 
 def schema_of(command: str) -> dict[str, Any]:

@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 from srm.cli.console import document
 from srm.cli.flows.topics import FlowTopicSync
 from srm.cli.main import app
-from srm.cli.schemas import DOCUMENTS, LINES, schema_of
+from srm.cli.schemas import DOCUMENTS, schema_of
 from srm.domain.names.topics import Flow
 from srm.engine.control.topic_sync import TopicSyncPlan
 
 LAB = ("demo", "stack")
+LINES = ("replicate", "residue show")
+"""Commands that print one object a line, not a document."""
 CONFIG = """\
 clusters = P, B
 P.bootstrap.servers = localhost:1
