@@ -69,7 +69,7 @@ def config_of(*flows: Flow) -> Config:
         "srm.properties",
         aliases,
         {flow: flow_config(flow) for flow in flows},
-        {(alias, kind): secret for alias in aliases for kind in kinds},
+        {(alias, kind, None): secret for alias in aliases for kind in kinds},
     )
 
 

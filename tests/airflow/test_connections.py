@@ -47,7 +47,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_task_logs_in_as_the_connection_of_the_cluster_says(file: Path) -> None:
-    admin = load_config(file).clients["P", "admin"]
+    admin = load_config(file).client("P", "admin")
 
     assert (admin["bootstrap.servers"], admin["sasl.password"]) == ("p:9092", PASSWORD)
 
@@ -78,7 +78,7 @@ def test_a_missing_connection_is_named_with_the_line_that_needs_it(
 def test_the_driver_gets_logins_in_its_environment_and_not_in_its_command(file: Path) -> None:
     code = (
         "import sys; from srm.config.loader import load_config\n"
-        "print(load_config(sys.argv[1]).clients['P', 'consumer']['sasl.password'])"
+        "print(load_config(sys.argv[1]).client('P', 'consumer')['sasl.password'])"
     )
     with given_to_processes(file):
         command = ReplicationOperator(

@@ -69,7 +69,7 @@ def test_a_properties_file_takes_the_login_of_such_a_connection(
     file = tmp_path / "srm.properties"
     file.write_text("clusters = P\nP.airflow.connection = cluster_p\n")
 
-    admin = load_config(file).clients["P", "admin"]
+    admin = load_config(file).client("P", "admin")
 
     assert (admin["bootstrap.servers"], admin["sasl.username"]) == ("p:9092", "srm")
 

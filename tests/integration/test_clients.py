@@ -230,8 +230,7 @@ def has_started(watcher: RoutingWatcher) -> bool:
 def test_a_cluster_that_is_down_does_not_keep_clients_from_starting(site: Site) -> None:
     down = {"bootstrap.servers": "127.0.0.1:1"}
     clients = {
-        (alias, kind): down if alias == site.b else props
-        for (alias, kind), props in site.config.clients.items()
+        place: down if place[0] == site.b else props for place, props in site.config.clients.items()
     }
     config = replace(site.config, clients=MappingProxyType(clients))
     tell(site, "group:x" + site.unique, site.b, "hold")

@@ -102,7 +102,6 @@ class SettingsFile:
         return tuple(Flow(*pair) for pair in permutations(self.clusters, 2))
 
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
-        """Resolve one key of :mod:`srm.config.keys` with its trace."""
         return resolve_key(KEYS[name], flow, self.settings)
 
     def value(self, name: str, flow: Flow | None = None) -> Any:
@@ -188,18 +187,11 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
 
     ``stores``: also read the key and trust stores, which another host or user may have.
     """
-    clients = {
-        (alias, kind): ClientProperties(_client(file, alias, kind, stores=stores))
-        for alias in file.clusters
-        for kind in CLIENT_KINDS
-    }
+    clients = _clients(file, file.clusters, stores=stores)
     _check_addresses(file, clients)
-    flow_clients = {
-        (flow, alias, kind): ClientProperties(_client(file, alias, kind, flow, stores=stores))
-        for flow in file.flows
-        for alias in (flow.source, flow.target)
-        for kind in CLIENT_KINDS
-    }
+    for flow in file.flows:
+        own = _clients(file, (flow.source, flow.target), flow, stores=stores)
+        clients |= {at: client for at, client in own.items() if client != clients[*at[:2], None]}
     return Config(
         path=file.path,
         clusters=file.clusters,
@@ -208,11 +200,6 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
         stack=_family(file, STACK_PREFIX),
         spark=_family(file, SPARK_PREFIX),
         warnings=file.warnings,
-        flow_clients={
-            (flow, alias, kind): client
-            for (flow, alias, kind), client in flow_clients.items()
-            if client != clients[alias, kind]
-        },
         report_key=_report_key(file),
         service=_service(file),
         sha256=settings_sha256(file),
@@ -259,10 +246,7 @@ def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
     """Build a Config that reaches a flow's target alone, from client settings without aliases."""
     clusters = f"{flow.source}, {flow.target}"
     file = understand((Property("clusters", clusters), *lines), path)
-    clients = {
-        (flow.target, kind): ClientProperties(_client(file, flow.target, kind, stores=True))
-        for kind in CLIENT_KINDS
-    }
+    clients = _clients(file, [flow.target])
     _check_addresses(replace(file, clusters=(flow.target,)), clients)
     return Config(
         path=path,
@@ -498,6 +482,19 @@ def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
     return found
 
 
+_Clients = dict[tuple[str, ClientKind, Flow | None], ClientProperties]
+
+
+def _clients(
+    file: SettingsFile, aliases: Iterable[str], flow: Flow | None = None, *, stores: bool = True
+) -> _Clients:
+    return {
+        (alias, kind, flow): ClientProperties(_client(file, alias, kind, flow, stores=stores))
+        for alias in aliases
+        for kind in CLIENT_KINDS
+    }
+
+
 def _client(
     file: SettingsFile,
     alias: str,
@@ -535,12 +532,10 @@ def _notation(name: str, value: str) -> str:
     return value
 
 
-def _check_addresses(
-    file: SettingsFile, clients: Mapping[tuple[str, ClientKind], Mapping[str, str]]
-) -> None:
+def _check_addresses(file: SettingsFile, clients: _Clients) -> None:
     addresses: dict[str, frozenset[str]] = {}
     for alias in file.clusters:
-        written = clients[alias, "admin"].get("bootstrap.servers", "")
+        written = clients[alias, "admin", None].get("bootstrap.servers", "")
         servers = split_patterns(written)
         if not servers:
             unknown = "; srm config check --strict shows the unknown keys" if file.unknown else ""

@@ -48,7 +48,6 @@ class ReportKey:
 
 
 def read_public_key(file: Path) -> PublicKey:
-    """Read a public key that reports are checked with."""
     from srm.domain.moves.revisions import PublicKey  # noqa: PLC0415 -- see above
 
     try:
@@ -289,7 +288,6 @@ class ClusterClients:
 
     @classmethod
     def alike(cls, properties: Mapping[str, str]) -> ClusterClients:
-        """Give all kinds the same properties."""
         same = ClientProperties(properties)
         return cls(same, same, same)
 
@@ -298,23 +296,20 @@ class ClusterClients:
 class Config:
     """A whole properties file, resolved.
 
-    ``clients`` maps (alias, kind) to librdkafka properties, ``bootstrap.servers`` included.
+    ``clients`` has librdkafka properties, ``bootstrap.servers`` included, by alias, kind and flow.
+    A flow is there where its own lines (``A->B.consumer.`` ...) change a client; None is any flow.
     ``spark`` are Spark's own settings by their names, ``stack`` those of the embedded stack.
     ``warnings`` are keys of MM2 that were understood but have no meaning here.
-    ``flow_clients`` has the clients that a flow's own lines (``A->B.consumer.`` ...) change.
     ``sha256`` identifies what the file says, see :func:`srm.config.loader.settings_sha256`.
     """
 
     path: str
     clusters: tuple[str, ...]
     flow_configs: Mapping[Flow, FlowConfig]
-    clients: Mapping[tuple[str, ClientKind], ClientProperties]
+    clients: Mapping[tuple[str, ClientKind, Flow | None], ClientProperties]
     stack: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
-    flow_clients: Mapping[tuple[Flow, str, ClientKind], ClientProperties] = field(
-        default_factory=dict
-    )
     report_key: ReportKey = field(default_factory=ReportKey)
     service: ServiceSettings = field(default_factory=ServiceSettings)
     sha256: str = ""
@@ -339,9 +334,8 @@ class Config:
 
         With a flow those of its client, which its own lines may change.
         """
-        own = None if flow is None else self.flow_clients.get((flow, alias, kind))
         try:
-            return dict(own or self.clients[alias, kind])
+            return dict(self.clients.get((alias, kind, flow)) or self.clients[alias, kind, None])
         except KeyError:
             raise ConfigError(
                 f"cluster {alias!r} is unknown: {self.path} lists {', '.join(self.clusters)}"
@@ -405,7 +399,6 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def key_of(field: str) -> str:
-    """Return the key of the properties file that sets a field."""
     return _KEYS.get(field, field.replace("_", "."))
 
 

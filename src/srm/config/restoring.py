@@ -37,21 +37,13 @@ def with_restore(config: Config, forward: Flow, copies: Collection[str]) -> Conf
         metrics_windows_continuous=False,
         records=RecordSettings(),
     )
-    clients = {
-        (alias, kind): ClientProperties(config.client(original, kind, back))
-        for alias, original in ((flow.source, back.source), (flow.target, back.target))
-        for kind in CLIENT_KINDS
-    }
-    source = {place: each for place, each in clients.items() if place[0] == flow.source}
-    return replace(
-        config,
-        flow_configs={**config.flow_configs, flow: settings},
-        clients={**config.clients, **source},
-        flow_clients={
-            **config.flow_clients,
-            **{(flow, *place): each for place, each in clients.items()},
-        },
-    )
+    clients = dict(config.clients)
+    for kind in CLIENT_KINDS:
+        source = ClientProperties(config.client(back.source, kind, back))
+        target = ClientProperties(config.client(back.target, kind, back))
+        clients[flow.source, kind, None] = clients[flow.source, kind, flow] = source
+        clients[flow.target, kind, flow] = target
+    return replace(config, flow_configs={**config.flow_configs, flow: settings}, clients=clients)
 
 
 def restoring(config: FlowConfig, copies: Collection[str]) -> FlowConfig:

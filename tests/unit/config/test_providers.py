@@ -48,11 +48,11 @@ def read(name: str) -> Mapping[str, str]:
 def test_a_cluster_takes_address_and_login_of_its_connection_and_nothing_else(file: Path) -> None:
     config = load_config(file, connections=read)
 
-    p = config.clients["P", "consumer"]
+    p = config.client("P", "consumer")
     assert (p["bootstrap.servers"], p["sasl.password"]) == ("p:9092", "s3cret")
     assert p["security.protocol"] == "SASL_SSL", "a later line overrides it"
     assert "group.id" not in p
-    assert config.clients["B", "admin"]["sasl.password"] == "h1dden"
+    assert config.client("B", "admin")["sasl.password"] == "h1dden"
     assert "s3cret" not in repr(config)
 
 
@@ -62,7 +62,7 @@ def test_a_process_that_a_task_has_started_finds_connections_in_its_environment(
     monkeypatch.setattr(properties, "_default_connections", [properties.read_given_connection])
     monkeypatch.setenv(CONNECTIONS_VARIABLE, json.dumps(KEPT))
 
-    assert load_config(file).clients["P", "admin"]["sasl.password"] == "s3cret"
+    assert load_config(file).client("P", "admin")["sasl.password"] == "s3cret"
 
 
 def test_elsewhere_the_line_with_the_connection_is_named(

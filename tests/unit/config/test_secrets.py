@@ -95,7 +95,6 @@ def test_no_object_that_carries_settings_shows_a_secret(file, config, caplog):
         resolve_client("P", "consumer", settings.settings, FLOW),
         config,
         config.clients,
-        config.flow_clients,
         clients,
         BothClusters.of(config, FLOW),
         spec(config),

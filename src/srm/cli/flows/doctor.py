@@ -99,7 +99,6 @@ class Checks(list[Check]):
             self.fail(name, error)
 
     def fail(self, name: str, error: SrmError) -> None:
-        """Add an error as a problem."""
         text = error.what.removeprefix(f"{name}, ")
         self.append(Check(name, "problem", text, error.action))
         self.failures.append(error)
@@ -115,9 +114,7 @@ class Checks(list[Check]):
 
 def check_connections(config: Config) -> None:
     """Refuse what would only fail when something connects; nothing connects here."""
-    clients = [(alias, client) for (alias, _), client in config.clients.items()]
-    clients += [(alias, client) for (_, alias, _), client in config.flow_clients.items()]
-    for alias, client in clients:
+    for (alias, _, _), client in config.clients.items():
         with at_place(config.path):
             read_security(alias, client)
 
@@ -156,7 +153,6 @@ def check_clusters(config: Config, checks: Checks) -> None:
 
 
 def render_checks(console: Console, checks: Collection[Check]) -> None:
-    """Print one line a check."""
     table = Listing.grid("", "", "", padding=(0, 2, 0, 0))
     for check in checks:
         todo = f"; to do: {check.action}" if check.action else ""
@@ -452,7 +448,6 @@ def _render_commands(console: Console, commands: list[RightCommand]) -> None:
 
 
 def flow_names(settings: FlowConfig) -> FlowNames:
-    """Return the settings of a flow that its rights depend on."""
     flow = settings.flow
     location = flow.source if settings.offset_syncs_location == "source" else flow.target
     return FlowNames(flow, settings.policy, settings.topics, settings.groups, location)
