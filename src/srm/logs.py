@@ -94,7 +94,6 @@ class _Wanted:
 
 
 def log_format() -> LogFormat:
-    """Return the log format of this process."""
     said = os.environ.get(VARIABLE, "").strip().lower()
     return said if said in {"text", "json"} else _Wanted.form  # type: ignore[return-value]
 

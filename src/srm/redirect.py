@@ -100,11 +100,9 @@ class Command:
 
     @property
     def limit_s(self) -> float:
-        """Longest time of a call in seconds, all attempts included."""
         return self.time_s + self.grace_s
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
-        """Run the command until it succeeds, refuses, or the time is over."""
         end = now_s() + self.time_s
         with tempfile.TemporaryDirectory(prefix="srm-") as home:
             file = Path(home, "order.json")
@@ -183,7 +181,6 @@ _READ: Final = 4096
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
-    """Return the value of the signature header for a body and its timestamp."""
     signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
     return f"sha256={signed.hexdigest()}"
 
@@ -199,11 +196,9 @@ class Webhook:
 
     @property
     def limit_s(self) -> float:
-        """Longest time of a call in seconds, all attempts included."""
         return self._limit_s + _ONE_TRY_S
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
-        """Post an order until it is accepted, refused, or the time is over."""
         return attempt(lambda: self._post(order), self._limit_s, cancelled)
 
     def _post(self, order: RedirectOrder) -> str:

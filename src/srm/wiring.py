@@ -54,7 +54,6 @@ def open_cluster(
 def open_clusters(
     config: Config, aliases: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Iterator[dict[str, Cluster]]:
-    """Open several clusters in the same way."""
     with ExitStack() as stack:
         yield _open({alias: config.cluster_clients(alias) for alias in aliases}, stack, timeout_s)
 

@@ -72,7 +72,6 @@ def flows(ctx: typer.Context) -> list[str]:
 
 
 def clusters(ctx: typer.Context) -> list[str]:
-    """Return the aliases of the clusters."""
     with suppress(Exception):
         return list(_config(ctx).clusters)
     return []
@@ -84,7 +83,6 @@ def topics(ctx: typer.Context) -> list[str]:
 
 
 def groups(ctx: typer.Context) -> list[str]:
-    """Return the consumer groups of the flow's clusters."""
     return _everywhere(ctx, lambda cluster: cluster.groups())
 
 

@@ -102,7 +102,6 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for app
 
 
 def topic_option(text: str) -> Any:
-    """Return ``--topic`` with its help."""
     return typer.Option("--topic", "-t", help=text, autocompletion=completing.topics)
 
 
@@ -126,13 +125,11 @@ class Common:
 
     @cached_property
     def settings(self) -> Config:
-        """The properties file, read when a command needs it."""
         from srm.config.loader import load_config
 
         return load_config(self.config)
 
     def emit(self, value: object, render: Callable[[Console], None]) -> None:
-        """Print a result, see :func:`emit`."""
         emit(value, self.as_json, render)
 
 

@@ -35,7 +35,6 @@ _SETTINGS: Final = "settings of a move"
 
 
 def render() -> str:
-    """Return the page."""
     root: Any = typer.main.get_command(app)
     context = typer.Context(root, info_name="srm")
     found = [_Described(*each) for each in _commands(root, context, 1)]
@@ -137,7 +136,6 @@ def _settings() -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to the given file, by default into docs/."""
     write(lambda _: render(), DEFAULT_PATH, __doc__, arguments)
 
 

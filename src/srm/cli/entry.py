@@ -8,17 +8,14 @@ from typing import NoReturn
 
 
 def srm() -> NoReturn:
-    """Run ``srm``."""
     _run("main")
 
 
 def control() -> NoReturn:
-    """Run ``srm-control``."""
     _run("control_main")
 
 
 def service() -> NoReturn:
-    """Run ``srm-service``."""
     _run("service_main")
 
 

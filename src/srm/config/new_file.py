@@ -34,7 +34,6 @@ class Section:
     lines: Sequence[tuple[str, str]] = ()
 
     def text(self) -> str:
-        """Return the section as text."""
         head = [f"# {line}".rstrip() for line in self.comment.splitlines()]
         return "\n".join([*head, *(_line(*line) for line in self.lines)]) + "\n"
 

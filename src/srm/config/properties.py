@@ -49,7 +49,6 @@ class Property:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
 
     def at(self, path: str) -> str:
-        """Return the place of this line, for messages."""
         return f"{path} line {self.line}" if self.line else "override"
 
 

@@ -71,7 +71,6 @@ class Secret:
         return HIDDEN if self._text else ""
 
     def reveal(self) -> str:
-        """Return the text."""
         return self._text
 
 

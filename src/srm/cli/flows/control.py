@@ -96,7 +96,6 @@ class WritingOptions(ControlOptions):
     ] = field(default=None, repr=False)
 
     def lines(self, alias: str) -> dict[str, str]:
-        """Return also the settings of producers."""
         own = _settings(f"{alias}.producer.", self.producer_props, "--producer-props")
         return {**super().lines(alias), **own}
 
@@ -276,7 +275,6 @@ class Target:
 
     @property
     def separator(self) -> str:
-        """The separator between alias and topic in the name of a remote topic."""
         return self.config.flow(self.flow).policy.separator
 
 

@@ -195,5 +195,4 @@ def progress(text: str = "", *, quietly: bool = False) -> Iterator[Callable[[str
 
 
 def counts(numbers: Mapping[str, int]) -> str:
-    """Render counts by name in one line."""
     return ", ".join(f"{number} {name}" for name, number in numbers.items()) or "nothing"

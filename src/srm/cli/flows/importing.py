@@ -67,7 +67,6 @@ class TakeOver(Common):
     yes: YesOption = False
 
     def require_approval(self) -> None:
-        """Make sure that an operator can approve what is written."""
         if not (self.dry_run or self.yes):
             require_terminal(as_json=self.as_json)
 
@@ -105,7 +104,6 @@ class ImportRow:
 
     @classmethod
     def of(cls, one: AdoptedCopy) -> ImportRow:
-        """Describe one partition."""
         assigned, found = one.assigned, one.aligned
         place = assigned.topic, assigned.partition, assigned.target_topic, one.state
         if found is None:

@@ -83,7 +83,6 @@ class Rates:
         self._before: dict[str, FlowProgress] = {}
 
     def lines(self, flows: tuple[FlowProgress, ...]) -> list[FlowLine]:
-        """Return one line per flow."""
         now = self._clock()
         passed = max(now - self._last, 1e-3)
         self._last = now
@@ -108,7 +107,6 @@ class Rates:
 
 
 def plain(line: FlowLine) -> str:
-    """Return the line as text without colours, for logs and pipes."""
     progress = line.progress
     stopped = f"  STOPPED {len(progress.stopped)}" if progress.stopped else ""
     trouble = f"  TROUBLE: {progress.trouble}" if progress.trouble else ""

@@ -20,7 +20,6 @@ from srm.service.app import server_config
 
 
 def serve(config: Path | None, host: str | None, port: int | None) -> None:
-    """Serve until stopped."""
     logs.set_up(logging.INFO)
     server = uvicorn.Server(server_config(load_config(config), host, port))
     gc.freeze()  # what is loaded stays: each look would have it searched for garbage again

@@ -83,7 +83,6 @@ class Reason:
 
     @classmethod
     def of(cls, error: SrmError) -> Reason:
-        """Return the reason of an error."""
         return cls(str(error), error.action)
 
     @property

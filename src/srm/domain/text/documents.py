@@ -61,12 +61,10 @@ class Document:
     KIND: ClassVar[str]
 
     def value(self) -> bytes:
-        """Encode as JSON."""
         return encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Decode the output of :meth:`value`."""
         return decode(cls, cls.KIND, value)
 
 
@@ -76,7 +74,6 @@ class JsonRecord(Document):
     __slots__ = ()
 
     def value(self) -> bytes:
-        """Encode all fields as the value of a record."""
         fields = asdict(self)  # type: ignore[call-overload]
         return json.dumps(fields, separators=(",", ":")).encode()
 
