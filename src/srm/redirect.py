@@ -185,40 +185,40 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
     return f"sha256={signed.hexdigest()}"
 
 
+@dataclass(frozen=True, repr=False)
 class Webhook:
     """Posts orders as JSON; 408, 425, 429, 5xx and silence are retried. Shows only its host."""
 
-    def __init__(self, url: str, secret: str, limit_s: float) -> None:
-        self._url = url
-        self._host = urlsplit(url).hostname or ""
-        self._secret = secret
-        self._limit_s = limit_s
+    url: str
+    secret: str
+    time_s: float
 
     @property
     def limit_s(self) -> float:
-        return self._limit_s + _ONE_TRY_S
+        return self.time_s + _ONE_TRY_S
 
     def call(self, order: RedirectOrder, cancelled: threading.Event) -> CallResult:
-        return attempt(lambda: self._post(order), self._limit_s, cancelled)
+        return attempt(lambda: self._post(order), self.time_s, cancelled)
 
     def _post(self, order: RedirectOrder) -> str:
+        host = urlsplit(self.url).hostname or ""
         body, timestamp = order.value(), str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
             KEY_HEADER: quote(order.key),
             TIMESTAMP_HEADER: timestamp,
-            SIGNATURE_HEADER: sign(self._secret, timestamp, body),
+            SIGNATURE_HEADER: sign(self.secret, timestamp, body),
             **trace_headers(),
         }
-        timeout_s = min(_ONE_TRY_S, self._limit_s)
+        timeout_s = min(_ONE_TRY_S, self.time_s)
         try:
-            status, read = post(self._url, body, headers, timeout_s=timeout_s, most=_READ)
+            status, read = post(self.url, body, headers, timeout_s=timeout_s, most=_READ)
         except PostError as error:
             # The text of a ValueError may hold the address.
             why = "invalid address" if isinstance(error.cause, ValueError) else str(error)
-            raise TryAgainError(f"{self._host} does not answer: {why}") from None
+            raise TryAgainError(f"{host} does not answer: {why}") from None
         text = _printable_line(read, 0)
-        said = f"{self._host} answered {status}{f': {text}' if text else ''}"
+        said = f"{host} answered {status}{f': {text}' if text else ''}"
         if status in _SUCCESS:
             return said
         if status in _AGAIN or status >= _SERVER_ERROR:

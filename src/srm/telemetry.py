@@ -13,13 +13,13 @@ import hashlib
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from srm import logs
+from srm.threads import start_thread
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -152,9 +152,7 @@ def flush() -> None:
 
 
 def _briefly(call: Callable[[], object]) -> None:
-    thread = threading.Thread(target=call, name="srm telemetry", daemon=True)
-    thread.start()
-    thread.join(_FLUSH_S)
+    start_thread("srm telemetry", call).join(_FLUSH_S)
 
 
 def _prefix(attributes: Mapping[str, object]) -> dict[str, Any]:

@@ -134,22 +134,13 @@ def _split_level(key: str, clusters: Iterable[str]) -> tuple[Level, str, str]:
 
 def _client_setting(level: Level, scope: str, rest: str, line: Property) -> Setting | None:
     narrowed = _CLIENT.fullmatch(rest)
-    if narrowed and narrowed[3] in CLIENT_KEYS:
-        return Setting(
-            level,
-            scope,
-            narrowed[3],
-            line,
-            is_client=True,
-            kind=cast("ClientKind", narrowed[2]),
-            side=cast("Side | None", narrowed[1]),
-        )
     sided = _SIDES.fullmatch(rest) if level is Level.FLOW else None
-    if sided and sided[2] in CLIENT_KEYS:
-        side = cast("Side", sided[1])
-        return Setting(level, scope, sided[2], line, is_client=True, side=side)
-    if rest in CLIENT_KEYS:
-        return Setting(level, scope, rest, line, is_client=True)
+    readings = [narrowed.groups()] if narrowed else []
+    readings += [(sided[1], None, sided[2])] if sided else []
+    for side, kind, name in (*readings, (None, None, rest)):
+        if name in CLIENT_KEYS:
+            of = cast("Side | None", side), cast("ClientKind | None", kind)
+            return Setting(level, scope, name, line, is_client=True, kind=of[1], side=of[0])
     return None
 
 
@@ -174,10 +165,7 @@ def _candidate(setting: Setting) -> Candidate:
 
 
 def resolve_client(
-    alias: str,
-    kind: ClientKind,
-    settings: Iterable[Setting],
-    flow: Flow | None = None,
+    alias: str, kind: ClientKind, settings: Iterable[Setting], flow: Flow | None = None
 ) -> dict[str, Resolved]:
     """Resolve every setting of one kind of client of one cluster, by the name it is written with.
 

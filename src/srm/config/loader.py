@@ -17,17 +17,7 @@ from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from srm import logs
-from srm.config.keys import (
-    CLASS_KEYS,
-    CLIENT_KEYS,
-    FLOW_KEYS,
-    KEYS,
-    MOVE_KEYS,
-    RECORD_KEYS,
-    SERVICE_KEYS,
-    SPARK_PREFIX,
-    STACK_PREFIX,
-)
+from srm.config import keys
 from srm.config.lines import (
     Resolved,
     Setting,
@@ -102,7 +92,7 @@ class SettingsFile:
         return tuple(Flow(*pair) for pair in permutations(self.clusters, 2))
 
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
-        return resolve_key(KEYS[name], flow, self.settings)
+        return resolve_key(keys.KEYS[name], flow, self.settings)
 
     def value(self, name: str, flow: Flow | None = None) -> Any:
         """Return the value of a key in its type, None where it has none."""
@@ -112,7 +102,7 @@ class SettingsFile:
         decided = resolved.trace[-1]
         line = Property(decided.key, decided.value, decided.line)
         with at_place(line.at(self.path), decided.key):
-            return parse_value(KEYS[name], resolved.value)
+            return parse_value(keys.KEYS[name], resolved.value)
 
 
 def find_config(path: Path | str | None = None) -> Path:
@@ -197,8 +187,8 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
         clusters=file.clusters,
         flow_configs={flow: _flow_config(file, flow) for flow in file.flows},
         clients=clients,
-        stack=_family(file, STACK_PREFIX),
-        spark=_family(file, SPARK_PREFIX),
+        stack=_family(file, keys.STACK_PREFIX),
+        spark=_family(file, keys.SPARK_PREFIX),
         warnings=file.warnings,
         report_key=_report_key(file),
         service=_service(file),
@@ -225,7 +215,7 @@ def settings_sha256(file: SettingsFile) -> str:
 
 
 def _service(file: SettingsFile) -> ServiceSettings:
-    found: dict[str, Any] = {key.attribute: file.value(key.name) for key in SERVICE_KEYS}
+    found: dict[str, Any] = {key.attribute: file.value(key.name) for key in keys.SERVICE_KEYS}
     if unknown := sorted({*found["targets"]} - {*file.clusters}):
         raise ConfigError(
             f"{file.path}: service.targets names {', '.join(unknown)}; the clusters are "
@@ -273,7 +263,7 @@ def _clusters(lines: tuple[Property, ...], path: str) -> tuple[str, ...]:
 
 def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     values: dict[str, Any] = {
-        key.field: file.value(key.name, flow) for key in FLOW_KEYS if key.field in _FLOW_FIELDS
+        key.field: file.value(key.name, flow) for key in keys.FLOW_KEYS if key.field in _FLOW_FIELDS
     }
     if values["internal_replication_factor"] is None:
         values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
@@ -320,7 +310,7 @@ def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
 
 def _records(file: SettingsFile, flow: Flow, others: Collection[Flow]) -> RecordSettings:
     """Read what a flow does to records; ``others`` copy into the same names, or back from them."""
-    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in RECORD_KEYS}
+    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.RECORD_KEYS}
     overrides = "provenance.header.filter.overrides"
     name = "provenance.header.name"
     if not values[name]:
@@ -358,7 +348,7 @@ def _check_notifier(file: SettingsFile, flow: Flow, arguments: str) -> None:
 
 
 def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
-    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in MOVE_KEYS}
+    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.MOVE_KEYS}
 
     def wrong(key: str, why: object) -> ConfigError:
         return ConfigError(f"{file.path}: {flow}: failover.{key}: {why}")
@@ -399,7 +389,7 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
             f"{file.path}: replication.policy.internal.topic.separator.enabled = false is not "
             f"supported with the separator {separator!r}; remove one of the two lines"
         )
-    name = file.resolve(_POLICY, flow).value or KEYS[_POLICY].default or ""
+    name = file.resolve(_POLICY, flow).value or keys.KEYS[_POLICY].default or ""
     with at_place(file.path, flow, _POLICY):
         return policy_of(name, flow.source, separator)
 
@@ -474,7 +464,7 @@ def _may_overlap(file: SettingsFile, one: Flow, other: Flow) -> bool:
 
 def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
     found = dict[str, type[NameFilter]]()
-    for key in CLASS_KEYS:
+    for key in keys.CLASS_KEYS:
         default = key.default or ""
         with at_place(file.path, flow, key.name):
             name = file.resolve(key.name, flow).value or default
@@ -506,7 +496,7 @@ def _client(
     given = {
         name: resolved.value
         for name, resolved in resolve_client(alias, kind, file.settings, flow).items()
-        if CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
+        if keys.CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
         if stores or not name.startswith(_STORES)
     }
     with at_place(file.path, f"cluster {alias}"):
@@ -519,7 +509,7 @@ def _client(
 
 
 def _librdkafka(name: str) -> str:
-    key = CLIENT_KEYS.get(name)
+    key = keys.CLIENT_KEYS.get(name)
     return key.librdkafka if key is not None and key.librdkafka is not None else name
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -39,23 +40,24 @@ class ReportKey:
             return None
         from srm.domain.moves.revisions import SigningKey  # noqa: PLC0415 -- see above
 
-        try:
+        with _reading(f"{_LOCATION}: {self.file}", ConfigError):
             return SigningKey.read(self.file.read_bytes(), self.password)
-        except OSError as error:
-            raise ConfigError(f"{_LOCATION}: {self.file}: {error.strerror}") from None
-        except UsageError as error:
-            raise ConfigError(f"{_LOCATION}: {self.file}: {error}") from None
 
 
 def read_public_key(file: Path) -> PublicKey:
     from srm.domain.moves.revisions import PublicKey  # noqa: PLC0415 -- see above
 
-    try:
+    with _reading(f"public key {file}", UsageError):
         return PublicKey.read(file.read_bytes())
-    except OSError as error:
-        raise UsageError(f"public key {file}: {error.strerror}") from None
-    except UsageError as error:
-        raise UsageError(f"public key {file}: {error}") from None
+
+
+@contextmanager
+def _reading(what: str, kind: type[UsageError]) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UsageError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise kind(f"{what}: {reason}") from None
 
 
 AuthKind = Literal["none", "basic", "bearer", "mtls"]
@@ -263,8 +265,7 @@ class FlowConfig:
     @property
     def both_ways(self) -> bool:
         """True if this flow and the opposite one are enabled and keep names."""
-        names = FlowTopics(self.flow, self.policy, back=self.back)
-        return self.both_enabled and names.keeps_name("topic") and names.replica("topic") == "topic"
+        return self._is_both_ways("topic")
 
     def joins(self, topic: str) -> bool:
         """Return True if flows from other clusters may copy into the topic's copy."""
@@ -272,10 +273,11 @@ class FlowConfig:
 
     def shares(self, topic: str) -> bool:
         """Return True if others write to a topic's copy, too: producers there, or other flows."""
-        if self.joins(topic) or not self.both_enabled:
-            return self.joins(topic)
+        return self.joins(topic) or self._is_both_ways(topic)
+
+    def _is_both_ways(self, topic: str) -> bool:
         names = FlowTopics(self.flow, self.policy, back=self.back)
-        return names.keeps_name(topic) and names.replica(topic) == topic
+        return self.both_enabled and names.keeps_name(topic) and names.replica(topic) == topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,29 +145,15 @@ def _security(aliases: Iterable[str], protocol: str, mechanism: str) -> Section:
 
 
 PUBLIC: Final = frozenset(
-    [
-        "bootstrap.servers",
-        "broker.address.family",
-        "client.dns.lookup",
-        "security.protocol",
-        "enable.ssl.certificate.verification",
-        "ssl.cipher.suites",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.truststore.type",
-        "ssl.truststore.location",
-        "ssl.truststore.certificates",
-        "ssl.ca.location",
-        "ssl.ca.pem",
-        "ssl.crl.location",
-        "sasl.mechanism",
-        "sasl.mechanisms",
-        "sasl.oauthbearer.method",
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.kerberos.service.name",
-        "https.ca.location",
-        "https.ca.pem",
-    ]
+    {
+        *("bootstrap.servers", "broker.address.family", "client.dns.lookup", "security.protocol"),
+        *("enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm"),
+        *("ssl.cipher.suites", "ssl.enabled.protocols", "ssl.truststore.type"),
+        *("ssl.truststore.location", "ssl.truststore.certificates", "ssl.ca.location"),
+        *("ssl.ca.pem", "ssl.crl.location", "https.ca.location", "https.ca.pem"),
+        *("sasl.mechanism", "sasl.mechanisms", "sasl.oauthbearer.method"),
+        *("sasl.oauthbearer.token.endpoint.url", "sasl.kerberos.service.name"),
+    }
 )
 """Settings that say how a cluster is reached; who enters, and how it proves that, is not one."""
 

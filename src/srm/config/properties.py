@@ -169,15 +169,11 @@ def read_connections_by(read: Connections) -> None:
 
 
 def resolve_references(
-    lines: Iterable[Property],
-    path: str,
-    environment: Mapping[str, str] | None = None,
-    connections: Connections | None = None,
+    lines: Iterable[Property], path: str, connections: Connections | None = None
 ) -> tuple[Property, ...]:
     """Replace each reference to a declared provider by the value, each connection by its lines."""
     read = connections or _default_connections[0]
-    given = os.environ if environment is None else environment
-    resolved = _resolve_values(tuple(lines), path, given, read)
+    resolved = _resolve_values(tuple(lines), path, read)
     return tuple(found for line in resolved for found in _connection_lines(line, path, read))
 
 
@@ -195,9 +191,9 @@ def _connection_lines(line: Property, path: str, read: Connections) -> Iterable[
 
 
 def _resolve_values(
-    lines: tuple[Property, ...], path: str, environment: Mapping[str, str], read: Connections
+    lines: tuple[Property, ...], path: str, read: Connections
 ) -> tuple[Property, ...]:
-    providers = _declare(lines, path, environment, read)
+    providers = _declare(lines, path, read)
     if not providers:
         return lines
 
@@ -214,7 +210,7 @@ def _resolve_values(
 
 
 def _declare(
-    lines: tuple[Property, ...], path: str, environment: Mapping[str, str], read: Connections
+    lines: tuple[Property, ...], path: str, read: Connections
 ) -> dict[str, Callable[[str, str], str]]:
     def from_connection(name: str, field: str) -> str:
         found = read(name)
@@ -222,15 +218,10 @@ def _declare(
             raise ConfigError(f"connection {name} has no field {field!r}")
         return found[field]
 
-    def from_environment(_: str, name: str) -> str:
-        if name not in environment:
-            raise ConfigError(f"environment variable {name} is not set")
-        return environment[name]
-
     known: dict[tuple[str, str], Callable[[str, str], str]] = {
         ("file", "FileConfigProvider"): _from_file,
         ("directory", "DirectoryConfigProvider"): _from_directory,
-        ("env", "EnvVarConfigProvider"): from_environment,
+        ("env", "EnvVarConfigProvider"): _from_environment,
         ("airflow", ""): from_connection,
     }
     written = {line.key: line.value for line in lines}
@@ -246,6 +237,12 @@ def _declare(
                 f"{path}: {PROVIDERS_KEY} names {name!r}, whose class is not one of {classes}"
             )
     return providers
+
+
+def _from_environment(_: str, name: str) -> str:
+    if name not in os.environ:
+        raise ConfigError(f"environment variable {name} is not set")
+    return os.environ[name]
 
 
 def _from_file(path: str, key: str) -> str:

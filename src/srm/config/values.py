@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from srm.config.keys import ConfigKey, ValueKind
@@ -134,22 +135,14 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _count(text: str) -> int:
-    return _whole(text, 1, "above 0")
-
-
-def _number(text: str) -> int:
-    return _whole(text, 0, "from 0")
-
-
-def _whole(text: str, least: int, meant: str) -> int:
+def _whole(text: str, *, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"{text!r} is not a whole number {meant}")
+        raise ConfigError(f"{text!r} is not a whole number {'above 0' if least else 'from 0'}")
     return int(text)
 
 
 def _replication_factor(text: str) -> int:
-    return -1 if text == "-1" else _count(text)
+    return -1 if text == "-1" else _whole(text, least=1)
 
 
 def _seconds(text: str) -> timedelta:
@@ -187,8 +180,8 @@ def _choice(text: str, choices: tuple[str, ...]) -> str:
 
 _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
     "boolean": _boolean,
-    "count": _count,
-    "number": _number,
+    "count": partial(_whole, least=1),
+    "number": partial(_whole, least=0),
     "replication factor": _replication_factor,
     "seconds": _seconds,
     "list": split_patterns,

@@ -14,7 +14,7 @@ _NAMED: Final = 8
 """Maximum names in a sentence."""
 _REASONS: Final = 5
 """Maximum reasons in a message."""
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def amount(count: int, noun: str) -> str:
@@ -47,17 +47,14 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     if seconds < _MINUTE:
         return f"{seconds:.0f} s"
-    for unit, size, lesser, name in (
-        (_HOUR, _MINUTE, 1.0, ("min", "s")),
-        (_DAY, _HOUR, _MINUTE, ("h", "min")),
-    ):
-        if seconds < unit:
-            whole, rest = divmod(int(seconds), int(size))
-            part = int(rest / lesser)
-            return f"{whole} {name[0]}" + (f" {part} {name[1]}" if part else "")
-    days, rest = divmod(int(seconds), int(_DAY))
-    hours = int(rest / _HOUR)
-    return f"{days} d" + (f" {hours} h" if hours else "")
+    size, unit, lesser, part_of = _DAY, "d", _HOUR, "h"
+    if seconds < _HOUR:
+        size, unit, lesser, part_of = _MINUTE, "min", 1, "s"
+    elif seconds < _DAY:
+        size, unit, lesser, part_of = _HOUR, "h", _MINUTE, "min"
+    whole, rest = divmod(int(seconds), size)
+    part = rest // lesser
+    return f"{whole} {unit}" + (f" {part} {part_of}" if part else "")
 
 
 def ago(age_ms: float) -> str:
