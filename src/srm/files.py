@@ -1,4 +1,4 @@
-"""File writes that report a full or unwritable disk in one clear line, and generated documents."""
+"""Files whose errors are reported in one clear line, and generated documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from srm.errors import StackError
+from srm.errors import StackError, UsageError
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _MEGABYTE: Final = 1_000_000
@@ -41,6 +41,14 @@ def require_free_space(where: Path, needed_bytes: int) -> None:
             f"the disk is full: {free // _MEGABYTE} MB are free at {existing}, "
             f"{needed_bytes // _MEGABYTE} MB are needed; free some space or choose another folder"
         )
+
+
+def read_text(file: Path) -> str:
+    """Read a file that a user named."""
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def write_atomically(target: Path, content: bytes) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import chain, filterfalse
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from srm.domain.names.internal_topics import is_internal
+from srm.threads import start_thread
 
 if TYPE_CHECKING:
     from srm.config.model import Config
@@ -140,11 +141,7 @@ def _in_time(reads: list[Callable[[], list[str]]]) -> list[str]:
         with suppress(Exception):
             found[place] = read()
 
-    threads = [
-        threading.Thread(target=run, args=numbered, daemon=True) for numbered in enumerate(reads)
-    ]
-    for thread in threads:
-        thread.start()
+    threads = [start_thread("srm completion", partial(run, *each)) for each in enumerate(reads)]
     deadline = time.monotonic() + LIMIT_S
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))

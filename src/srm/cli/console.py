@@ -31,6 +31,7 @@ from srm.cli import completing
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import INTERRUPTED, UNEXPECTED, SrmError, UsageError
 from srm.extras import missing_extra
+from srm.threads import start_thread
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,28 +59,19 @@ ClientConfigOption = Annotated[
     ),
 ]
 
-FlowOption = Annotated[
-    Flow,
-    typer.Option(
-        "--flow",
-        "-f",
-        metavar="A:B",
-        parser=Flow.parse,
-        help="Replication flow, A:B or 'A->B'.",
-        autocompletion=completing.flows,
-    ),
-]
+
+def flow_option(text: str) -> Any:
+    return typer.Option(
+        "--flow", "-f", metavar="A:B", parser=Flow.parse, help=text, autocompletion=completing.flows
+    )
+
+
+FlowOption = Annotated[Flow, flow_option("Replication flow, A:B or 'A->B'.")]
 
 FlowsOption = Annotated[
     list[Flow] | None,
-    typer.Option(
-        "--flow",
-        "-f",
-        metavar="A:B",
-        parser=Flow.parse,
-        help="Replication flow, A:B or 'A->B', may be given several times; without it all enabled "
-        "flows.",
-        autocompletion=completing.flows,
+    flow_option(
+        "Replication flow, A:B or 'A->B', may be given several times; without it all enabled flows."
     ),
 ]
 
@@ -434,8 +426,7 @@ def end_soon_after_interrupt() -> None:
     arrivals, wakeup = socket.socketpair()
     wakeup.settimeout(0)
     signal.set_wakeup_fd(wakeup.detach(), warn_on_full_buffer=False)
-    watch = threading.Thread(target=_watch, args=(arrivals,), name="srm-interrupts", daemon=True)
-    watch.start()
+    start_thread("srm-interrupts", lambda: _watch(arrivals))
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,66 +35,49 @@ _SETTINGS: Final = "settings of a move"
 
 def render() -> str:
     root: Any = typer.main.get_command(app)
-    context = typer.Context(root, info_name="srm")
-    found = [_Described(*each) for each in _commands(root, context, 1)]
-    counts = Counter(row for one in found[1:] for row in one.rows)
-    common = {row: None for row, count in counts.items() if count >= _COMMON}
-    sections = [_HEAD, *found[0].lines(()), ""]
+    (_, top), *found = _commands(root, typer.Context(root, info_name="srm"))
+    counts = Counter(row for command, context in found for row in _rows(command, context))
+    common = tuple(row for row, count in counts.items() if count >= _COMMON)
+    sections = [_HEAD, *_lines(root, top, ()), ""]
     sections += ["Each command also takes those of these options that it names:", ""]
     sections += [*map(_item, common), ""]
-    for one in found[1:]:
-        sections += [f"{'#' * one.level} `{one.context.command_path}`", *one.lines(tuple(common))]
+    for command, context in found:
+        path = context.command_path
+        sections += [f"{'#' * len(path.split())} `{path}`", *_lines(command, context, common)]
     return "\n".join([*sections, _settings()])
 
 
-def _commands(
-    command: Any, context: typer.Context, level: int
-) -> Iterator[tuple[Any, typer.Context, int]]:
-    yield command, context, level
+def _commands(command: Any, context: typer.Context) -> Iterator[tuple[Any, typer.Context]]:
+    yield command, context
     for name, child in getattr(command, "commands", {}).items():
-        inner = typer.Context(child, info_name=name, parent=context)
-        yield from _commands(child, inner, level + 1)
+        yield from _commands(child, typer.Context(child, info_name=name, parent=context))
 
 
-@dataclass(frozen=True)
-class _Described:
-    """A command on the page."""
+def _rows(command: Any, context: typer.Context) -> list[tuple[str, str]]:
+    """Return names and helps of arguments and options, without settings of a move."""
+    own = [each for each in command.get_params(context) if not _is_setting(each, context)]
+    rows = [help_row(parameter, context) for parameter in own]
+    return [row for row in rows if row is not None and row[0] != "--help"]
 
-    command: Any
-    context: typer.Context
-    level: int
 
-    @property
-    def rows(self) -> list[tuple[str, str]]:
-        """Names and helps of its arguments and options, without settings of a move."""
-        own = [p for p in self._parameters if not _is_setting(p, self.context)]
-        rows = [help_row(parameter, self.context) for parameter in own]
-        return [row for row in rows if row is not None and row[0] != "--help"]
-
-    @property
-    def _parameters(self) -> list[Any]:
-        found: list[Any] = self.command.get_params(self.context)
-        return found
-
-    def lines(self, common: Sequence[tuple[str, str]]) -> Iterator[str]:
-        """Return help, options and examples; of ``common`` options only the names."""
-        rows = self.rows
-        named = [_option(row) for row in rows if row in common]
-        options = [f"Options: {', '.join(named)}."] if named else []
-        yield " ".join([_unwrap(self.command.help), *options])
-        yield from (_item(row) for row in rows if row not in common)
-        if any(_is_setting(parameter, self.context) for parameter in self._parameters):
-            yield self._settings()
-        if examples := getattr(self.command, "examples", ()):
-            yield f"* Example: {'; '.join(f'`{example}`' for example in examples)}"
-        if self.command.epilog:
-            yield f"\n{_unwrap(self.command.epilog)}"
-
-    def _settings(self) -> str:
-        taken = {option for parameter in self._parameters for option in parameter.opts}
+def _lines(
+    command: Any, context: typer.Context, common: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield help, options and examples; of ``common`` options only the names."""
+    rows, parameters = _rows(command, context), command.get_params(context)
+    named = [_option(row) for row in rows if row in common]
+    options = [f"Options: {', '.join(named)}."] if named else []
+    yield " ".join([_unwrap(command.help), *options])
+    yield from (_item(row) for row in rows if row not in common)
+    if any(_is_setting(parameter, context) for parameter in parameters):
+        taken = {option for parameter in parameters for option in parameter.opts}
         missing = [f"`{e.option}`" for e in FORM.values() if e.option and e.option not in taken]
         but = f", without {', '.join(missing)}" if missing else ""
-        return f"* The [{_SETTINGS}](#{_SETTINGS.replace(' ', '-')}){but}."
+        yield f"* The [{_SETTINGS}](#{_SETTINGS.replace(' ', '-')}){but}."
+    if examples := getattr(command, "examples", ()):
+        yield f"* Example: {'; '.join(f'`{example}`' for example in examples)}"
+    if command.epilog:
+        yield f"\n{_unwrap(command.epilog)}"
 
 
 def _option(row: tuple[str, str]) -> str:

@@ -167,7 +167,11 @@ def _build(name: str, entry: Entry) -> Any:
             f"install srm from a wheel or a checkout that has src/{package}",
         ) from None
     info = CommandInfo(
-        name, cls=CliCommand, callback=with_options(callback), context_settings=SETTINGS
+        name,
+        cls=CliCommand,
+        callback=with_options(callback),
+        help=callback.__doc__ or entry.help,
+        context_settings=SETTINGS,
     )
     command: Any = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
     command.examples = entry.examples

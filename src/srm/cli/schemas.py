@@ -84,7 +84,6 @@ def schema(
         typer.Argument(metavar="COMMAND", help="Words of a command, such as failover plan."),
     ] = None,
 ) -> None:
-    """Print the JSON schema of what a command prints with --json; without one list the commands."""
     if not command:
         typer.echo("\n".join(sorted(DOCUMENTS)))
         return

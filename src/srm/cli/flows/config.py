@@ -14,8 +14,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from srm.cli import completing
-from srm.cli.console import Common, ConfigOption, JsonOption, YesOption, emit, require_terminal
+from srm.cli.console import (
+    Common,
+    ConfigOption,
+    JsonOption,
+    YesOption,
+    emit,
+    flow_option,
+    require_terminal,
+)
 from srm.cli.flows.doctor import Check, Checks, check_clusters, check_connections, render_checks
 from srm.cli.flows.for_flows import print_table, say
 from srm.config.keys import CLIENT_KEYS, KEYS
@@ -35,6 +42,7 @@ from srm.config.values import shown
 from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
 from srm.errors import UsageError
+from srm.files import read_text
 
 
 @dataclass(frozen=True)
@@ -93,19 +101,8 @@ def explain(
     common: Common,
     *,
     key: Annotated[str, typer.Argument(help="A key or client setting, without prefix.")],
-    flow: Annotated[
-        Flow | None,
-        typer.Option(
-            "--flow",
-            "-f",
-            metavar="A:B",
-            parser=Flow.parse,
-            help="Only for this flow.",
-            autocompletion=completing.flows,
-        ),
-    ] = None,
+    flow: Annotated[Flow | None, flow_option("Only for this flow.")] = None,
 ) -> None:
-    """Show the value of a key for each flow (or client), and the lines it came from."""
     file = read_settings(common.config)
     explanations = tuple(_explain(key, file, flow))
     common.emit(explanations, lambda console: _show_explanations(console, explanations, file))
@@ -242,7 +239,6 @@ def client(
         typer.Option("--set", metavar="KEY=VALUE", help="Add a line, e.g. P.sasl.username=app."),
     ] = None,
 ) -> None:
-    """Write the file that applications need: clusters, addresses, and no secrets of this one."""
     text = client_file(read_settings(config), dict(map(_assignment, add or ())))
     if output is None:
         typer.echo(text, nl=False)
@@ -362,10 +358,7 @@ def _address(text: str) -> tuple[str, str]:
 
 def read_documents(file: Path) -> list[dict[str, Any]]:
     """Return the documents of a JSON or YAML file, else UsageError."""
-    try:
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    text = read_text(file)
     try:
         found: Any = json.loads(text)
     except ValueError:

@@ -16,16 +16,9 @@ from typing import Annotated, Final, Self
 import typer
 
 from srm.cli import completing
-from srm.cli.commands import CONTROL
 from srm.cli.console import ConnectionOptions, JsonOption, emit
 from srm.clock import now_ms
-from srm.config.loader import (
-    CONFIG_VARIABLE,
-    DEFAULT_FILE,
-    find_config,
-    load_config,
-    target_only,
-)
+from srm.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, find_config, load_config, target_only
 from srm.config.model import Config
 from srm.config.properties import read_properties, with_overrides
 from srm.config.values import shown
@@ -130,7 +123,6 @@ def _list_command(name: ListName) -> Callable[..., None]:
         found = find_target(options.over(context.obj))
         _run_list(name, found, changes, show=show, as_json=as_json)
 
-    command.__doc__ = CONTROL[name].help
     return command
 
 
@@ -157,7 +149,6 @@ def offsets(
         ),
     ] = None,
 ) -> None:
-    """Export where groups would continue on the target; works while the source is down."""
     if not export:
         raise UsageError("nothing to do: give --export")
     found = find_target(options.over(context.obj))

@@ -414,8 +414,7 @@ def rights(
         ),
     ] = None,
     acls: Annotated[
-        bool,
-        typer.Option("--acls", help="With ACL sync: the replicator may then change any ACL."),
+        bool, typer.Option("--acls", help="With ACL sync: the replicator may then change any ACL.")
     ] = False,
 ) -> None:
     """Print the kafka-acls.sh commands that give a role its rights.

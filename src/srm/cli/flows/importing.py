@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 from rich.console import Console
@@ -38,20 +38,12 @@ from srm.engine.control.control_lists import ListChange, ListName
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import operator
 from srm.errors import ConflictError, UsageError
+from srm.files import read_text
 from srm.replication import adoption
 from srm.replication.adoption import Adopted, AdoptionContext, HandedBack
 from srm.wiring import open_adoption, open_flow, open_return
 
 _DOCUMENTS = {".json", ".yaml", ".yml"}
-
-OffsetsTopicOption = Annotated[
-    str,
-    typer.Option(
-        "--offsets-topic",
-        metavar="NAME",
-        help="Offsets topic of the Connect workers; mm2-offsets.SOURCE.internal by default.",
-    ),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +54,13 @@ class TakeOver(Common):
         list[str] | None,
         topic_option("Source topic, several times; all that the flow copies by default."),
     ] = None
-    offsets_topic: OffsetsTopicOption = ""
+    offsets_topic: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Offsets topic of the Connect workers; mm2-offsets.SOURCE.internal by default.",
+        ),
+    ] = ""
     dry_run: DryRunOption = False
     yes: YesOption = False
 
@@ -277,18 +275,11 @@ def _show_done(console: Console, flow: Flow, done: Adopted) -> None:
 
 def _list_change(text: str) -> tuple[ListName, ListChange]:
     name, found, file = text.partition("=")
-    names: Mapping[str, ListName] = {
-        "topics": "topics",
-        "groups": "groups",
-        "reverse-checkpointed-topics": "reverse-checkpointed-topics",
-    }
+    names = get_args(ListName)
     if not found or name not in names:
         raise UsageError(f"--list {text}: write it as NAME=FILE; names are {', '.join(names)}")
-    try:
-        lists = read_list(Path(file).read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
-    return names[name], ListChange(add=lists.allow, add_deny=lists.deny)
+    lists = read_list(read_text(Path(file)))
+    return cast("ListName", name), ListChange(add=lists.allow, add_deny=lists.deny)
 
 
 def _take_lists(config: Config, flow: Flow, changes: Mapping[ListName, ListChange]) -> None:

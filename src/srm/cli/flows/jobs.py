@@ -36,8 +36,6 @@ from srm.engine.verification import Comparer, Progress, VerificationRequest, car
 from srm.kafka.tables.topic_tail import read_raw_metrics
 from srm.wiring import open_cluster, open_flow
 
-_Pick = Callable[[tuple[WindowMetric, ...]], tuple[WindowMetric, ...]]
-
 MasterOption = Annotated[
     str | None, typer.Option(help="Spark master; without it two cores of this machine.")
 ]
@@ -103,40 +101,25 @@ def show_windows(
     ] = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show the newest window of each topic and flow, or with --total all of them together."""
-    pick: _Pick = totals if total else latest
+    pick = totals if total else latest
 
     def look() -> Looked:
-        windows, proofs = _read_stored(flows, topic, pick)
-        stored = [json.loads(window.value()) for window in windows]
-        return Looked(stored, lambda to: _render_stored(to, windows, proofs, flows.chosen))
+        windows, proofs = list[WindowMetric](), list[FlowProof]()
+        for one in flows.chosen:
+            with open_cluster(flows.settings, one.target) as cluster:
+                windows.extend(pick(stored_windows(cluster, one, topic)))
+                if (proof := read_proof(cluster, one)) is not None:
+                    proofs.append(proof)
+
+        def render(console: Console) -> None:
+            _render_windows(console, windows, flows.chosen)
+            for proof in proofs:
+                text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
+                say(console, text, "red" if proof.disproved else "")
+
+        return Looked([json.loads(window.value()) for window in windows], render)
 
     show(look, watch, as_json=flows.as_json)
-
-
-def _read_stored(
-    flows: Flows, topic: str | None, pick: _Pick
-) -> tuple[list[WindowMetric], list[FlowProof]]:
-    windows: list[WindowMetric] = []
-    proofs: list[FlowProof] = []
-    for one in flows.chosen:
-        with open_cluster(flows.settings, one.target) as cluster:
-            windows.extend(pick(stored_windows(cluster, one, topic)))
-            if (proof := read_proof(cluster, one)) is not None:
-                proofs.append(proof)
-    return windows, proofs
-
-
-def _render_stored(
-    console: Console,
-    windows: list[WindowMetric],
-    proofs: list[FlowProof],
-    flows: tuple[Flow, ...],
-) -> None:
-    _render_windows(console, windows, flows)
-    for proof in proofs:
-        text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
-        say(console, text, "red" if proof.disproved else "")
 
 
 def _render_summaries(console: Console, summaries: Iterable[AggregationSummary]) -> None:
@@ -225,12 +208,10 @@ def verify(
     only: OneFlow,
     *,
     topic: Annotated[
-        list[str] | None,
-        topic_option("Source topic, may be given several times; without it all."),
+        list[str] | None, topic_option("Source topic, may be given several times; without it all.")
     ] = None,
     max_records: Annotated[
-        int | None,
-        typer.Option(min=1, help="Only the newest copied records of each partition."),
+        int | None, typer.Option(min=1, help="Only the newest copied records of each partition.")
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Compare again what was proven equal before.")

@@ -19,13 +19,7 @@ from rich.text import Text
 from srm.cli.console import write_document
 from srm.cli.flows.for_flows import Flows, print_table
 from srm.clock import now_ms
-from srm.config.model import (
-    OF_APPLICATION,
-    SettingsRecord,
-    differences,
-    key_of,
-    plain_settings,
-)
+from srm.config.model import OF_APPLICATION, SettingsRecord, differences, key_of, plain_settings
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import DUTIES, SETTINGS_KEY, Action, parse_duties
 from srm.domain.names.topics import Flow
@@ -45,21 +39,6 @@ MasterOption = Annotated[
     typer.Option(
         help="Spark master. A local one is given a core for each slot and one more; without it "
         "the smallest one."
-    ),
-]
-_UntilCaughtUp = Annotated[
-    bool,
-    typer.Option(
-        "--until-caught-up",
-        help="End once everything is copied that was there at the start. A flow that "
-        "cannot be copied for 40 s fails the command, once the others have caught up.",
-    ),
-]
-_Without = Annotated[
-    str,
-    typer.Option(
-        metavar="LIST",
-        help=f"What something else does, such as Airflow: any of {', '.join(DUTIES)}.",
     ),
 ]
 
@@ -83,27 +62,18 @@ class Rates:
         self._before: dict[str, FlowProgress] = {}
 
     def lines(self, flows: tuple[FlowProgress, ...]) -> list[FlowLine]:
-        now = self._clock()
+        now, lines = self._clock(), list[FlowLine]()
         passed = max(now - self._last, 1e-3)
-        self._last = now
-        lines = [self._line(progress, now, passed) for progress in flows]
-        self._before = {progress.flow: progress for progress in flows}
+        for progress in flows:
+            before = self._before.get(progress.flow)
+            if before and before.records > progress.records:
+                before = None  # the counters of a flow that starts again begin at 0
+            records, size = (before.records, before.bytes) if before else (0, 0)
+            per_s = (progress.records - records) / passed, (progress.bytes - size) / passed
+            numbers = (round(number, 1) for number in (now - self._start, *per_s))
+            lines.append(FlowLine(progress, *numbers))
+        self._last, self._before = now, {progress.flow: progress for progress in flows}
         return lines
-
-    def _line(self, progress: FlowProgress, now: float, passed: float) -> FlowLine:
-        before = self._before.get(progress.flow)
-        if (
-            before is None or before.records > progress.records
-        ):  # a flow that starts again counts from 0
-            records, octets = progress.records, progress.bytes
-        else:
-            records, octets = progress.records - before.records, progress.bytes - before.bytes
-        return FlowLine(
-            progress,
-            seconds=round(now - self._start, 1),
-            records_per_s=round(records / passed, 1),
-            bytes_per_s=round(octets / passed, 1),
-        )
 
 
 def plain(line: FlowLine) -> str:
@@ -160,8 +130,21 @@ def replicate(
     flows: Flows,
     *,
     master: MasterOption = None,
-    until_caught_up: _UntilCaughtUp = False,
-    without: _Without = "",
+    until_caught_up: Annotated[
+        bool,
+        typer.Option(
+            "--until-caught-up",
+            help="End once everything is copied that was there at the start. A flow that "
+            "cannot be copied for 40 s fails the command, once the others have caught up.",
+        ),
+    ] = False,
+    without: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help=f"What something else does, such as Airflow: any of {', '.join(DUTIES)}.",
+        ),
+    ] = "",
 ) -> None:
     """Copy topics of one or more flows until stopped: a Spark application in the foreground.
 
@@ -219,19 +202,15 @@ def _live(progress: Callable[[], tuple[FlowProgress, ...]], console: Console) ->
             shown, due = overview(rates.lines(progress())), time.monotonic() + LIVE_EVERY_S * 0.9
         return shown
 
-    live = Live(
-        console=console,
-        get_renderable=look,
-        refresh_per_second=1 / LIVE_EVERY_S,
-    )
-    # Warnings appear above the table instead of tearing it.
-    handlers = logging.getLogger().handlers
+    live = Live(console=console, get_renderable=look, refresh_per_second=1 / LIVE_EVERY_S)
     with live:
-        for handler in handlers:
-            if isinstance(handler, logging.StreamHandler):
-                handler.setStream(sys.stderr)
+        _log_to_stderr()  # that of now: warnings appear above the table instead of tearing it
         yield
-    for handler in handlers:
+    _log_to_stderr()
+
+
+def _log_to_stderr() -> None:
+    for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(sys.stderr)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -21,6 +21,8 @@ from srm.engine.flows.supervision import operator
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import ListedGroup, ListedTopic, list_groups, list_topics
 
+_Row = TypeVar("_Row", bound=ListedTopic | ListedGroup)
+
 
 @dataclass(frozen=True)
 class FlowTopicSync:
@@ -32,8 +34,6 @@ class FlowTopicSync:
 
 
 def sync(flows: Flows, *, dry_run: DryRunOption = False) -> None:
-    """Create missing remote topics, add partitions, copy settings, add ACLs; nothing is deleted."""
-
     def call(context: FlowContext) -> FlowTopicSync:
         done = topic_sync.sync(context, dry_run=dry_run)
         return FlowTopicSync(context.config.flow, dry_run, done)
@@ -213,16 +213,16 @@ def show_topics(
 
     def render(console: Console) -> None:
         for one in results.values:
-            flow = one.flow
-            places = f"topic on {flow.source}", "partitions", f"on {flow.target}", "partitions"
-            cells = [
-                (row.topic, row.partitions, row.remote_topic, row.remote_partitions, row.state)
-                for row in one.topics
-            ]
-            _render_listed(console, flow, (*places, "state"), one.topics, cells)
+            places = f"topic on {one.flow.source}", "partitions", f"on {one.flow.target}"
+            heads = *places, "partitions", "state"
+            _render_listed(console, one.flow, heads, one.topics, _topic_cells)
 
     results = flows.each("listing topics", call, partial=True)
     results.emit(flows.as_json, render)
+
+
+def _topic_cells(row: ListedTopic) -> tuple[object, ...]:
+    return row.topic, row.partitions, row.remote_topic, row.remote_partitions, row.state
 
 
 def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
@@ -237,10 +237,9 @@ def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
 
     def render(console: Console) -> None:
         for one in results.values:
-            flow = one.flow
-            heads = "group", f"on {flow.source}", "members", f"offsets on {flow.target}"
-            cells = [_group_cells(row) for row in one.groups]
-            _render_listed(console, flow, (*heads, "checkpoint"), one.groups, cells)
+            places = f"on {one.flow.source}", "members", f"offsets on {one.flow.target}"
+            heads = "group", *places, "checkpoint"
+            _render_listed(console, one.flow, heads, one.groups, _group_cells)
 
     results = flows.each("listing groups", call, partial=True)
     results.emit(flows.as_json, render)
@@ -256,13 +255,12 @@ def _render_listed(
     console: Console,
     flow: Flow,
     heads: Sequence[str],
-    rows: Sequence[ListedTopic | ListedGroup],
-    cells: Sequence[tuple[object, ...]],
+    rows: Sequence[_Row],
+    cells_of: Callable[[_Row], tuple[object, ...]],
 ) -> None:
+    def cells(row: _Row) -> tuple[object, ...]:
+        verdict = "yes" if row.selected else f"no: {row.reason}"
+        return (*(None if cell == "" else cell for cell in cells_of(row)), verdict)
+
     console.print(f"[bold]{flow}[/bold]")
-    verdicts = ("yes" if row.selected else f"no: {row.reason}" for row in rows)
-    shown = (
-        (*(None if cell == "" else cell for cell in one), verdict)
-        for one, verdict in zip(cells, verdicts, strict=True)
-    )
-    print_table(console, (*heads, "selected"), shown)
+    print_table(console, (*heads, "selected"), map(cells, rows))
