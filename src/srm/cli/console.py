@@ -75,17 +75,6 @@ FlowsOption = Annotated[
     ),
 ]
 
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        min=0.1,
-        envvar="SRM_TIMEOUT",
-        help="How long each cluster has for its first answer.",
-    ),
-]
-
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be written, write nothing.")
 ]
@@ -148,11 +137,6 @@ class ConnectionOptions:
         list[str] | None,
         typer.Option("--props", metavar="K=V", help="Setting of all clients; may be repeated."),
     ] = field(default=None, repr=False)
-
-
-def set_timeout(context: typer.Context, seconds: float) -> None:
-    """Give each cluster that the command opens some seconds for its first answer."""
-    context.with_resource(patience.limit(seconds))
 
 
 def set_debug(*, enabled: bool) -> None:

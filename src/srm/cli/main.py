@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
 from inspect import Parameter, Signature, signature
@@ -22,11 +22,9 @@ from srm.cli.console import (
     DEFAULT_WATCH_S,
     ConfigOption,
     ConnectionOptions,
-    TimeoutOption,
     end_soon_after_interrupt,
     run_cli,
     set_debug,
-    set_timeout,
 )
 from srm.errors import EXIT_CODES, UsageError
 
@@ -254,15 +252,34 @@ app = _program(
 control = _program("srm-control")
 service = _program("srm-service")
 
-_Debug = Annotated[
-    bool,
-    typer.Option(
-        "--debug",
-        "-v",
-        envvar="SRM_DEBUG",
-        help="Log details, show stack traces; before or after the command.",
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramOptions:
+    """Options before a command."""
+
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            "-v",
+            envvar="SRM_DEBUG",
+            help="Log details, show stack traces; before or after the command.",
+        ),
+    ] = False
+    timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            envvar="SRM_TIMEOUT",
+            help="How long each cluster has for its first answer.",
+        ),
+    ] = patience.DEFAULT_S
+
+    def apply(self, context: typer.Context) -> None:
+        """Set them for the process, and for the clusters that the command opens."""
+        set_debug(enabled=self.debug)
+        context.with_resource(patience.limit(self.timeout))
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback signature
@@ -272,8 +289,10 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer's callback si
 
 
 @app.callback()
+@with_options
 def root(
     context: typer.Context,
+    options: ProgramOptions,
     *,
     version: Annotated[  # noqa: ARG001 -- acts in its callback
         bool,
@@ -281,24 +300,16 @@ def root(
             "--version", is_eager=True, callback=_print_version, help="Print the version."
         ),
     ] = False,
-    debug: _Debug = False,
-    timeout: TimeoutOption = patience.DEFAULT_S,
 ) -> None:
-    set_debug(enabled=debug)
-    set_timeout(context, timeout)
+    options.apply(context)
 
 
 @control.callback()
 @with_options
 def control_root(
-    context: typer.Context,
-    connection: ConnectionOptions,
-    *,
-    debug: _Debug = False,
-    timeout: TimeoutOption = patience.DEFAULT_S,
+    context: typer.Context, options: ProgramOptions, connection: ConnectionOptions
 ) -> None:
-    set_debug(enabled=debug)
-    set_timeout(context, timeout)
+    options.apply(context)
     context.obj = connection
 
 
