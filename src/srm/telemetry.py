@@ -84,34 +84,22 @@ def span(
         if tracer is None:
             yield Notes()
             return
-        with _within(tracer, name, kind, carrier, attributes) as opened:
-            yield Notes(opened)
+        from opentelemetry import trace  # noqa: PLC0415 -- only where it is wanted
 
-
-@contextmanager
-def _within(
-    tracer: Tracer,
-    name: str,
-    kind: SpanKind,
-    carrier: Mapping[str, str] | None,
-    attributes: Mapping[str, object],
-) -> Iterator[Span]:
-    from opentelemetry import trace  # noqa: PLC0415 -- only where it is wanted
-
-    is_first = not trace.get_current_span().get_span_context().is_valid
-    context = _parent(carrier, attributes.get("move")) if is_first else None
-    try:
-        with tracer.start_as_current_span(
-            name, context, trace.SpanKind[kind], _prefix(attributes)
-        ) as opened:
-            try:
-                yield opened
-            except BaseException as error:
-                opened.set_attribute("error.type", type(error).__name__)
-                raise
-    finally:
-        if is_first and kind != "SERVER":
-            flush()
+        is_first = not trace.get_current_span().get_span_context().is_valid
+        context = _parent(carrier, attributes.get("move")) if is_first else None
+        try:
+            with tracer.start_as_current_span(
+                name, context, trace.SpanKind[kind], _prefix(attributes)
+            ) as opened:
+                try:
+                    yield Notes(opened)
+                except BaseException as error:
+                    opened.set_attribute("error.type", type(error).__name__)
+                    raise
+        finally:
+            if is_first and kind != "SERVER":
+                flush()
 
 
 def is_enabled(signal: Signal) -> bool:

@@ -156,7 +156,6 @@ def open_move(
     ``opened_by``: opens the clusters; a process with several moves may share them.
     """
     from srm.engine.control.recorded_copies import with_recorded
-    from srm.engine.moves.records import MoveContext
 
     flow = Flow.parse(f"{source}->{target}")
     forward, reverse = config.flow(flow), config.flow(flow.reverse)
@@ -170,16 +169,12 @@ def open_move(
         forward = with_recorded(forward, from_cluster, to_cluster)
         reverse = control_lists.merged_if_known(reverse, from_cluster)
         reverse = with_recorded(reverse, to_cluster, from_cluster)
-        yield MoveContext(
-            flow_context(forward, from_cluster, to_cluster, config.cluster_clients(flow.target)),
-            flow_context(reverse, to_cluster, from_cluster, config.cluster_clients(flow.source)),
-            condemned=stack.enter_context(
-                KafkaCluster(flow.source, config.cluster_clients(flow.source), _CONDEMNED_S)
-            )
-            if unplanned
-            else None,
-            notary=notary(config),
-        )
+        context = _move_context(config, forward, reverse, from_cluster, to_cluster)
+        if unplanned:
+            clients = config.cluster_clients(flow.source)
+            condemned = stack.enter_context(KafkaCluster(flow.source, clients, _CONDEMNED_S))
+            context = replace(context, condemned=condemned)
+        yield context
 
 
 @contextmanager
@@ -188,17 +183,22 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
 
     The lists of srm-control are left out, and timeouts are shorter, because an operator waits.
     """
+    flow = Flow.parse(f"{source}->{target}")
+    with open_clusters(config, (flow.source, flow.target), _LOOK_S) as opened:
+        configs = config.flow(flow), config.flow(flow.reverse)
+        yield _move_context(config, *configs, opened[flow.source], opened[flow.target])
+
+
+def _move_context(
+    config: Config, forward: FlowConfig, reverse: FlowConfig, source: Cluster, target: Cluster
+) -> MoveContext:
     from srm.engine.moves.records import MoveContext
 
-    flow = Flow.parse(f"{source}->{target}")
-    clients = {alias: config.cluster_clients(alias) for alias in (flow.source, flow.target)}
-    with open_clusters(config, clients, _LOOK_S) as opened:
-        one, other = opened[flow.source], opened[flow.target]
-        yield MoveContext(
-            flow_context(config.flow(flow), one, other, clients[flow.target]),
-            flow_context(config.flow(flow.reverse), other, one, clients[flow.source]),
-            notary=notary(config),
-        )
+    return MoveContext(
+        flow_context(forward, source, target, config.cluster_clients(forward.flow.target)),
+        flow_context(reverse, target, source, config.cluster_clients(forward.flow.source)),
+        notary=notary(config),
+    )
 
 
 def notary(config: Config) -> Notary:
