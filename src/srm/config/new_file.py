@@ -57,13 +57,13 @@ def render(sections: Iterable[Section], path: str) -> str:
         found.insert(1, Section(comment, [(PROVIDERS_KEY, ", ".join(providers))]))
     text = "\n".join(one.text() for one in found)
     # A login module is parsed, so only its resolved value can be checked; stores likewise.
-    known = (line for line in parse_properties(text) if not _is_login_elsewhere(line))
+    known = (
+        line
+        for line in parse_properties(text)
+        if not (line.key.endswith("sasl.jaas.config") and _REFERENCE.match(line.value))
+    )
     build_config(understand(known, path), stores=False)
     return text
-
-
-def _is_login_elsewhere(line: Property) -> bool:
-    return line.key.endswith("sasl.jaas.config") and _REFERENCE.match(line.value) is not None
 
 
 def _hidden(key: str, value: str) -> str:
@@ -171,7 +171,15 @@ def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
     build_config(read, stores=False)
     text = [_HEAD.format(path=file.path)]
     text += [property_line(key, value, " = ") for key, value in lines.items()]
-    left_out = sorted(set(_find_left_out(file)) - set(lines))
+    left_out = sorted(
+        {
+            f"{alias}.{name}"
+            for alias in file.clusters
+            for name in resolve_client(alias, "consumer", file.settings)
+            if name.startswith(_ENTRY) and name not in PUBLIC
+        }
+        - set(lines)
+    )
     if left_out:
         text.append("\n# Left out, since they are the replicator's own; give the application's:")
         text += [f"# {key} =" for key in left_out]
@@ -219,13 +227,6 @@ def _lines(file: SettingsFile) -> Iterator[tuple[str, str]]:
         value = file.resolve(name, flow).value or ""
         if value != KEYS[name].default:
             yield f"{flow}.{name}", value
-
-
-def _find_left_out(file: SettingsFile) -> Iterable[str]:
-    for alias in file.clusters:
-        for name in resolve_client(alias, "consumer", file.settings):
-            if name.startswith(_ENTRY) and name not in PUBLIC:
-                yield f"{alias}.{name}"
 
 
 _KINDS: Final = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")

@@ -189,18 +189,14 @@ def _explain(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explan
         for each in [flow] if flow is not None else file.flows:
             yield _explanation(file.resolve(key, each), str(each))
     elif key in CLIENT_KEYS:
-        yield from _explain_client(key, file, flow)
+        for alias in (flow.source, flow.target) if flow is not None else file.clusters:
+            for kind in CLIENT_KINDS:
+                found = resolve_client(alias, kind, file.settings, flow).get(key)
+                yield _explanation(found or Resolved(key, ()), f"{alias} {kind}")
     else:
         near = difflib.get_close_matches(key, [*KEYS, *CLIENT_KEYS], n=1)
         hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists all keys"
         raise UsageError(f"unknown key {key}; give it without prefix; {hint}")
-
-
-def _explain_client(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explanation]:
-    for alias in (flow.source, flow.target) if flow is not None else file.clusters:
-        for kind in CLIENT_KINDS:
-            found = resolve_client(alias, kind, file.settings, flow).get(key)
-            yield _explanation(found or Resolved(key, ()), f"{alias} {kind}")
 
 
 def _explanation(resolved: Resolved, subject: str) -> Explanation:

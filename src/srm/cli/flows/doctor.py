@@ -23,7 +23,7 @@ from rich.text import Text
 from srm import __version__
 from srm.cli import completing
 from srm.cli.console import Common
-from srm.cli.flows.for_flows import Flows
+from srm.cli.flows.for_flows import Flows, say
 from srm.config.loader import build_config, read_settings
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.config.values import at_place
@@ -438,12 +438,8 @@ def rights(
     commands = [
         RightCommand(right, _command(resolved, right, principal)) for right in dict.fromkeys(needed)
     ]
-    flows.emit(commands, lambda console: _render_commands(console, commands))
-
-
-def _render_commands(console: Console, commands: list[RightCommand]) -> None:
-    for one in commands:
-        console.print(one.command, markup=False, highlight=False, soft_wrap=True)
+    lines = "\n".join(one.command for one in commands)
+    flows.emit(commands, lambda console: say(console, lines))
 
 
 def flow_names(settings: FlowConfig) -> FlowNames:
