@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 import pytest
 from tests.integration.kafka_tools import run_tool
 
-from srm.config.docs import DEFAULT_PATH
 from srm.config.keys import KEYS, ConfigKey, find_key
 from srm.config.loader import build_config, understand
 from srm.config.properties import Property
@@ -16,6 +15,7 @@ from srm.config.security import translate_security
 from srm.config.values import parse_value
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
+from srm_lab.docs.configuration import DEFAULT_PATH
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from srm.cli import docs as cli_docs
-from srm.config import docs as config_docs
 from srm.domain.moves import report
 from srm.service.prometheus import docs as metric_docs
+from srm_lab.docs import commands, configuration
 
-GENERATORS = [cli_docs.main, config_docs.main, report.main, metric_docs.main]
+GENERATORS = [commands.main, configuration.main, report.main, metric_docs.main]
 
 
 @pytest.mark.parametrize("generate", GENERATORS, ids=lambda one: one.__module__)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import typer
 
-from srm.cli.docs import render
 from srm.cli.main import app
+from srm_lab.docs.commands import render
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 
 
 def test_the_page_is_what_the_commands_say() -> None:
-    """Run ``python -m srm.cli.docs`` after a change of a command."""
+    """Run ``python -m srm_lab.docs.commands`` after a change of a command."""
     assert PAGE.read_text("utf-8") == render()
 
 

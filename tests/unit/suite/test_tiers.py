@@ -18,6 +18,7 @@ PLAYED_BY_THE_FAST_TIER = {
     "src/srm/domain/text",
     "src/srm/engine",
     "src/srm_lab",
+    "src/srm_lab/docs",
     "src/srm_lab/testing",
     "src/srm_lab/testing/simulation",
     "src/srm_lab/testing/simulation/moves",

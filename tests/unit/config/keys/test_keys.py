@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.unit.test_language import AVOIDED
 
-from srm.config.docs import DEFAULT_PATH, with_tables
 from srm.config.keys import (
     CLIENT_KEYS,
     FLOW_KEYS,
@@ -32,6 +31,7 @@ from srm.config.model import FlowConfig
 from srm.config.properties import Property
 from srm.config.values import parse_value
 from srm.domain.names.record_headers import PROVENANCE_HEADER, SOURCE_OFFSETS_HEADER
+from srm_lab.docs.configuration import DEFAULT_PATH, with_tables
 
 HEAD = (
     Property("clusters", "P, B", 1),
@@ -155,7 +155,7 @@ def test_the_page_documents_every_key() -> None:
 
 
 def test_the_page_in_docs_is_the_generated_one() -> None:
-    """Run ``python -m srm.config.docs`` after changing a table."""
+    """Run ``python -m srm_lab.docs.configuration`` after changing a table."""
     page = (ROOT / DEFAULT_PATH).read_text("utf-8")
     assert page == with_tables(page)
 
@@ -165,6 +165,8 @@ def test_the_generator_writes_the_page(tmp_path: Path) -> None:
     tables = re.compile(r"(<!-- Table of \w+ -->\n).*?(?=<!-- End)", re.DOTALL)
     page.write_text(tables.sub(r"\1", whole))
 
-    subprocess.run([sys.executable, "-m", "srm.config.docs", str(page)], check=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-m", "srm_lab.docs.configuration", str(page)], check=True, timeout=300
+    )
 
     assert page.read_text("utf-8") == whole

@@ -128,4 +128,4 @@ def test_people_are_told_whom_to_start_with_which_address():
 def test_the_documented_schema_is_that_of_the_orders():
     fresh = json.dumps(order_schema(), indent=2) + "\n"
 
-    assert SCHEMA.read_text() == fresh, "python -m srm.config.docs writes it again"
+    assert SCHEMA.read_text() == fresh, "python -m srm_lab.docs.configuration writes it again"

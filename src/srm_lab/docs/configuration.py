@@ -1,4 +1,4 @@
-"""Writes the tables of keys in docs/configuration.md: ``python -m srm.config.docs [FILE]``."""
+"""Writes the tables of keys in docs/configuration.md: ``python -m srm_lab.docs.configuration``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Write docs/commands.md: every command and option of srm, from their own help.
 
-python -m srm.cli.docs
+python -m srm_lab.docs.commands
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_PATH: Final = Path("docs/commands.md")
 _HEAD: Final = """\
 # Commands
 
-<!-- Written by `python -m srm.cli.docs` from the help of the commands. -->
+<!-- Written by `python -m srm_lab.docs.commands` from the help of the commands. -->
 
 `srm COMMAND --help` shows the same. `srm-control` is in [operate](operate.md#topics-and-groups), `srm-service` in [service](service.md).
 `eval "$(srm completion bash)"` in `~/.bashrc` completes commands, options, flows, topics, groups and moves; zsh and fish have it, too.
