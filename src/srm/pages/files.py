@@ -23,7 +23,6 @@ from srm.files import write_atomically
 
 
 def signature_file(report: Path) -> Path:
-    """Return the signature file of an exported report."""
     return report.with_name(f"{report.name}.sig")
 
 
@@ -90,7 +89,6 @@ class ResidueFiles:
             raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> Self:
-        """Return the writer itself."""
         return self
 
     def __exit__(
@@ -103,7 +101,6 @@ class ResidueFiles:
                 os.replace(_part_of(path), path)  # noqa: PTH105 -- atomic, and says so
 
     def write(self, records: Sequence[ResidueRecord]) -> None:
-        """Add records of one partition."""
         if not records:
             return
         path = self._directory / f"{records[0].topic}-{records[0].partition}.{self._kind}"

@@ -39,7 +39,6 @@ def render_page(template: str, package: str = "srm.pages", **values: object) -> 
 
 
 def report_page(kept: KeptReport) -> str:
-    """Return a stored report of a move as a self-contained page."""
     return render_page(
         "move_report.html",
         report=kept.report,
@@ -96,7 +95,6 @@ class TimelineBar:
 
     @property
     def fits(self) -> bool:
-        """Return whether the bar has room for the name."""
         return self.width >= _LABELLED
 
 

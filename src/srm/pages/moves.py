@@ -26,7 +26,6 @@ KEPT_REASONS: Final = 20
 
 
 def as_text(view: RenderableType, width: int = LOG_WIDTH) -> str:
-    """Return a view as plain text."""
     out = StringIO()
     Console(file=out, width=width, color_system=None).print(view)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
@@ -86,13 +85,11 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
 
 
 def topic_cells(topic: TopicForecast) -> tuple[str, ...]:
-    """Return the cells of a topic's forecast."""
     counts = number(topic.not_copied), number(topic.at_most)
     return topic.topic, *counts, seconds(topic.seconds), ago(topic.age_ms)
 
 
 def group_cells(group: GroupForecast) -> tuple[str, ...]:
-    """Return the cells of a group's forecast."""
     return group.group, number(group.re_read), number(group.skipped), ago(group.age_ms)
 
 
@@ -102,7 +99,6 @@ def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:
 
 
 def values_of(of: object, *names: str) -> dict[str, Any]:
-    """Return some attributes by name."""
     return {name: getattr(of, name) for name in names}
 
 
@@ -127,7 +123,6 @@ def plan_summary(plan: MovePlan) -> dict[str, Any]:
 
 
 def progress_line(status: SyncStatus) -> str:
-    """Return the progress of a waiting move and its reasons in one line."""
     groups = f"{_count_synchronised(status)} of {len(status.groups)} groups synchronised"
     head = f"{_head(status)}, {groups}"
     if status.ready:
@@ -149,7 +144,6 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
 
 
 def sync_view(status: SyncStatus) -> RenderableType:
-    """Show the progress of a waiting move: one row per group, then the reasons of the wait."""
     table = headed_table("group", "members left", "synchronised", "applied")
     for group in status.groups:
         _row(
@@ -161,7 +155,6 @@ def sync_view(status: SyncStatus) -> RenderableType:
 
 
 def verify_view(status: VerifyStatus) -> RenderableType:
-    """Show the reasons of the wait of a move after go."""
     return Group(
         Text(f"{status.elapsed_seconds:.0f} s since go"),
         *_waits(status.waiting),
@@ -170,14 +163,12 @@ def verify_view(status: VerifyStatus) -> RenderableType:
 
 
 def verify_line(status: VerifyStatus) -> str:
-    """Return the reasons of the wait of a move after go in one line."""
     waiting = f"; waiting for: {reasons_text(status.waiting)}" if status.waiting else ""
     asks = f"; please: {reasons_text(status.asks)}" if status.asks else ""
     return f"{status.elapsed_seconds:.0f} s since go{waiting}{asks}"
 
 
 def report_view(report: MoveReport) -> RenderableType:
-    """Show the report of a move."""
     table = headed_table(
         *("group", "lag at hold", "skipped", "re-read", "members at hold", "assigned after"),
         *("working after", ""),
@@ -216,7 +207,6 @@ def _outcome_view(report: MoveReport) -> Iterator[Table]:
 
 
 def report_line(report: MoveReport) -> str:
-    """Return the report of a move in one line, for the note of a run."""
     reasons = "" if report.ok else f": {reasons_text(report.problems)}"
     return f"{_name(report)}: {verdict_text(report)}{reasons}; {_figures(report)}"
 
@@ -239,7 +229,6 @@ def re_read_text(report: MoveReport) -> str:
 
 
 def re_read_texts(report: MoveReport) -> dict[str, str]:
-    """Return the records read again by group, as :func:`re_read_text`."""
     return {name: span(*bounds) for name, bounds in _re_read_spans(report)}
 
 
@@ -255,7 +244,6 @@ def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def rpo_text(report: MoveReport) -> str:
-    """Render the loss in records and, if known, in seconds."""
     if report.rpo_at_least is None:
         return "-"
     lost = f"{span(report.rpo_at_least, report.rpo_at_most)} records"
@@ -274,24 +262,20 @@ def residue_text(report: MoveReport) -> str:
 
 
 def reasons_text(reasons: Sequence[str]) -> str:
-    """Join the first reasons and count the rest."""
     shown = "; ".join(reasons[:SHOWN_REASONS])
     more = len(reasons) - SHOWN_REASONS
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def number(value: int | None) -> str:
-    """Render a count or an offset."""
     return "-" if value is None else f"{value:,}"
 
 
 def ago(age_ms: int | None) -> str:
-    """Render an age."""
     return "not known" if age_ms is None else f"{duration(age_ms / 1000)} ago"
 
 
 def seconds(value: float | None) -> str:
-    """Render a duration."""
     return "-" if value is None else duration(value)
 
 
@@ -312,7 +296,6 @@ def _figures(report: MoveReport) -> str:
 
 
 def utc(time_ms: int) -> str:
-    """Render epoch milliseconds with seconds."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -330,7 +313,6 @@ def _count_synchronised(status: SyncStatus) -> int:
 
 
 def headed_table(*columns: str, title: str | None = None) -> Listing:
-    """Return a compact table without rows."""
     settings: dict[str, Any] = {"pad_edge": False, "collapse_padding": True}
     return Listing(*columns, title=title, title_justify="left", **settings)
 

@@ -43,7 +43,6 @@ from srm.pages.tables import Listing
 
 
 def list_view(reports: Iterable[KeptReport]) -> Listing:
-    """Show the reports, one row each."""
     table = headed_table("time", "move", "operation", "mode", "from -> to", "groups")
     for column in ("RPO", "RTO", "result", "revision"):
         table.add_column(column, no_wrap=True)
@@ -64,7 +63,6 @@ def list_view(reports: Iterable[KeptReport]) -> Listing:
 
 
 def list_row(kept: KeptReport) -> dict[str, Any]:
-    """Return the entry of a report in a list as small JSON."""
     report, signature = kept.report, kept.signed.signature
     return {
         "time": f"{utc(report.created_ms)}",
@@ -80,7 +78,6 @@ def list_row(kept: KeptReport) -> dict[str, Any]:
 
 
 def result_text(report: MoveReport) -> str:
-    """Return the result of a move in a few words."""
     if report.ok:
         return verdict_text(report)
     if "gone" not in report.times_ms and report.step in {"planned", "released"}:
@@ -89,14 +86,12 @@ def result_text(report: MoveReport) -> str:
 
 
 def signature_text(kept: KeptReport) -> str:
-    """Return revision, signature and hash of a report as text."""
     signature = kept.signed.signature
     signed = f"signed with key {short(signature.key_id)}" if signature is not None else "not signed"
     return f"revision {kept.report.revision}, {signed}, sha256 {kept.signed.sha256}"
 
 
 def report_markdown(report: MoveReport, signature: str = "") -> str:
-    """Return a report as Markdown, for notes, tickets and chats."""
     return "\n".join(_markdown(report, signature)) + "\n"
 
 
@@ -198,7 +193,6 @@ SHOWN_ROWS: Final = 30
 
 
 def approval_subject(plan: MovePlan) -> str:
-    """Return the question for the approval of a move."""
     request = plan.request
     if request.is_unplanned:
         return f"Abandon {request.source} and move {_groups(plan)} to {request.target}?"
@@ -206,12 +200,10 @@ def approval_subject(plan: MovePlan) -> str:
 
 
 def approval_text(plan: MovePlan) -> str:
-    """Return the facts for the approval of a move as Markdown."""
     return "\n".join(_text(plan)) + "\n"
 
 
 def plan_page(plan: MovePlan) -> str:
-    """Return a plan as a self-contained page."""
     return render_page("plan.html", plan=plan, text=as_text(plan_view(plan)))
 
 
@@ -290,7 +282,6 @@ def table(
 
 
 def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterator[str]:
-    """Yield the lines of a list; those beyond ``most`` are counted."""
     for line in islice(lines, most):
         yield f"- {label}: {escape(line)}"
     if most is not None and len(lines) > most:
@@ -318,7 +309,6 @@ _SHOWN_PROBLEMS: Final = 20
 
 
 def drill_line(drill: Drill) -> str:
-    """Return the result of a drill in one line."""
     if drill.state != "done":
         return f"drill {drill.drill_id} of {drill.flow}: {drill.state}"
     return (
@@ -329,7 +319,6 @@ def drill_line(drill: Drill) -> str:
 
 
 def drill_view(drill: Drill) -> RenderableType:
-    """Show the result of one drill: groups, steps and problems."""
     table = Listing(*("group", "partitions", "proven", "read", ""))
     for group in drill.groups:
         table.add_row(

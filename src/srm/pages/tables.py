@@ -33,18 +33,15 @@ class Listing(Table):
     """
 
     def __init__(self, *headers: str, right: Collection[str] = (), **settings: Any) -> None:
-        """Create the columns; those in ``right`` are right-aligned."""
         self._right = right
         super().__init__(*headers, **{"box": None, "header_style": "bold", **settings})
 
     def add_column(self, header: RenderableType = "", *arguments: Any, **settings: Any) -> None:
-        """Add a column, aligned by its header."""
         justify = "right" if header in self._right else "left"
         settings = {"overflow": "fold", "justify": justify, **settings}
         super().add_column(header, *arguments, **settings)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render one table if all columns fit, else put the rest beneath each row."""
         cells = [list(column.cells) for column in self.columns]
         room, wide = options.max_width, options.update(max_width=_UNLIMITED)
         if Measurement.get(console, wide, self).maximum <= room:

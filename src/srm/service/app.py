@@ -82,7 +82,6 @@ class AllowedHosts:
         self._judge = TrustedHostMiddleware(_note, hosts, www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass the request on."""
         if scope["type"] == "http":
             judged = {**scope}
             await self._judge(judged, receive, _nowhere)
@@ -235,7 +234,6 @@ async def _docs(request: Request) -> HTMLResponse:
 def server_config(
     config: Config, host: str | None = None, port: int | None = None
 ) -> uvicorn.Config:
-    """Return uvicorn's configuration with the application."""
     settings = replace(
         config.service,
         host=config.service.host if host is None else host,

@@ -149,7 +149,6 @@ def tell_silence(
 
 
 def is_silent(view: FlowState) -> bool:
-    """Return whether an enabled flow is paused or without live slots, so without reported lag."""
     status = view.status
     if not status.enabled:
         return False

@@ -36,11 +36,9 @@ class WindowSpec:
     keep_all_ms: int = 900_000
 
     def keeping(self, now_ms: int) -> Keeping:
-        """Return the windows to keep at a time."""
         return Keeping(now_ms - self.keep_ms, now_ms - self.keep_all_ms, now_ms + self.look_back_ms)
 
     def __post_init__(self) -> None:
-        """Reject a size that is not a multiple of the slide, or exceeds the look-back."""
         if self.slide_ms <= 0 or self.window_ms <= 0 or self.window_ms % self.slide_ms:
             raise UsageError(
                 f"invalid window of {self.window_ms} ms; use a multiple of the slide of "
@@ -87,7 +85,6 @@ class KeptWindows:
         return WindowBounds(max(0, first), now_ms - self._interval_ms)
 
     def add(self, values: Iterable[bytes], now_ms: int) -> None:
-        """Add record values."""
         latest_ms = now_ms + self._spec.look_back_ms
         for value in values:
             try:
@@ -105,7 +102,6 @@ class KeptWindows:
                     self.told_ms = max(self.told_ms, metric.time_ms)
 
     def merge(self, other: KeptWindows) -> None:
-        """Add records that another process has counted."""
         self.measured += other.measured
         self.malformed += other.malformed
         self.told_ms = max(self.told_ms, other.told_ms)
@@ -118,7 +114,6 @@ class KeptWindows:
         return self._windows.take(wanted.first_start_ms, wanted.last_end_ms)
 
     def all(self, wanted: WindowBounds) -> list[WindowMetric]:
-        """Return all windows within bounds."""
         return list(self._windows.between(wanted.first_start_ms, wanted.last_end_ms))
 
 

@@ -65,12 +65,10 @@ class FlowState:
 
     @cached_property
     def health(self) -> Health:
-        """The health of the flow."""
         return flow_health(self.status)
 
     @property
     def proof(self) -> FlowProof | None:
-        """The proof of the last emission of checkpoints, or None."""
         return None if self.outlook is None else self.outlook.proof
 
     @property
@@ -89,7 +87,6 @@ def flow_status(context: FlowContext) -> FlowStatus:
 
 
 def read_standing(context: FlowContext) -> Standing:
-    """Forecast the loss of a flow's source, with the last proof of its checkpoints."""
     state = observe(context)
     if state.standing is None:
         raise UnavailableError(state.status.errors["forecast"])

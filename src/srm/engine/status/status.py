@@ -84,7 +84,6 @@ class PartitionRow:
 
     @property
     def note_texts(self) -> tuple[str, ...]:
-        """The texts of the notes."""
         return _texts(self.notes)
 
 
@@ -308,7 +307,6 @@ def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
 
 
 def flow_health(found: FlowStatus) -> Health:
-    """Return the health of a flow."""
     return Health.of(flow_findings(found))
 
 
@@ -323,7 +321,6 @@ def signs_health(signs: FlowSigns) -> Health:
 
 
 def signs_line(signs: FlowSigns) -> str:
-    """Return a log line with the state of a flow and its problems."""
     health = signs_health(signs)
     why = f": {'; '.join(reason.text for reason in health.reasons)}" if health.reasons else ""
     return f"{signs.line()}, {health.state}{why}"
@@ -339,12 +336,10 @@ def document(found: FlowStatus) -> dict[str, Any]:
 
 
 def off_reason(flow: Flow) -> Reason:
-    """Return the reason for a flow that is switched off."""
     return Reason("switched off", f"set {flow}.enabled=true")
 
 
 def pause_reason(flow: Flow, pause: Pause) -> Reason:
-    """Return the reason for a paused flow."""
     return Reason(pause.reason, f"srm return status --flow '{flow}'")
 
 
@@ -495,7 +490,6 @@ def group_proof(group: str, proof: FlowProof | None) -> tuple[bool | None, str]:
 
 
 def without_groups(config: FlowConfig) -> Reason:
-    """Return why a flow has no groups, with the remedy if any."""
     if config.groups:
         return Reason("no selected group has committed offsets on a selected topic")
     ends = f"--source {config.flow.source} --target {config.flow.target}"

@@ -26,7 +26,6 @@ def ask(context: FlowContext, name: str, kinds: Collection[Kind] = tuple(_ASK)) 
 
 
 def not_found(name: str, asked: Collection[Why]) -> NotFoundError:
-    """Return the error for an unknown name, with similar names."""
     what = " or ".join(dict.fromkeys(answer.kind for answer in asked))
     where = sorted({alias for why in asked for alias in (why.flow.source, why.flow.target)})
     similar = dict.fromkeys(

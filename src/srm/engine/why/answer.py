@@ -54,19 +54,15 @@ class Question:
     text: str
 
     def yes(self, answer: str = "yes") -> WhyStep:
-        """Return a step without a problem."""
         return WhyStep(self.name, self.text, ok=True, answer=answer)
 
     def no(self, answer: str, action: str = "") -> WhyStep:
-        """Return a step with a problem; the answer is its reason."""
         return WhyStep(self.name, self.text, ok=False, answer=answer, action=action)
 
     def because(self, reason: Reason) -> WhyStep:
-        """Return a step with this problem."""
         return self.no(reason.text, reason.action)
 
     def unknown(self, answer: str, action: str = "") -> WhyStep:
-        """Return a step that is unknown or undecided."""
         return WhyStep(self.name, self.text, ok=None, answer=answer, action=action)
 
 
@@ -128,7 +124,6 @@ def near(name: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[WhyStep]:
-    """Yield whether a flow is on, and not paused, with the texts and actions of its health."""
     question, off = Question("enabled", f"is the flow {flow} on?"), off_reason(flow)
     yield question.yes() if enabled else question.no(f"{flow} is {off.text}", off.action)
     question = Question("not-paused", "is the flow not paused?")
@@ -162,7 +157,6 @@ class SelectionLists:
     listed: ListPair
 
     def selection_step(self, subject: str) -> WhyStep:
-        """Return the step with the pattern that selects a name."""
         pattern = self.patterns.included_by(subject)
         question = Question("allowed", f"does an allow list name the {_ONE[self.name]}?")
         if pattern is not None:
@@ -189,7 +183,6 @@ class SelectionLists:
         return question.no(told, f"remove {pattern} from {self._key('.exclude')}")
 
     def steps(self, subject: str) -> Iterator[WhyStep]:
-        """Yield both steps."""
         yield self.selection_step(subject)
         yield self.not_denied(subject)
 

@@ -102,7 +102,6 @@ class GroupLook:
 
     @property
     def selection(self) -> Selection:
-        """The topics and groups that the flow selects."""
         return selection_of(self.config)
 
     @property
@@ -114,7 +113,6 @@ class GroupLook:
 
     @property
     def works_there(self) -> str:
-        """Text for such a group, with the flow of its next move."""
         flow = self.config.flow
         return f"it works on {flow.target} already: see flow {flow.reverse}"
 
@@ -266,12 +264,10 @@ _BESIDE: Final = frozenset({"written", "follows", "way-back"})
 
 
 def why_group(context: FlowContext, name: str) -> Why:
-    """Explain why a group is (not) translated and can (not) move, with the next action."""
     return answer(read_group(context, name))
 
 
 def answer(look: GroupLook) -> Why:
-    """Explain from the facts; pure."""
     steps = (*group_steps(look), *moving_steps(look))
     is_open = look.source_error or look.is_unfinished
     return Why(
@@ -353,7 +349,6 @@ _LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
 
 
 def group_steps(look: GroupLook) -> Iterator[WhyStep]:
-    """Yield the steps to checkpoints, and to offsets on the target."""
     config = look.config
     yield from flow_steps(config.flow, enabled=config.enabled, pause=look.pause)
     yield _exists(look)
@@ -502,7 +497,6 @@ def _pending(decision: SyncDecision, flow: Flow) -> str:
 
 
 def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
-    """Yield whether a planned move could start, what it would wait for, and the way back."""
     if look.source_error:
         yield _without_source(look)
         return

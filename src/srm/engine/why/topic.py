@@ -55,7 +55,6 @@ def why_topic(context: FlowContext, name: str) -> Why:
 
 
 def answer(facts: TopicFacts) -> Why:
-    """Explain from the facts; pure."""
     steps = tuple(topic_steps(facts))
     wrong = first_wrong(steps)
     known = facts.topic in facts.on_source or facts.hidden or facts.remote in facts.on_target
@@ -147,17 +146,14 @@ class TopicFacts:
 
     @property
     def remote(self) -> str:
-        """Name of the copy."""
         return self.names.remote(self.topic)
 
     @property
     def names(self) -> FlowTopics:
-        """The names of the flow's topics."""
         return self.config.names
 
     @property
     def refusal(self) -> Refusal | None:
-        """The reason why the flow does not copy a topic of this name, or None."""
         return self.names.refusal(self.topic)
 
 

@@ -86,8 +86,6 @@ def user_of(request: Request) -> User:
 
 
 def guard(identify: Authenticator, role: Role) -> Callable[..., User]:
-    """Return a dependency that admits only users with a role, identified by ``identify``."""
-
     def check(request: Request, user: User = Depends(identify)) -> User:  # noqa: B008 -- as FastAPI requires
         if role not in user.roles:
             audit.warning(
@@ -139,7 +137,6 @@ async def read_limited(parts: AsyncIterable[bytes], most_bytes: int) -> bytes | 
 
 
 def address(request: Request) -> str:
-    """Return the address of the client of a request."""
     return request.client.host if request.client is not None else "nowhere"
 
 
@@ -179,7 +176,6 @@ class FairTurns:
 
     @asynccontextmanager
     async def turn(self, where: str) -> AsyncIterator[None]:
-        """Wait for a turn of an address and hold it."""
         refusal = f"too many other logins from {where} are running; retry"
         own = self._own.setdefault(
             where, ConcurrencyLimit(1, WAITING, refusal)

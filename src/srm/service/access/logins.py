@@ -44,7 +44,6 @@ class PeerProtocol(H11Protocol):
     """HTTP/1.1 of uvicorn that adds the client certificate of the connection to requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Store the certificate of the client."""
         tls = transport.get_extra_info("ssl_object")
         self.app_state = {**self.app_state, PEER: tls.getpeercert() if tls is not None else None}
         super().connection_made(transport)
@@ -117,7 +116,6 @@ class _Chain:
 
 
 def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:
-    """Read the file of a key into a context."""
     if path is None:
         raise ConfigError(f"{key} is missing")
     try:
@@ -194,7 +192,6 @@ _KINDS: Final[Mapping[str, Callable[[AccessSettings, str], Authenticator]]] = {
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -336,7 +333,6 @@ def require_secure(url: str) -> str:
 
 
 def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authenticator:
-    """Admit clients with a token of the provider for this service."""
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if not issuer or not audience:
         raise ConfigError(

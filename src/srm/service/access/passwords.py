@@ -211,14 +211,12 @@ class PasswordHash:
 
     @classmethod
     def of(cls, password: str) -> Self:
-        """Hash a password with a new salt."""
         salt = os.urandom(_SALT_BYTES)
         key = _scrypt(_LOG_N, _R, _P, salt).derive(password.encode())
         return cls(_LOG_N, _R, _P, salt, key)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the form of :meth:`text`."""
         found = _HASH.fullmatch(text)
         if found is None or int(found[1]) > _MOST_LOG_N:
             raise ValueError("invalid hash; write the line with 'srm-service password'")
@@ -231,7 +229,6 @@ class PasswordHash:
         return cls(int(found[1]), int(found[2]), int(found[3]), salt, key)
 
     def text(self) -> str:
-        """Return the hash in the form of the file."""
         salt, key = (base64.b64encode(part).decode() for part in (self.salt, self.key))
         return f"$scrypt$ln={self.log_n},r={self.r},p={self.p}${salt}${key}"
 
@@ -303,7 +300,6 @@ class UsersFile:
             _logger.warning("%s: %s: chmod 600 %s", _KEY, open_to, path)
 
     def users(self) -> Mapping[str, UserEntry]:
-        """Return the current users of the file."""
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -333,14 +329,12 @@ class Known:
         return hmac.compare_digest(known, self._digest(password, entry))
 
     def add(self, who: Who, password: str, entry: UserEntry) -> None:
-        """Store a right password and drop the oldest beyond the limit."""
         self.forget(who)
         self._digests[who] = self._digest(password, entry)
         if len(self._digests) > _MOST_KNOWN:
             del self._digests[next(iter(self._digests))]
 
     def forget(self, who: Who) -> None:
-        """Forget the right password of a user at an address."""
         self._digests.pop(who, None)
 
     def _digest(self, password: str, entry: UserEntry) -> bytes:

@@ -72,7 +72,6 @@ class Listed(Generic[_T]):
     whole: str = ""
 
     def page(self, body: bytes, offset: int, limit: int) -> Page[_T]:
-        """Read the requested part of a list."""
         found: Page[_T] = read_answer(Page[self.of], body)  # type: ignore[name-defined]
         count = len(found.items)
         if count > limit:
@@ -82,7 +81,6 @@ class Listed(Generic[_T]):
         return found
 
     def rows(self, body: bytes) -> tuple[_T, ...]:
-        """Read a whole list."""
         return tuple(read_answer(list[self.of], body))  # type: ignore[name-defined]
 
     def about(self, target: str, rows: Iterable[_T]) -> tuple[_T, ...]:
@@ -95,7 +93,6 @@ class Listed(Generic[_T]):
 
 
 def cluster_of(body: bytes) -> tuple[str, ...]:
-    """Return the cluster that a body describes."""
     return (read_answer(ClusterInfo, body).alias,)
 
 
@@ -107,7 +104,6 @@ def ends_of(body: bytes) -> tuple[Any, ...]:
 
 
 def read_answer(of: Any, body: bytes) -> Any:
-    """Read a document of another service."""
     try:
         return adapter(of).validate_python(read_json("answer", body))
     except (ValidationError, IntegrityError):
@@ -203,7 +199,6 @@ class InternalPaths:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
         if scope["type"] == "http":
             request = Request(scope)
             path = path_of(request)
@@ -282,7 +277,6 @@ class Federation:
         raise UnavailableError(f"{service.url}: {_detail(reply)}")
 
     async def forward(self, request: Request, target: str) -> Reply:
-        """Forward a request to the services that watch a target."""
         return await self.ask(target, _path(request), request.headers)
 
     async def whoever_knows(
@@ -429,7 +423,6 @@ class Joining:
             self.neighbours.start()
 
     async def close(self) -> None:
-        """Withdraw the announcement and close all connections to others."""
         if self.remote is not None:
             await self.remote.close()
         if self.neighbours is not None:

@@ -169,7 +169,6 @@ class Elsewhere:
 
 
 async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
-    """Query the other services for their flows, each within its time limit."""
     foreign = [
         flow for flow in sorted(views.config.flows) if flow.target not in views.watched_targets
     ]
@@ -189,7 +188,6 @@ ElsewhereDep = Annotated[Elsewhere, Depends(elsewhere)]
 
 
 def homes(request: Request) -> dict[str, str]:
-    """Return the addresses of services with pages of other targets, by target."""
     federation = federation_of(request)
     if federation is None:
         return {}

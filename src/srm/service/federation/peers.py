@@ -118,7 +118,6 @@ class Board(RepeatedTask):
             self._fail(error)
 
     def leave(self, cluster: Cluster) -> None:
-        """Withdraw the announcement."""
         if self._own is not None and self._is_made:
             try:
                 topic = cluster.compacted_topic(internal_topics.SERVICES)
@@ -202,25 +201,20 @@ class Neighbours:
         }
 
     def start(self) -> None:
-        """Begin to announce and to listen; a repeated call has no effect."""
         for board in self._boards.values():
             board.start()
 
     def close(self) -> None:
-        """Withdraw the announcements and end the threads."""
         end_all(self._boards.values())
 
     def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
-        """Return the services that watch a target, the most recent announcement first."""
         board = self._boards.get(target)
         return board.watchers() if board is not None else ()
 
     def watched_targets(self) -> tuple[str, ...]:
-        """Return the targets that other services watch."""
         return tuple(alias for alias, board in self._boards.items() if board.watchers())
 
     def error(self, target: str) -> str:
-        """Return why the services of a target are unknown, if they are."""
         board = self._boards.get(target)
         return "" if board is None else board.error or board.silence()
 
@@ -256,7 +250,6 @@ class ServiceAnnouncement:
 
     @property
     def url(self) -> str:
-        """The address, without a route."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.protocol}://{host}:{self.port}{self.root_path}"
 
@@ -265,12 +258,10 @@ class ServiceAnnouncement:
         return self.url.encode()
 
     def value(self) -> bytes:
-        """Encode the record value."""
         return documents.encode(self)
 
     @classmethod
     def decode(cls, value: bytes) -> ServiceAnnouncement:
-        """Decode a record value."""
         return documents.decode(cls, "announcement", value)
 
 
@@ -282,7 +273,6 @@ def _is_ipv6(host: str) -> bool:
 
 
 def announced_host(settings: ServiceSettings) -> str:
-    """Return the name or address under which other services reach this one."""
     bound = socket.getfqdn() if settings.host in _ANY else settings.host
     return settings.remote.host or bound
 
@@ -290,7 +280,6 @@ def announced_host(settings: ServiceSettings) -> str:
 def own_announcement(
     settings: ServiceSettings, targets: tuple[str, ...], instance: str
 ) -> ServiceAnnouncement:
-    """Return the announcement of this service."""
     remote = settings.remote
     is_tls = settings.access.certificate_location is not None
     port = remote.port or settings.port
@@ -354,7 +343,6 @@ class Remote:
         self._resting: dict[str, float] = {}
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -392,7 +380,6 @@ class Remote:
         raise UnavailableError(f"{service.url}: {why}")
 
     def require_trusted(self, service: ServiceAnnouncement) -> None:
-        """Raise if the configuration does not allow requests to a service."""
         hosts = self._remote.hosts
         if hosts and not any(is_named(service.host, pattern) for pattern in hosts):
             raise UnavailableError(f"{service.host} is not in service.remote.hosts: not queried")

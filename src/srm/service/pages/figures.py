@@ -35,7 +35,6 @@ def count(value: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Render all digits, for titles and tables of offsets."""
     if value is None or not math.isfinite(value):
         return NONE
     return f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
@@ -59,7 +58,6 @@ def rate(value: float | None) -> str:
 
 
 def millis(value: float | None) -> str:
-    """Render a duration in milliseconds."""
     if value is None or not math.isfinite(value):
         return NONE
     if value < 1:
@@ -89,22 +87,18 @@ def lasting(begin_ms: int, now_ms: int) -> str:
 
 
 def ago(time_ms: int, now_ms: int) -> str:
-    """Render the age of a moment."""
     return "now" if now_ms - time_ms < 1000 else f"{lasting(time_ms, now_ms)} ago"
 
 
 def arrow(flow: str) -> str:
-    """Write a flow with a real arrow."""
     return flow.replace("->", " \N{RIGHTWARDS ARROW} ")
 
 
 def utc(time_ms: int) -> str:
-    """Render a moment with seconds."""
     return f"{_moment(time_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def iso(time_ms: int) -> str:
-    """Render a moment for programs."""
     return f"{_moment(time_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -147,12 +141,10 @@ class Wish:
 
     @property
     def milliseconds(self) -> int:
-        """Length of the time range."""
         return SPANS[self.span]
 
 
 def wish(span: Annotated[Span, Query(alias="range")] = "15m", stat: Statistic = "avg") -> Wish:
-    """Read the choice from the address."""
     return Wish(span, stat)
 
 
@@ -170,12 +162,10 @@ class Measures:
     figures: dict[str, Figures | None]
 
     def value(self, metric: str) -> float | None:
-        """Return the chosen statistic of the whole range."""
         found = self.figures[metric]
         return None if found is None else float(getattr(found, self.statistic(metric)))
 
     def statistic(self, metric: str) -> str:
-        """Return the name of the statistic that is shown for a metric."""
         return statistic(metric, self.stat)
 
     def latest(self, metric: str) -> float | None:
@@ -186,7 +176,6 @@ class Measures:
         return float(getattr(found, self.statistic(metric))) if found.count else None
 
     def title(self, metric: str) -> str:
-        """Return all statistics of a metric over the whole range as text."""
         found, minutes = self.figures[metric], (self.end_ms - self.begin_ms) // 60_000
         if found is None:
             return f"not measured in {minutes} min"
@@ -209,7 +198,6 @@ class Measures:
 
 
 def statistic(metric: str, stat: Statistic) -> str:
-    """Return the statistic of a metric for a choice."""
     return WHOLE[metric] if stat == "avg" else stat
 
 

@@ -93,7 +93,6 @@ def flow_page(
     order: Order | None = None,
     offset: Offset = 0,
 ) -> Response:
-    """Show a flow with its topics."""
     look = views.look(flow)
     every = flow_rows.as_of(topics_of(views, look), now_ms())
     found = containing(every, search, lambda row: row.topic, lambda row: row.remote_topic)
@@ -215,7 +214,6 @@ def groups_page(
 def group_page(
     request: Request, views: ViewsDep, flow: FlowDep, group: str, commits: CommitsDep
 ) -> Response:
-    """Show a group by partition."""
     look = views.last_look(flow)[0]
     opposite = views.opposite(flow)
     detail = flow_rows.group_detail(look, group, commits, opposite)
@@ -265,7 +263,6 @@ def _windows(views: Views, look: FlowLook) -> WindowsOf:
 
 
 def group_line(row: GroupRow, topics: tuple[TopicRow, ...], windows: WindowsOf) -> GroupLine:
-    """Describe a group for a line of the table or the head of its page."""
     own = [topic for topic in topics if row.group in topic.groups]
     lag = sum(topic.lag for topic in own)
     measured = (window for topic in own if lag for window in windows(topic.topic))

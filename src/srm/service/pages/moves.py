@@ -43,7 +43,6 @@ _REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-an
 
 @router.get("")
 def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
-    """Show all moves and drills."""
     moves = views.moves()
     past = [move for move in moves if move.ended or move.step == "planned"]
     return page(
@@ -94,7 +93,6 @@ def new_page(
     group: Annotated[list[str], Query()] = [],  # noqa: B006 -- FastAPI copies it
     topic: Annotated[list[str], Query()] = [],  # noqa: B006 -- as above
 ) -> Response:
-    """Show the form of a move with preset values."""
     looks = {str(look.flow): look for look in views.looks()}
     look = looks.get(flow) or likely(views)
     chosen = None if look is None else look.flow
@@ -124,7 +122,6 @@ def _operation(views: Views, flow: Flow) -> Operation:
 
 @router.get("/{move_id}")
 def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
-    """Show the progress and the result of one move."""
     look = views.move(move_id)
     kept = look.report
     report = None if kept is None else kept.report
@@ -148,7 +145,6 @@ def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
 
 @router.get("/{move_id}/report")
 def report(views: ViewsDep, move_id: str) -> Response:
-    """Return the report of a move as the page of ``srm failover report``."""
     kept = views.move(move_id).report
     if kept is None:
         raise NotFoundError(f"move {move_id!r} has no report yet")
@@ -180,7 +176,6 @@ class Stage:
 
 
 def stages(look: MoveLook) -> tuple[Stage, ...]:
-    """Return the stages of a move with their state, end time and the reasons of a wait."""
     progress = look.progress
     times: dict[str, int] = {"planned": look.plan.created_ms, **progress.times_ms}
     if "holding" in times:

@@ -199,7 +199,6 @@ class OverviewLine:
 
 @router.get("/ui")
 def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: WishDep) -> Response:
-    """Show all flows, including those that other services watch."""
     every = [flow_line(views, look, wanted) for look in views.looks()]
     here = {line.flow.flow for line in every}
     every += [line_of(flow, others.homes, wanted) for flow in others.flows if flow.flow not in here]
@@ -228,7 +227,6 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
 
 
 def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
-    """Describe a flow for a line of the overview or the head of its page."""
     found = as_known(summary(look))
     return OverviewLine(
         found,
@@ -258,7 +256,6 @@ def topics_of(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
 
 
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
-    """Count the groups that can resume on the target now."""
     asked = [row for row in rows if not row.works_there]
     unready = [row for row in asked if row.can_go_on is False]
     unknown = [row for row in asked if row.can_go_on is None]

@@ -51,7 +51,6 @@ class PageRoute(APIRoute):
     """A route that renders errors as a page, not as a problem document."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of the route with rendered errors."""
         handle = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
@@ -147,12 +146,10 @@ class Links:
         return self._under("ui", parts, query)
 
     def flow(self, flow: Flow | str, *parts: str, **query: object) -> str:
-        """Return the address of a flow or of a page below it."""
         found = Flow.parse(flow) if isinstance(flow, str) else flow
         return self("flows", found.source, found.target, *parts, **query)
 
     def api(self, *parts: str, **query: object) -> str:
-        """Return an address of the REST API."""
         return self._under("v2", parts, query)
 
     def _under(self, first: str, parts: Iterable[str], query: Mapping[str, object]) -> str:
@@ -171,7 +168,6 @@ _GLOBALS: Final = ("ago", "lasting", "utc", "iso", "NONE", "PART")
 
 @cache
 def environment() -> Environment:
-    """Return the environment of the templates: it escapes values and raises for a missing one."""
     found = Environment(
         loader=PackageLoader("srm.service.pages"),
         autoescape=True,
@@ -198,7 +194,6 @@ def environment() -> Environment:
 
 
 def breakable(name: str) -> Markup:
-    """Allow line breaks in a long name after dots, slashes, dashes and underscores."""
     escaped = Markup.escape(name)
     return Markup(re.sub(r"([._/-])(?=[^\s])", r"\1<wbr>", str(escaped)))  # noqa: S704 -- escaped
 
@@ -215,7 +210,6 @@ class Airflow:
         self.url = config.service.airflow_url.rstrip("/")
 
     def dag(self, flow: Flow) -> str:
-        """Return the id of the DAG that moves clients along a flow."""
         pair = next(
             (
                 pair
@@ -227,16 +221,13 @@ class Airflow:
         return ".".join((FAILOVER, *pair)) if pair else FAILOVER
 
     def dag_page(self, flow: Flow) -> str:
-        """Return the address of the page of that DAG."""
         return f"{self.url}/dags/{quote(self.dag(flow))}"
 
     def runs_page(self, flow: Flow, move_id: str) -> str:
-        """Return the address of the list of runs that may have made a move."""
         return f"{self.dag_page(flow)}/runs?run_id_pattern={quote(run_pattern(move_id))}"
 
 
 def move_ids(dag_id: str, run_id: str) -> tuple[str, ...]:
-    """Return the ids that the move of a run may have."""
     clusters = dag_id.split(".")[1:]
     return tuple(run_move_id(operation, clusters, run_id) for operation in _OPERATIONS)
 

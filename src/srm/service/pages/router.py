@@ -20,7 +20,6 @@ for _module in (overview, flows, moves):
 
 @router.get("/")
 def start(request: Request) -> Response:
-    """Redirect to the overview."""
     return RedirectResponse(f"{root_of(request)}/ui", 307)
 
 
@@ -32,7 +31,6 @@ def why_page(
     name: str = "",
     flow: str = "",
 ) -> Response:
-    """Show the form, and the answer if a name is given."""
     return page(
         request,
         "why.html",
@@ -61,7 +59,6 @@ def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str =
 
 @router.get("/ui/{rest:path}")
 def unknown(request: Request, rest: str) -> Response:  # noqa: ARG001 -- the path has it
-    """Answer 404 as a page."""
     raise NotFoundError(f"page {request.url.path} does not exist")
 
 
@@ -69,7 +66,6 @@ class Files(StaticFiles):
     """Static files that browsers cache but revalidate, so that a new version appears at once."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        """Return a file with the header that makes the browser revalidate it."""
         response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = "no-cache"
         return response

@@ -64,7 +64,6 @@ class Topology:
 
     @property
     def is_large(self) -> bool:
-        """Return whether the picture needs the full width of the page."""
         return self.width > WIDTH
 
 

@@ -17,7 +17,6 @@ _END: Final = "<!-- End of the metrics -->"
 
 
 def with_tables(page: str) -> str:
-    """Return a page with current tables of metrics."""
     tables = "\n".join(_tables())
     between = re.compile(f"{re.escape(_BEGIN)}.*{re.escape(_END)}", re.DOTALL)
     return between.sub(lambda _: f"{_BEGIN}\n\n{tables}\n{_END}", page)
@@ -35,7 +34,6 @@ def _tables() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the tables into the given page, by default docs/monitoring.md."""
     write(lambda page: with_tables(page.read_text("utf-8")), DEFAULT_PATH, __doc__, arguments)
 
 

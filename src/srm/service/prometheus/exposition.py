@@ -70,7 +70,6 @@ class RequestMetrics:
         )
 
     def note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count one request."""
         method = scope["method"] if scope["method"] in _METHODS else "other"
         route = route_of(scope)
         self._requests.labels(method, route, str(status)).inc()
@@ -94,7 +93,6 @@ class WatchRequests:
         self._traces = telemetry.is_enabled("TRACES")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and count the request when the answer was sent."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif self._traces and not path_of(Request(scope)).startswith(_UNTRACED):
@@ -145,7 +143,6 @@ class Exposition:
         self._made: dict[bool, tuple[tuple[object, ...], bytes]] = {}
 
     def scrape(self, accept: str) -> tuple[bytes, str]:
-        """Return the metrics in an accepted format, and its content type."""
         encode, content_type = choose_encoder(accept)
         openmetrics = content_type.startswith("application/openmetrics-text")
         with self._lock:
@@ -159,7 +156,6 @@ class Exposition:
 
 
 def samples(views: Views) -> Iterator[Sample]:
-    """Yield the values of all metrics that the settings enable."""
     settings = views.config.service
     yield from service_samples(views.targets)
     for look in views.looks():
@@ -218,7 +214,6 @@ _RUNNING: Final = (HELD | DECIDED) - {"reported"}
 
 
 def service_samples(targets: Iterable[TargetLook]) -> Iterator[Sample]:
-    """Yield the metrics of the service itself."""
     yield "srm_service_info", (__version__,), 1
     for look in targets:
         yield "srm_target_look_timestamp_seconds", (look.alias,), look.looked_ms / 1000
@@ -226,7 +221,6 @@ def service_samples(targets: Iterable[TargetLook]) -> Iterator[Sample]:
 
 
 def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sample]:
-    """Yield the metrics of one flow, with the totals of its groups."""
     flow, view = look.flow, look.view
     labels, row = (flow.source, flow.target), flow_rows.summary(look)
     yield from _summary(row, labels)
@@ -316,7 +310,6 @@ def _group_totals(groups: Collection[GroupRow], labels: Labels) -> Iterator[Samp
 
 
 def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample]:
-    """Yield the metrics of the topics of a flow."""
     newest = look.measured.get("")
     for row in topics:
         labels = (look.flow.source, look.flow.target, row.topic)
@@ -328,7 +321,6 @@ def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample
 
 
 def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
-    """Yield the metrics of the groups of a flow."""
     for row in groups:
         labels = (flow.source, flow.target, row.group)
         known_ms = row.checkpoint_ms
@@ -388,7 +380,6 @@ def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Mea
 
 
 def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
-    """Yield the metrics of running moves and of the last move of each kind."""
     running, held, last = Counter[Labels](), dict[Labels, int](), dict[Labels, MoveLook]()
     for look in moves:
         request, progress = look.plan.request, look.progress
@@ -432,7 +423,6 @@ def _step_time(look: MoveLook, step: str) -> int:
 
 
 def drill_samples(drills: Iterable[Drill]) -> Iterator[Sample]:
-    """Yield the metrics of running drills and of the last drill of each flow."""
     running, last = Counter[Labels](), dict[Labels, Drill]()
     for drill in drills:
         flow = Flow.parse(drill.flow)
@@ -490,7 +480,6 @@ class ExportedMetrics:
         self._provider: MeterProvider | None = None
 
     def start(self) -> None:
-        """Start the export."""
         reader = telemetry.metric_reader()
         if reader is None:
             return

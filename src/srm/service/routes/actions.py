@@ -138,7 +138,6 @@ class Actions:
         self._open = opener or (lambda alias: open_cluster(config, alias, _TIMEOUT_S))
 
     def replicator(self, flow: Flow, action: ReplicatorAction, by: str) -> ReplicatorAnswer:
-        """Request that the replicator of a flow ends, as ``srm replicator`` does."""
         self._config.flow(flow)
         with self._open(flow.target) as target:
             topics = {flow: topic_on(target, flow)}
@@ -146,13 +145,11 @@ class Actions:
         return row_of(ReplicatorAnswer, answer, flow=str(flow), by=by)
 
     def lists(self, flow: Flow, name: ListName) -> ListsRow:
-        """Return a list from the target."""
         self._config.flow(flow)
         with self._open(flow.target) as target:
             return _shown(flow, name, control_lists.load(target, flow).pair(name))
 
     def change_lists(self, flow: Flow, name: ListName, action: ListsAction, by: str) -> ListsAnswer:
-        """Change a list, as ``srm-control`` does."""
         config = self._config.flow(flow)
         changes = ListChange(action.add, action.remove, action.add_deny, action.remove_deny)
         with self._open(flow.target) as target:
@@ -194,7 +191,6 @@ List = Annotated[ListName, Path(description="Name of the list.", alias="list")]
 
 
 def actions_of(request: Request) -> Actions:
-    """Return the actions of the application."""
     found: Actions = request.app.state.actions
     return found
 

@@ -323,7 +323,6 @@ Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
 
 def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
-    """Query the clusters of one flow."""
     with patience.limit(patience.DEFAULT_S), open_flow(config, flow, partial=True) as context:
         return ask(context, name, kinds)
 

@@ -249,7 +249,6 @@ class RemoteTopic:
 
     @property
     def flow(self) -> Flow:
-        """Flow that copies the topic."""
         return Flow(self.source, self.target)
 
 

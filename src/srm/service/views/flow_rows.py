@@ -161,7 +161,6 @@ def _replicator(view: FlowState) -> ReplicatorRow | None:
 
 
 def forecast_line(standing: Standing) -> ForecastLine:
-    """Summarize the loss forecast of a flow."""
     forecast, proof = standing.forecast, standing.proof
     return ForecastLine(
         standing.line,
@@ -173,7 +172,6 @@ def forecast_line(standing: Standing) -> ForecastLine:
 
 
 def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
-    """Return the topics of a flow by name."""
     view = look.view
     if view is None:
         return ()
@@ -215,7 +213,6 @@ def figure(row: TopicRow, metric: str, statistic: str) -> float:
 
 
 def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
-    """Return the groups of a flow by name."""
     outlook = None if look.view is None else look.view.outlook
     if outlook is None:
         return ()
@@ -328,7 +325,6 @@ def _position_row(
 
 
 def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
-    """Yield the checkpoints of a flow by group, topic and partition."""
     view = look.view
     if view is None or view.outlook is None:
         return
@@ -360,7 +356,6 @@ _ENDED = frozenset({"reported", "released"})
 
 
 def move_row(look: MoveLook) -> MoveRow:
-    """Return the row of a move."""
     plan, report = look.plan, look.report.report if look.report else None
     request, progress = plan.request, look.progress
     ended = progress.step in _ENDED
@@ -405,7 +400,6 @@ def _move_problems(look: MoveLook) -> tuple[str, ...]:
 
 
 def move_detail(look: MoveLook) -> MoveDetail:
-    """Return a move with its steps."""
     times = {"planned": look.plan.created_ms, **look.progress.times_ms}
     steps = tuple(StepRow(step, at) for step, at in sorted(times.items(), key=lambda item: item[1]))
     return row_of(
@@ -414,5 +408,4 @@ def move_detail(look: MoveLook) -> MoveDetail:
 
 
 def drill_row(drill: Drill) -> DrillRow:
-    """Return the row of a drill."""
     return row_of(DrillRow, drill, groups=len(drill.groups), problems=drill.all_problems)

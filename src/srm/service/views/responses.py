@@ -85,7 +85,6 @@ class Slice:
     limit: int
 
     def page(self, items: Sequence[_T]) -> Page[_T]:
-        """Cut the part out of the whole list."""
         found = tuple(items[self.offset : self.offset + self.limit])
         return Page(found, len(items), self.offset, {})
 
@@ -98,19 +97,16 @@ SliceDep = Annotated[Slice, Depends(_slice)]
 
 
 def containing(items: Iterable[_T], search: str, *names: Callable[[_T], str]) -> list[_T]:
-    """Return the items with a name that contains a text, in any case."""
     wanted = search.lower()
     return [one for one in items if any(wanted in name(one).lower() for name in names)]
 
 
 def problem(request: Request, status: int, title: str, detail: str) -> Response:
-    """Return a problem document."""
     document = Problem("about:blank", title, status, detail, request.url.path)
     return Response(encode(document), status_code=status, media_type=PROBLEM)
 
 
 def problem_of(request: Request, error: SrmError) -> Response:
-    """Return the problem document of an error."""
     answered = problem(request, error.http_status, type(error).__name__, str(error))
     if error.retriable:
         answered.headers["Retry-After"] = "5"
@@ -118,8 +114,6 @@ def problem_of(request: Request, error: SrmError) -> Response:
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Make the application return all errors as problem documents."""
-
     def of_srm(request: Request, error: Exception) -> Response:
         assert isinstance(error, SrmError)  # noqa: S101 -- registered for it below
         return problem_of(request, error)
@@ -175,7 +169,6 @@ Target = Annotated[str, Path(description="Alias of the target.", examples=["B"],
 
 
 def flow_of(source: Source, target: Target) -> Flow:
-    """Read a flow from the path."""
     return Flow.parse(f"{source}->{target}")
 
 

@@ -69,7 +69,6 @@ class Measured:
     replication_records_lag: Figures
 
     def figures(self, metric: str) -> Figures:
-        """Return one metric by its name in the REST API."""
         found: Figures = getattr(self, METRICS[metric])
         return found
 
@@ -189,7 +188,6 @@ class Series:
         return [_parse_row(row) for row in self._between(flow, topic, from_ms, to_ms)]
 
     def copied_between(self, flow: Flow, topic: str, from_ms: int, to_ms: int) -> list[Copied]:
-        """Return the record counts of the same windows."""
         rows = self._between(flow, topic, from_ms, to_ms)[:, :3]
         return [Copied(*map(int, row)) for row in rows.tolist()]
 

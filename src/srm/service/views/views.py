@@ -55,18 +55,15 @@ class Views:
         self._only: dict[str, Views] = {}
 
     def only(self, target: str) -> Views:
-        """Return the views of one target."""
         if target not in self._only:
             self._only[target] = Views(self.config, [self._watch(target)])
         return self._only[target]
 
     def start(self) -> None:
-        """Start all watches; idempotent."""
         for watch in self._watches.values():
             watch.start()
 
     def close(self) -> None:
-        """End all watches."""
         end_all(self._watches.values())
 
     def wait(self, timeout_s: float) -> bool:
@@ -75,25 +72,20 @@ class Views:
         return all(w.wait(max(0.0, until - time.monotonic())) for w in self._watches.values())
 
     def refresh(self, target: str) -> None:
-        """Request a look at a target at once."""
         self._watch(target).refresh()
 
     @property
     def watched_targets(self) -> tuple[str, ...]:
-        """Aliases of the targets that are watched."""
         return tuple(self._watches)
 
     @property
     def targets(self) -> tuple[TargetLook, ...]:
-        """The latest look at each target."""
         return tuple(watch.look for watch in self._watches.values())
 
     def series(self, target: str) -> Series:
-        """Return the metrics windows on a target."""
         return self._watch(target).series
 
     def look(self, flow: Flow) -> FlowLook:
-        """Return the latest look at a flow."""
         found = self._watch(flow.target).look.flows.get(flow)
         if found is None:
             known = ", ".join(str(look.flow) for look in self.looks()) or "none"
@@ -110,7 +102,6 @@ class Views:
         return next((look for look in self.looks() if look.flow == flow.reverse), None)
 
     def flows(self) -> tuple[FlowSummary, ...]:
-        """Summarize all flows."""
         return tuple(flow_rows.summary(look) for look in self.looks())
 
     def last_look(self, flow: Flow) -> tuple[FlowLook, FlowState]:
@@ -121,11 +112,9 @@ class Views:
         return look, look.view
 
     def topics(self, flow: Flow) -> tuple[TopicRow, ...]:
-        """Return the topics of a flow; errors as :meth:`last_look`."""
         return self._reuse("topics", self.last_look(flow)[0], flow_rows.topic_rows)
 
     def groups(self, flow: Flow) -> tuple[GroupRow, ...]:
-        """Return the groups of a flow; errors as :meth:`last_look`."""
         return self._reuse("groups", self.last_look(flow)[0], flow_rows.group_rows)
 
     def topic(self, flow: Flow, name: str) -> TopicRow:
@@ -137,13 +126,11 @@ class Views:
         raise NotFoundError(what, f"see /v2/why/topic/{name}")
 
     def remote_topics(self) -> tuple[RemoteTopic, ...]:
-        """Return the topics that have copies."""
         looks = [look for look in self.looks() if look.view is not None]
         rows = ((look.flow, self.topics(look.flow)) for look in looks)
         return tuple(one for flow, topics in rows for one in flow_rows.remote_topics(flow, topics))
 
     def events(self, flow: Flow) -> tuple[Event, ...]:
-        """Return the events of a flow."""
         target = self._watch(flow.target).look
         return events(self.look(flow), target.moves, target.drills)
 
@@ -162,7 +149,6 @@ class Views:
         return found
 
     def move(self, move_id: str) -> MoveLook:
-        """Return one move."""
         found = self.move_looks().get(move_id)
         if found is None:
             raise ElsewhereError(f"move {move_id!r} is not known on {', '.join(self._watches)}")
@@ -240,7 +226,6 @@ def _point(window: Measured, metric: str) -> Point:
 
 
 def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:
-    """Return the events of one flow: its states, partitions, replicator, moves and drills."""
     flow = look.flow
     found = [
         *(() if look.view is None else _of_view(str(flow), look.view)),

@@ -80,7 +80,6 @@ class RepeatedTask(ABC):
                 self.thread.start()
 
     def end(self) -> None:
-        """Signal the thread to end."""
         self._closed.set()
 
     def _repeat(self) -> None:
@@ -115,7 +114,6 @@ class TargetWatch(RepeatedTask):
         self._wake = threading.Event()
 
     def end(self) -> None:
-        """Signal the thread to end."""
         super().end()
         self._wake.set()
 
@@ -134,7 +132,6 @@ class TargetWatch(RepeatedTask):
         return self._looked.wait(timeout_s)
 
     def refresh(self) -> None:
-        """Request a look at once."""
         self._wake.set()
 
     def _fail(self, error: Exception) -> None:
@@ -358,7 +355,6 @@ def _now_s() -> float:
 
 
 def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed:
-    """Fetch the committed offsets of a group from one end of a flow, a Kafka cluster."""
     clients = config.cluster_clients(alias, flow)
     try:
         with KafkaCluster(alias, clients, _CALL_S) as cluster:
