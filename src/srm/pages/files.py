@@ -94,7 +94,6 @@ class ResidueFiles:
     def __exit__(
         self, kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
     ) -> None:
-        """Close all files and, without an error, rename them to their final names."""
         for path, part in self._parts.items():
             part.close()
             if kind is None:
@@ -115,7 +114,6 @@ class ResidueFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files, in order of their creation."""
         return tuple(self._parts)
 
 

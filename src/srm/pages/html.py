@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from srm.domain.moves.evidence import PartitionReport
 from srm.domain.moves.report import GroupReport, MoveReport
 from srm.domain.moves.revisions import KeptReport
 from srm.extras import library
@@ -42,7 +41,7 @@ def report_page(kept: KeptReport) -> str:
     return render_page(
         "move_report.html",
         report=kept.report,
-        offsets={name: _offsets(kept.report, group) for name, group in kept.report.groups.items()},
+        most=SHOWN_PARTITIONS,
         signature=kept.signed.signature,
         sha256=kept.signed.sha256,
         timeline=move_timeline(kept.report),
@@ -53,22 +52,6 @@ def report_page(kept: KeptReport) -> str:
         watched=residue_text(kept.report),
         verdict=verdict_text(kept.report),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Offsets:
-    """Shown partitions of a group; ``hidden`` counts those that went as planned."""
-
-    shown: tuple[PartitionReport, ...]
-    hidden: int
-
-
-def _offsets(report: MoveReport, group: GroupReport) -> _Offsets:
-    rows = sum(len(each.partitions) for each in report.groups.values())
-    if rows <= SHOWN_PARTITIONS:
-        return _Offsets(group.partitions, 0)
-    shown = tuple(one for one in group.partitions if not one.as_planned)
-    return _Offsets(shown, len(group.partitions) - len(shown))
 
 
 def _clock(time_ms: int) -> str:
@@ -148,36 +131,24 @@ def move_timeline(report: MoveReport) -> MoveTimeline | None:
     def percent(seconds: float) -> float:
         return round(100 * seconds / length, 3)
 
-    def bar(name: str, start: float, seconds: float, *, ended: bool = True) -> TimelineBar:
-        return TimelineBar(name, seconds, percent(start), percent(seconds), ended)
+    def lane(name: str) -> Lane:
+        group = moved[name]
+        away_s = _without_service(group, length)
+        is_ended = group.rto_seconds is not None
+        bar = TimelineBar("without service", away_s, 0.0, percent(away_s), is_ended)
+        marks = (Mark(*moment, percent(moment[-1])) for moment in _moments(group))
+        return Lane(name, (bar,), tuple(marks))
 
     bars, at = [], 0.0
     for name, seconds in steps:
-        bars.append(bar(name, at, seconds))
+        bars.append(TimelineBar(name, seconds, percent(at), percent(seconds)))
         at += seconds
     slowest = sorted(moved, key=lambda name: (-_without_service(moved[name], length), name))
     return MoveTimeline(
-        steps=Lane("steps", tuple(bars)),
-        groups=tuple(
-            Lane(
-                name,
-                (
-                    bar(
-                        "without service",
-                        0,
-                        _without_service(moved[name], length),
-                        ended=moved[name].rto_seconds is not None,
-                    ),
-                ),
-                tuple(
-                    Mark(kind, text, seconds, percent(seconds))
-                    for kind, text, seconds in _moments(moved[name])
-                ),
-            )
-            for name in slowest[:LANES]
-        ),
-        ticks=tuple(Tick(text, percent(seconds)) for seconds, text in _ticks(length)),
-        hidden=max(0, len(slowest) - LANES),
+        Lane("steps", tuple(bars)),
+        tuple(map(lane, slowest[:LANES])),
+        tuple(Tick(text, percent(seconds)) for seconds, text in _ticks(length)),
+        max(0, len(slowest) - LANES),
     )
 
 

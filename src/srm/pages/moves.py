@@ -35,27 +35,24 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
     """Show a plan; ``most`` limits the rows: thousands of them take longer than the move."""
     request = plan.request
     title = f"{request.operation} {request.flow}, move {plan.move_id}: {', '.join(plan.topics)}"
-    table = headed_table(
-        *("group", f"on {request.source}", "committed", "lag", f"on {request.target}"),
-        *("resumes at", "re-read", "skipped", "state"),
-        title=title,
-    )
+    head = "group", f"on {request.source}", "committed", "lag", f"on {request.target}"
     rows = [
         (group.group, position)
         for group in plan.groups
         for position in group.positions
         if position.state != "no-commit" or position.lag
     ]
-    for name, position in rows[:most]:
-        _row(
-            table,
+    cells = (
+        (
             *(name, position.name, number(position.committed), number(position.lag)),
             f"{position.target_topic}-{position.partition}",
             *(number(position.resume), number(position.re_read), number(position.skipped)),
             position.state.replace("_", " "),
         )
+        for name, position in rows[:most]
+    )
     return Group(
-        table,
+        plain_table((*head, "resumes at", "re-read", "skipped", "state"), cells, title),
         *_left_out(rows, most),
         *([forecast_view(plan.forecast, request.source, most)] if plan.forecast else []),
         *_list_names("warning", plan.warnings, "yellow"),
@@ -64,19 +61,16 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
 
 
 def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> RenderableType:
-    """Show the cost of abandoning a source by topic and by group, the worst first."""
-    topics = headed_table("topic", "not copied", "at most", "oldest", f"{source} last answered")
-    for topic in sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]:
-        _row(topics, *topic_cells(topic))
-    groups = headed_table("group", "re-read at most", "skipped", "checkpoint written")
-    for group in sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]:
-        _row(groups, *group_cells(group))
+    topics = sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]
+    head = "topic", "not copied", "at most", "oldest", f"{source} last answered"
+    groups = sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]
+    of_groups = "group", "re-read at most", "skipped", "checkpoint written"
     unknown = [line for topic in forecast.topics for line in topic.unknown]
     return Group(
         Text.assemble(("if it is abandoned now: ", "bold"), forecast.line(source)),
-        topics,
+        plain_table(head, map(topic_cells, topics)),
         *_left_out(forecast.topics, most),
-        *([groups] if forecast.groups else []),
+        *([plain_table(of_groups, map(group_cells, groups))] if groups else []),
         *_left_out(forecast.groups, most),
         *_list_names("unknown", unknown, "yellow"),
         *_list_names("open transaction", forecast.transactions, "yellow"),
@@ -144,13 +138,13 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
 
 
 def sync_view(status: SyncStatus) -> RenderableType:
-    table = headed_table("group", "members left", "synchronised", "applied")
-    for group in status.groups:
-        _row(
-            table,
-            *(group.group, number(group.members_left)),
-            *(_tick(group.synchronised), _tick(group.applied)),
-        )
+    table = plain_table(
+        ("group", "members left", "synchronised", "applied"),
+        (
+            (g.group, number(g.members_left), _tick(g.synchronised), _tick(g.applied))
+            for g in status.groups
+        ),
+    )
     return Group(Text(_head(status)), table, *_waits(status.blocking), *_asks(status.asks))
 
 
@@ -169,24 +163,21 @@ def verify_line(status: VerifyStatus) -> str:
 
 
 def report_view(report: MoveReport) -> RenderableType:
-    table = headed_table(
-        *("group", "lag at hold", "skipped", "re-read", "members at hold", "assigned after"),
-        *("working after", ""),
-    )
-    re_reads = re_read_texts(report)
-    for name, group in sorted(report.groups.items()):
-        _row(
-            table,
+    re_reads, head = re_read_texts(report), ("group", "lag at hold", "skipped", "re-read")
+    rows = (
+        (
             *(name, number(group.lag_at_hold), number(group.skipped), re_reads[name]),
             *(number(group.members_at_hold), seconds(group.assigned_seconds)),
             *(seconds(group.rto_seconds), group.rto_end or ""),
         )
+        for name, group in sorted(report.groups.items())
+    )
     verdict = Text(verdict_text(report), "bold green" if report.ok else "bold red")
     headline = Text.assemble(f"{_name(report)}: ", verdict, f"; {_figures(report)}")
     return Group(
         headline,
         *map(Text, outcome_lines(report)),
-        table,
+        plain_table((*head, "members at hold", "assigned after", "working after", ""), rows),
         *_outcome_view(report),
         *_list_names("problem", report.problems, "red"),
         *_list_names("note", report.notes, "dim"),
@@ -196,14 +187,22 @@ def report_view(report: MoveReport) -> RenderableType:
 def _outcome_view(report: MoveReport) -> Iterator[Table]:
     if (found := costs(report)) is None:
         return
-    table = headed_table("topic", "not copied", "at most", f"found on {report.source}", "became")
-    for topic in found.topics:
-        _row(
-            table,
+    is_found = report.outcome is not None and report.outcome.source_return
+    yield plain_table(*outcome_table(report, found, "" if is_found else "not returned"))
+
+
+def outcome_table(
+    report: MoveReport, found: Costs, undecided: str
+) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
+    """Return head and rows of forecast and outcome by topic."""
+    rows = (
+        (
             *(topic.topic, number(topic.not_copied), number(topic.at_most)),
-            *(number(topic.residue), topic.choice or ("" if found.found else "not returned")),
+            *(number(topic.residue), topic.choice or undecided),
         )
-    yield table
+        for topic in found.topics
+    )
+    return ("topic", "not copied", "at most", f"found on {report.source}", "became"), rows
 
 
 def report_line(report: MoveReport) -> str:
@@ -312,14 +311,15 @@ def _count_synchronised(status: SyncStatus) -> int:
     return sum(group.synchronised for group in status.groups)
 
 
-def headed_table(*columns: str, title: str | None = None) -> Listing:
+def plain_table(
+    head: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str | None = None
+) -> Listing:
+    """Return a compact table of plain text, because names may contain rich markup."""
     settings: dict[str, Any] = {"pad_edge": False, "collapse_padding": True}
-    return Listing(*columns, title=title, title_justify="left", **settings)
-
-
-def _row(table: Table, *cells: str | Text) -> None:
-    """Add a row of plain text, because names may contain rich markup."""
-    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+    table = Listing(*head, title=title, title_justify="left", **settings)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
 
 
 def _waits(reasons: Sequence[str]) -> list[Text]:
@@ -374,31 +374,18 @@ class GroupCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs by topic and group, and unknowns of the forecast; ``found`` is the source's return."""
+    """Costs by topic and group, and unknowns of the forecast."""
 
-    made_ms: int | None
     topics: tuple[TopicCost, ...]
     groups: tuple[GroupCost, ...]
-    unknown: tuple[str, ...] = ()
-    found: str = ""
-    found_ms: int | None = None
-    found_by: str = ""
+    unknown: tuple[str, ...]
 
 
 def costs(report: MoveReport) -> Costs | None:
     """Compare forecast and outcome; None if the report has neither."""
-    forecast, outcome = report.forecast, report.outcome
-    if forecast is None and outcome is None:
+    if report.forecast is None and report.outcome is None:
         return None
-    return Costs(
-        made_ms=forecast.made_ms if forecast else None,
-        topics=tuple(_topics(report)),
-        groups=tuple(_groups(report)),
-        unknown=tuple(_unknown(report)),
-        found=outcome.source_return if outcome else "",
-        found_ms=outcome.time_ms if outcome else None,
-        found_by=outcome.by if outcome else "",
-    )
+    return Costs(tuple(_topics(report)), tuple(_groups(report)), tuple(_unknown(report)))
 
 
 def _topics(report: MoveReport) -> Iterator[TopicCost]:
@@ -408,9 +395,7 @@ def _topics(report: MoveReport) -> Iterator[TopicCost]:
         topic = said.get(name)
         yield TopicCost(
             name,
-            not_copied=topic.not_copied if topic else None,
-            at_most=topic.at_most if topic else None,
-            seconds=topic.seconds if topic else None,
+            **{key: getattr(topic, key, None) for key in ("not_copied", "at_most", "seconds")},
             age_seconds=_seconds(topic.age_ms if topic else None),
             **_outcome_fields(name, report.outcome),
         )

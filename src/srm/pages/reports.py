@@ -24,8 +24,9 @@ from srm.pages.moves import (
     as_text,
     costs,
     group_cells,
-    headed_table,
     number,
+    outcome_table,
+    plain_table,
     plan_view,
     re_read_text,
     re_read_texts,
@@ -43,23 +44,25 @@ from srm.pages.tables import Listing
 
 
 def list_view(reports: Iterable[KeptReport]) -> Listing:
-    table = headed_table("time", "move", "operation", "mode", "from -> to", "groups")
-    for column in ("RPO", "RTO", "result", "revision"):
-        table.add_column(column, no_wrap=True)
-    for kept in reports:
-        row = list_row(kept)
-        result = Text(row["result"], "green" if kept.report.ok else "bold red")
-        signed = "signed" if row["key_id"] else "not signed"
-        table.add_row(
-            *(Text(row[name]) for name in ("time", "move_id", "operation", "mode")),
-            Text(f"{row['source']} -> {row['target']}"),
-            Text(some(row["groups"])),
-            Text(rpo_text(kept.report)),
-            Text(seconds(row["rto_seconds"])),
-            result,
-            Text(f"{row['revision']}, {signed}"),
-        )
+    head = "time", "move", "operation", "mode", "from -> to", "groups"
+    unbroken = "RPO", "RTO", "result", "revision"
+    table = plain_table((*head, *unbroken), map(_list_cells, reports))
+    for column in table.columns[len(head) :]:
+        column.no_wrap = True
     return table
+
+
+def _list_cells(kept: KeptReport) -> tuple[str | Text, ...]:
+    row = list_row(kept)
+    return (
+        *(row[name] for name in ("time", "move_id", "operation", "mode")),
+        f"{row['source']} -> {row['target']}",
+        some(row["groups"]),
+        rpo_text(kept.report),
+        seconds(row["rto_seconds"]),
+        Text(row["result"], "green" if kept.report.ok else "bold red"),
+        f"{row['revision']}, {'signed' if row['key_id'] else 'not signed'}",
+    )
 
 
 def list_row(kept: KeptReport) -> dict[str, Any]:
@@ -160,17 +163,7 @@ def _costs(report: MoveReport) -> Iterator[str]:
     found = costs(report)
     if found is None:
         return
-    yield from table(
-        ("topic", "not copied", "at most", f"found on {report.source}", "became"),
-        (
-            (
-                topic.topic,
-                *map(number, (topic.not_copied, topic.at_most, topic.residue)),
-                topic.choice or "-",
-            )
-            for topic in found.topics
-        ),
-    )
+    yield from table(*outcome_table(report, found, "-"))
     yield from table(
         ("group", "read again at most", "read again", f"residue read on {report.source}"),
         (
@@ -291,12 +284,10 @@ def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterat
 
 
 def escape(text: str) -> str:
-    """Escape Markdown and join the text to one line."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))
 
 
 def report_note(report: MoveReport, reason: str = "") -> str:
-    """Return the note of a run that has reached its report."""
     if report.ok and not reason:
         return report_line(report)
     why = reason or reasons_text(report.problems)
