@@ -45,7 +45,6 @@ from srm.service.views.watching import CommittedOffsets
 ANY: Final = ("*",)
 _KEY: Final = "service.allowed.hosts"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-_NAMED: Final = "srm.named"
 
 
 def allowed_hosts(settings: ServiceSettings) -> tuple[str, ...]:
@@ -79,30 +78,29 @@ class AllowedHosts:
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self._app = app
-        self._judge = TrustedHostMiddleware(_note, hosts, www_redirect=False)
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            judged = {**scope}
-            await self._judge(judged, receive, _nowhere)
-            if _NAMED not in judged:
-                await _refusal(Request(scope))(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        allowed = scope["type"] != "http"
 
+        async def allow(_scope: Scope, _receive: Receive, _send: Send) -> None:
+            nonlocal allowed
+            allowed = True
 
-async def _note(scope: Scope, _receive: Receive, _send: Send) -> None:
-    scope[_NAMED] = True
+        async def drop(_message: Message) -> None:
+            """Drop the plain-text answer of Starlette."""
 
-
-async def _nowhere(_message: Message) -> None:
-    """Drop the plain-text answer of Starlette."""
-
-
-def _refusal(request: Request) -> ASGIApp:
-    asked = request.headers.get("Host", "no host")
-    detail = f"this service does not answer as {asked}; to allow it, add it to {_KEY}"
-    return problem(request, 403, "Not a name of this service", detail)
+        if not allowed:
+            judge = TrustedHostMiddleware(allow, self._hosts, www_redirect=False)
+            await judge(scope, receive, drop)
+        if allowed:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        asked = request.headers.get("Host", "no host")
+        detail = f"this service does not answer as {asked}; to allow it, add it to {_KEY}"
+        refusal = problem(request, 403, "Not a name of this service", detail)
+        await refusal(scope, receive, send)
 
 
 STATIC: Final = Path(__file__).with_name("static")
@@ -165,7 +163,7 @@ def create_app(
     app.add_middleware(InternalPaths)
     if "*" not in hosts:
         app.add_middleware(AllowedHosts, hosts=hosts)
-    app.add_middleware(WatchRequests, metrics=exposition.requests)
+    app.add_middleware(WatchRequests, exposition=exposition)
     app.router.routes.extend(_routes(access or OPEN))
     return app
 

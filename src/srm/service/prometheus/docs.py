@@ -6,10 +6,10 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from srm.files import write
-from srm.service.prometheus.metric_table import METRICS, Subject
+from srm.service.prometheus.metric_table import METRICS
 
 DEFAULT_PATH: Final = Path("docs/monitoring.md")
 _BEGIN: Final = "<!-- Metrics: written by `python -m srm.service.prometheus.docs` -->"
@@ -25,11 +25,9 @@ def with_tables(page: str) -> str:
 def _tables() -> Iterator[str]:
     yield "| metric | labels | meaning |"
     yield "|---|---|---|"
-    for subject in get_args(Subject):
-        for metric in METRICS.values():
-            if metric.subject == subject:
-                labels = ", ".join(f"`{label}`" for label in metric.labels)
-                yield f"| `{metric.name}` | {labels} | {metric.meaning} |"
+    for metric in METRICS.values():
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {labels} | {metric.meaning} |"
     yield ""
 
 

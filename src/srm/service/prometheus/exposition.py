@@ -51,33 +51,7 @@ _UNTRACED: Final = ("/metrics", "/health", "/static")
 """Routes without traces, as machines request them all the time."""
 
 
-class RequestMetrics:
-    """Counts requests by route, not by path, so that the number of series is bounded."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = RequestCounter(
-            REQUESTS,
-            "Requests answered by the service.",
-            ("method", "route", "status"),
-            registry=registry,
-        )
-        self._duration = Histogram(
-            DURATION,
-            "Time from a request until its answer was sent.",
-            ("method", "route"),
-            registry=registry,
-            buckets=_BUCKETS,
-        )
-
-    def note(self, scope: Scope, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in _METHODS else "other"
-        route = route_of(scope)
-        self._requests.labels(method, route, str(status)).inc()
-        self._duration.labels(method, route).observe(seconds)
-
-
 def route_of(scope: Scope) -> str:
-    """Return the route that answered a request, as in the API document."""
     path = getattr(scope.get("route"), "path", None)
     if path is None and scope.get("endpoint") is not None:
         path = scope.get("root_path", "").removeprefix(scope.get("app_root_path", ""))
@@ -85,11 +59,14 @@ def route_of(scope: Scope) -> str:
 
 
 class WatchRequests:
-    """ASGI middleware that counts each request, and creates a span in the trace of its caller."""
+    """ASGI middleware that counts each request, and creates a span in the trace of its caller.
 
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+    It counts by route, not by path, so that the number of series is bounded.
+    """
+
+    def __init__(self, app: ASGIApp, exposition: Exposition) -> None:
         self._app = app
-        self._metrics = metrics
+        self._exposition = exposition
         self._traces = telemetry.is_enabled("TRACES")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,15 +93,18 @@ class WatchRequests:
         try:
             await self._app(scope, receive, note)
         finally:
-            self._metrics.note(scope, status, time.monotonic() - began)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            route, seconds = route_of(scope), time.monotonic() - began
+            self._exposition.requests.labels(method, route, str(status)).inc()
+            self._exposition.durations.labels(method, route).observe(seconds)
             if span is not None:
                 told = {
                     "http.request.method": scope["method"],
-                    "http.route": route_of(scope),
+                    "http.route": route,
                     "http.response.status_code": status,
                     "url.path": scope["path"],
                 }
-                span.rename(f"{scope['method']} {route_of(scope)}", **told)
+                span.rename(f"{scope['method']} {route}", **told)
 
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -135,7 +115,19 @@ class Exposition:
 
     def __init__(self, views: Views) -> None:
         self.process = CollectorRegistry()
-        self.requests = RequestMetrics(self.process)
+        self.requests = RequestCounter(
+            REQUESTS,
+            "Requests answered by the service.",
+            ("method", "route", "status"),
+            registry=self.process,
+        )
+        self.durations = Histogram(
+            DURATION,
+            "Time from a request until its answer was sent.",
+            ("method", "route"),
+            registry=self.process,
+            buckets=_BUCKETS,
+        )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.process)
         self._views = views
@@ -178,23 +170,17 @@ def render(samples: Iterable[Sample], *, openmetrics: bool) -> bytes:
         shown = labelled[name]
         text = shown.get(labels)
         if text is None:
-            text = shown[labels] = _labels(METRICS[name].labels, labels)
+            pairs = zip(METRICS[name].labels, labels, strict=True)
+            escaped = (f'{label}="{each.translate(_ESCAPES)}"' for label, each in pairs)
+            text = shown[labels] = f"{{{','.join(escaped)}}}"
         lines.setdefault(name, []).append(f"{name}{text} {float(value)!r}\n")
-    return "".join(_text(lines, openmetrics=openmetrics)).encode()
-
-
-def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    pairs = (
-        f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True)
+    parts = (
+        part
+        for name, metric in METRICS.items()
+        if name in lines
+        for part in (*_head(metric, openmetrics=openmetrics), *lines[name])
     )
-    return f"{{{','.join(pairs)}}}"
-
-
-def _text(lines: Mapping[str, list[str]], *, openmetrics: bool) -> Iterator[str]:
-    for name, metric in METRICS.items():
-        if name in lines:
-            yield from _head(metric, openmetrics=openmetrics)
-            yield from lines[name]
+    return "".join(parts).encode()
 
 
 def _head(metric: Metric, *, openmetrics: bool) -> Iterator[str]:
@@ -253,7 +239,7 @@ def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
     replicator = row.replicator
     name, host = (replicator.application_id, replicator.host) if replicator else ("", "")
     yield "srm_flow_info", (*labels, row.flow, name, host), 1
-    yield from _one_of("srm_flow_state", labels, STATES, row.state)
+    yield from _count_samples("srm_flow_state", labels, STATES, Counter[str]([row.state]))
     yield "srm_flow_look_timestamp_seconds", labels, row.looked_ms / 1000
     yield "srm_flow_look_up", labels, bool(row.looked_ms and not row.error)
     if (found := row.forecast) is not None:
@@ -313,7 +299,8 @@ def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample
     newest = look.measured.get("")
     for row in topics:
         labels = (look.flow.source, look.flow.target, row.topic)
-        yield from _one_of("srm_topic_state", labels, TOPIC_HEALTH, row.state)
+        states = Counter[str]([row.state])
+        yield from _count_samples("srm_topic_state", labels, TOPIC_HEALTH, states)
         yield "srm_topic_lag_offsets", labels, row.lag
         yield "srm_topic_partitions", labels, row.partitions
         yield "srm_topic_copied_offsets", labels, row.copied
@@ -441,11 +428,6 @@ def drill_samples(drills: Iterable[Drill]) -> Iterator[Sample]:
         yield "srm_drill_last_proven_groups", labels, drill.proven
 
 
-def _one_of(metric: str, labels: Labels, names: Iterable[str], now: str) -> Iterator[Sample]:
-    for name in names:
-        yield metric, (*labels, name), name == now
-
-
 def _count_samples(
     metric: str, labels: Labels, names: Iterable[str], counts: Counter[str]
 ) -> Iterator[Sample]:
@@ -494,7 +476,6 @@ class ExportedMetrics:
             )
 
     def close(self) -> None:
-        """Export once more, then stop."""
         if self._provider is not None:
             self._provider.shutdown(_SHUTDOWN_MS)
 

@@ -8,32 +8,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.engine.status.status import State as HealthState
 from srm.engine.status.status import TopicState
 
-Subject = Literal["flow", "topic", "group", "move", "service"]
-
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric; it has one series per ``subject``, identified by ``labels``."""
+    """One metric, with a series for each combination of values of its ``labels``."""
 
     name: str
     labels: tuple[str, ...]
     meaning: str
-    subject: Subject = "flow"
 
     @property
     def unit(self) -> str:
-        """Unit at the end of the name, else empty."""
         return next((unit for unit in _UNITS if self.name.endswith(f"_{unit}")), "")
 
     @property
     def is_info(self) -> bool:
-        """True if its labels carry the information and its value is always 1."""
         return self.name.endswith("_info")
 
 
@@ -49,17 +44,17 @@ TOPIC_STATES: Final = get_args(TopicState)
 PARTITION_STATES: Final = (*get_args(ReportedState), "unknown")
 
 
-def _declare(subject: Subject, labels: tuple[str, ...], table: str) -> tuple[Metric, ...]:
-    """Declare metrics of a subject from lines ``name{further,labels}: meaning``."""
+def _declare(labels: tuple[str, ...], table: str) -> tuple[Metric, ...]:
+    """Declare metrics with these labels from lines ``name{further,labels}: meaning``."""
     rows = re.findall(r"^(\w+)(?:{([\w,]+)})?: (.+)$", table, re.MULTILINE)
     return tuple(
-        Metric(name, (*labels, *filter(None, more.split(","))), meaning, subject)
+        Metric(name, (*labels, *filter(None, more.split(","))), meaning)
         for name, more, meaning in rows
     )
 
 
-def _window_metrics(subject: Subject, labels: tuple[str, ...]) -> tuple[Metric, ...]:
-    first, lines = f"srm_{subject}", list[str]()
+def _window_metrics(first: str, labels: tuple[str, ...]) -> tuple[Metric, ...]:
+    lines: list[str] = []
     for name, meaning, of in (
         ("_min", "Minimum", "to the slowest partition"),
         ("", "Mean", "to the target"),
@@ -78,11 +73,10 @@ def _window_metrics(subject: Subject, labels: tuple[str, ...]) -> tuple[Metric, 
     lines.append(
         f"{first}_window_end_timestamp_seconds: {end}, which the rates and latencies cover."
     )
-    return _declare(subject, labels, "\n".join(lines))
+    return _declare(labels, "\n".join(lines))
 
 
 _FLOWS: Final = _declare(
-    "flow",
     _FLOW,
     """
 srm_flow_info{flow,application_id,host}: A flow and its replicator.
@@ -117,7 +111,6 @@ srm_forecast_unknown_partitions: Partitions that are unknown to the forecast or 
 )
 
 _TOPICS: Final = _declare(
-    "topic",
     _TOPIC,
     """
 srm_topic_state{state}: 1 for the state of the topic, 0 for the others.
@@ -128,7 +121,6 @@ srm_topic_copied_offsets: Filled offsets of the remote topic that its log still 
 )
 
 _GROUPS: Final = _declare(
-    "group",
     _GROUP,
     """
 srm_group_checkpoint_timestamp_seconds: Time as of which the position is known: the newest checkpoint, or the last emission that found it unchanged.
@@ -142,7 +134,6 @@ srm_group_followers: Clients that follow routes, by their recent heartbeats on t
 )
 
 _MOVES: Final = _declare(
-    "move",
     _MOVE,
     """
 srm_move_running{step}: Running moves, from the hold until the report, by the last step reached.
@@ -159,7 +150,6 @@ srm_move_last_residue_records: Records written to the old side after the move.
 )
 
 _DRILLS: Final = _declare(
-    "move",
     _FLOW,
     """
 srm_drill_running: Running drills.
@@ -172,7 +162,6 @@ srm_drill_last_proven_groups: Groups proven.
 )
 
 _SERVICE: Final = _declare(
-    "service",
     (),
     """
 srm_service_info{version}: Version of the service.
@@ -183,8 +172,8 @@ srm_target_up{target}: 1 if that look succeeded, else 0.
 METRICS: Final = {
     metric.name: metric
     for metric in (
-        *(*_FLOWS, *_window_metrics("flow", _FLOW)),
-        *(*_TOPICS, *_window_metrics("topic", _TOPIC)),
+        *(*_FLOWS, *_window_metrics("srm_flow", _FLOW)),
+        *(*_TOPICS, *_window_metrics("srm_topic", _TOPIC)),
         *(*_GROUPS, *_MOVES, *_DRILLS, *_SERVICE),
     )
 }
