@@ -101,7 +101,14 @@ def observe(context: FlowContext) -> FlowState:
 def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     now_ms, commands = context.now_ms(), state_topic(context).read_commands()
     topics, error = _ask_topics(context)
-    known, errors = _read_known(context, topics)
+    known: Outlook | None = None
+    errors: dict[str, str] = {}
+    try:
+        known = read_known(context, also=topics)
+    except UnavailableError:
+        raise
+    except SrmError as failed:
+        errors["forecast"] = str(failed)
     maps = context.maps.load(topics, {}) if known is None else known.facts.maps
     source, surveyed = SourceLook.of_reports(topics, maps, error), None
     if not error:
@@ -119,11 +126,8 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     if known is not None:
         known = known if source.error else with_commits(context, known)
         standing = standing_of(context, known, None if source.error else source)
-    status = replace(
-        status,
-        errors={**status.errors, **errors},
-        standing=standing if status.pause is None else None,
-    )
+    shown = standing if status.pause is None else None
+    status = replace(status, errors={**status.errors, **errors}, standing=shown)
     if with_groups:
         status = _with_groups(context, status, known, surveyed)
     partitions = {name: as_waiting(status, views) for name, views in reported.items()}
@@ -135,18 +139,6 @@ def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]
         return topics_of_source(context), ""
     except UnavailableError as error:
         return topics_by_copies(context), str(error)
-
-
-def _read_known(
-    context: FlowContext, topics: Collection[str]
-) -> tuple[Outlook | None, dict[str, str]]:
-    """Read the input of the forecast; return errors other than UnavailableError by name."""
-    try:
-        return read_known(context, also=topics), {}
-    except UnavailableError:
-        raise
-    except SrmError as error:
-        return None, {"forecast": str(error)}
 
 
 def _copy_starts(
@@ -261,16 +253,11 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
 def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None) -> Standing:
     """Forecast the loss of a flow's source, exact with its log ends; pure but for the clock."""
     now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
-    forecast = known.forecast(now_ms, source)
-    line = _line(context.config.flow.source, forecast, known.proof, now_ms)
-    return Standing(line, forecast, known.proof)
-
-
-def _line(source: str, forecast: Forecast, proof: FlowProof | None, now_ms: int) -> str:
+    forecast, proof, alias = known.forecast(now_ms, source), known.proof, context.config.flow.source
     proven = "no group proven yet" if proof is None else proof.line(now_ms)
-    lost = _lost(source, forecast)
     again = f"at most {forecast.re_read:,} read again{forecast.still}"
-    return f"if {source} died now: {lost}, {again}, {proven}"
+    line = f"if {alias} died now: {_lost(alias, forecast)}, {again}, {proven}"
+    return Standing(line, forecast, proof)
 
 
 def _lost(source: str, forecast: Forecast) -> str:

@@ -94,13 +94,13 @@ def in_order(answers: Iterable[Why]) -> list[Why]:
 
 
 def first_wrong(steps: Iterable[WhyStep]) -> WhyStep | None:
-    """Return the first step with a problem, or None."""
     return next((step for step in steps if step.ok is False), None)
 
 
-def first_unknown(steps: Iterable[WhyStep]) -> WhyStep | None:
-    """Return the first step that is unknown, or None."""
-    return next((step for step in steps if step.ok is None), None)
+def not_known(steps: Iterable[WhyStep]) -> str:
+    """Return the verdict of steps without a problem, with the first unknown answer if any."""
+    unknown = next((step for step in steps if step.ok is None), None)
+    return "not known" if unknown is None else f"not known: {unknown.answer}"
 
 
 def action_of(steps: Sequence[WhyStep]) -> str:

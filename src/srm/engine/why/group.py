@@ -46,11 +46,11 @@ from srm.engine.why.answer import (
     Why,
     WhyStep,
     action_of,
-    first_unknown,
     first_wrong,
     flow_steps,
     list_text,
     near,
+    not_known,
 )
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 
@@ -193,17 +193,11 @@ def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
     if not look.selection.selects_group(look.group, look.committed):
         return look
     surveyed = survey(context, [look.group])
-    unread = surveyed.errors.get(look.group)
     ledger = read_ledger(context.target, surveyed.on_target)
     decisions, errors = decisions_of(context, surveyed, ledger)
-    look = replace(
-        look,
-        outcomes=surveyed.outcomes,
-        unread=unread,
-        decisions=decisions,
-        undecided=errors.get(look.group),
-    )
-    return _with_movement(context, look)
+    outcomes, unread = surveyed.outcomes, surveyed.errors.get(look.group)
+    look = replace(look, outcomes=outcomes, unread=unread, decisions=decisions)
+    return _with_movement(context, replace(look, undecided=errors.get(look.group)))
 
 
 def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
@@ -303,10 +297,7 @@ def _verdict(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
     if wrong is not None:
         return f"not translated: {wrong.answer}"
     if look.source_error:
-        unknown = first_unknown(steps)
-        told = f"not known: {unknown.answer}" if unknown is not None else "not known"
-        if look.is_there:
-            told = look.works_there
+        told = look.works_there if look.is_there else not_known(steps)
         left = amount(len(look.emitted), "checkpoint")
         return f"{told}; {left} on {look.config.flow.target}"
     return f"{_translation_answer(look, steps)}; {_movable_text(steps)}"

@@ -36,11 +36,11 @@ from srm.engine.why.answer import (
     WhyStep,
     action_of,
     class_step,
-    first_unknown,
     first_wrong,
     flow_steps,
     list_text,
     near,
+    not_known,
 )
 from srm.errors import SrmError, UnavailableError
 
@@ -76,8 +76,7 @@ def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | Non
     if wrong is not None:
         return f"{_how_far(facts.copying, wrong)}: {wrong.answer}"
     if facts.copying is None or facts.source_error:
-        unknown = first_unknown(steps)
-        return f"not known: {unknown.answer}" if unknown is not None else "not known"
+        return not_known(steps)
     lag = facts.copying.status.remaining
     return f"copied, with a lag of {amount(lag, 'offset')}" if lag else "copied, and caught up"
 
@@ -94,23 +93,20 @@ def _how_far(copying: Copying | None, wrong: WhyStep) -> str:
     return "copied in part" if is_partly else "not copied"
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
-    """Rights of srm as consumer, admin client and producer; None without an answer or the topic."""
-
-    reads: frozenset[str] | None = None
-    asks: frozenset[str] | None = None
-    writes: frozenset[str] | None = None
-
-
 @dataclass(frozen=True)
 class Copying:
-    """Copying of one topic; ``creation``: why the missing copy cannot be created."""
+    """Copying of one topic; ``creation``: why the missing copy cannot be created.
+
+    ``reads``, ``asks``, ``writes``: rights of srm as consumer, admin client and producer; None
+    without an answer or the topic.
+    """
 
     status: FlowStatus
     partitions: tuple[PartitionRow, ...]
     slots: Mapping[int, str]
-    rights: Rights = Rights()
+    reads: frozenset[str] | None = None
+    asks: frozenset[str] | None = None
+    writes: frozenset[str] | None = None
     creation: SrmError | None = None
     rate: float | None = None
 
@@ -214,13 +210,18 @@ def _copying(
         FlowFacts(context.config, now_ms, commands, maps, source, facts.on_target, starts)
     )
     views = reported[topic]
+    slots = _slots_by_partition(commands, known)
+    reads = asks = None
+    if not facts.source_error:
+        reads = context.source.topic_rights([topic], "consumer").get(topic)
+        asks = context.source.topic_rights([topic]).get(topic)
+    writes = context.target.topic_rights([facts.remote], "producer").get(facts.remote)
     spec = TopicSpec(facts.remote, known.partitions, context.config.replication_factor, {})
     return Copying(
         status,
         # An unavailable source is reported once, not for each partition.
         views if facts.source_error else as_waiting(status, views),
-        _slots_by_partition(commands, known),
-        _rights(context, facts),
+        *(slots, reads, asks, writes),
         None if copy is not None else context.target.creation_problem(spec),
         recent_rate(context, [topic], now_ms) if status.remaining else None,
     )
@@ -234,17 +235,6 @@ def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription
         for partition in assignment.partitions
         if partition.topic == known.name and known.topic_id in {"", partition.topic_id}
     }
-
-
-def _rights(context: FlowContext, facts: TopicFacts) -> Rights:
-    topic, remote = facts.topic, facts.remote
-    if facts.source_error:
-        reads = asks = None
-    else:
-        reads = context.source.topic_rights([topic], "consumer").get(topic)
-        asks = context.source.topic_rights([topic]).get(topic)
-    writes = context.target.topic_rights([remote], "producer").get(remote)
-    return Rights(reads, asks, writes)
 
 
 _GRANT = "grant {0} on topic {1} of {2} to srm's principal (docs/security.md)"
@@ -262,9 +252,9 @@ def topic_steps(facts: TopicFacts) -> Iterator[WhyStep]:
 
 def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
     yield _leaders(facts)
-    flow, rights = facts.config.flow, copying.rights
+    flow = facts.config.flow
     question = Question("read-right", f"may srm read it on {flow.source}?")
-    asked = ("Read", rights.reads), ("DescribeConfigs", rights.asks)
+    asked = ("Read", copying.reads), ("DescribeConfigs", copying.asks)
     yield _right(question, asked, facts.topic, flow.source)
     question = Question("replicator", "does a replicator run?")
     if copying.down is not None:
@@ -273,9 +263,9 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
         alive = sum(slot.alive for slot in copying.status.slots)
         yield question.yes(f"with {amount(alive, 'slot')} alive")
     yield _copy(facts, copying)
-    if facts.remote in facts.on_target or rights.writes is not None:
+    if facts.remote in facts.on_target or copying.writes is not None:
         question = Question("write-right", f"may srm write the copy on {flow.target}?")
-        asked = ("Write", rights.writes), ("Read", rights.writes)
+        asked = ("Write", copying.writes), ("Read", copying.writes)
         yield _right(question, asked, facts.remote, flow.target)
     yield _assignment(facts, copying)
     yield _partitions(copying.partitions)

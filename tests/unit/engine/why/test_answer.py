@@ -7,7 +7,7 @@ import json
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, encode
 from srm.engine.why import Why
-from srm.engine.why.answer import Question, action_of, first_unknown, first_wrong, near
+from srm.engine.why.answer import Question, action_of, first_wrong, near, not_known
 
 GOOD = Question("a", "good?").yes()
 WAITS = Question("b", "done?").unknown("in a moment", "wait")
@@ -21,8 +21,9 @@ def test_what_is_wrong_is_done_before_what_is_not_known() -> None:
 
 
 def test_the_first_of_each_kind_is_found() -> None:
-    assert (first_wrong((GOOD, WAITS, BAD)), first_unknown((GOOD, WAITS, BAD))) == (BAD, WAITS)
-    assert (first_wrong((GOOD,)), first_unknown((GOOD,))) == (None, None)
+    assert first_wrong((GOOD, WAITS, BAD)) == BAD
+    assert not_known((GOOD, WAITS, BAD)) == f"not known: {WAITS.answer}"
+    assert (first_wrong((GOOD,)), not_known((GOOD,))) == (None, "not known")
 
 
 def test_an_answer_survives_json() -> None:
