@@ -80,7 +80,6 @@ def roles(settings: AccessSettings, names: Collection[str]) -> frozenset[Role]:
 
 
 def user_of(request: Request) -> User:
-    """Return the user of a request that a guard has checked."""
     found: User = request.state.user
     return found
 

@@ -33,7 +33,7 @@ from srm.service.access.access import (
     read_limited,
     roles,
 )
-from srm.service.access.passwords import UsersFile, password_access
+from srm.service.access.passwords import Passwords, UsersFile
 
 PEER: Final = "peer_certificate"
 """Key of the client certificate in the state of a request."""
@@ -152,7 +152,7 @@ def _passwords(settings: AccessSettings, _host: str) -> Authenticator:
             "service.auth = basic needs service.users.location, a file with lines that "
             "'srm-service password NAME' writes"
         )
-    return password_access(settings, UsersFile(settings.users_location))
+    return Passwords(settings, UsersFile(settings.users_location)).identify
 
 
 def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
@@ -325,7 +325,6 @@ class _RsaKey(jwt.PyJWK):
 
 
 def require_secure(url: str) -> str:
-    """Return the URL of keys if it protects them on the network."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise ConfigError(f"{url} is not https, so that keys could be replaced on the network")

@@ -9,12 +9,12 @@ import logging
 import os
 import re
 import stat
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Final, Self
 
 from anyio.to_thread import run_sync
@@ -28,7 +28,6 @@ from srm.config.model import AccessSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
 from srm.service.access.access import (
     LONGEST_NAME,
-    Authenticator,
     FairTurns,
     User,
     address,
@@ -44,13 +43,6 @@ _REMEMBERED: Final = 10_000
 _TRUSTED_WRONG: Final = 10
 """Number of wrong passwords after which a known address of a user has to wait, too."""
 _logger = logging.getLogger(__name__)
-
-
-def password_access(
-    settings: AccessSettings, users: UsersFile, clock: Callable[[], float] = time.monotonic
-) -> Authenticator:
-    """Admit clients with the password of a user; ``clock`` returns monotonic seconds."""
-    return _Passwords(settings, users, clock).identify
 
 
 class _Basic(HTTPBasic):
@@ -102,7 +94,7 @@ class _WrongOnes:
         self._found.pop(who, None)
 
 
-class _Passwords:
+class Passwords:
     """Checks names and passwords with a slow hash, once per address for each right password.
 
     After a wrong password the same name from the same address has to wait, longer each time. During
@@ -111,7 +103,7 @@ class _Passwords:
     """
 
     def __init__(
-        self, settings: AccessSettings, users: UsersFile, clock: Callable[[], float]
+        self, settings: AccessSettings, users: UsersFile, clock: Callable[[], float] = monotonic
     ) -> None:
         self._settings = settings
         self._users = users
@@ -272,15 +264,12 @@ def parse_users(text: str, where: str) -> dict[str, UserEntry]:
         name, _, rest = written.partition(":")
         hashed, _, groups = rest.partition(":")
         try:
-            entry = UserEntry(PasswordHash.parse(hashed.strip()), _groups(groups))
+            of = frozenset(filter(None, map(str.strip, groups.split(","))))
+            entry = UserEntry(PasswordHash.parse(hashed.strip()), of)
         except ValueError as error:
             raise ConfigError(f"{where}:{number}: {error}") from None
         found[name.strip()] = entry
     return found
-
-
-def _groups(text: str) -> frozenset[str]:
-    return frozenset(group for group in (each.strip() for each in text.split(",")) if group)
 
 
 class UsersFile:

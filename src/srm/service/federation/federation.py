@@ -418,7 +418,6 @@ class Joining:
     federation: Federation | None = None
 
     def start(self) -> None:
-        """Begin to announce and to listen; a repeated call has no effect."""
         if self.neighbours is not None:
             self.neighbours.start()
 

@@ -127,8 +127,6 @@ async def whole_cluster(request: Request, views: Views, cluster_id: str) -> Clus
 
 
 def answer_from_elsewhere(app: FastAPI) -> None:
-    """Forward requests for targets that this service does not watch to one that does."""
-
     async def of_elsewhere(request: Request, error: Exception) -> Response:
         if not isinstance(error, ElsewhereError):
             raise error
@@ -198,7 +196,6 @@ HomesDep = Annotated[dict[str, str], Depends(homes)]
 
 
 def home_of(request: Request, error: SrmError) -> str:
-    """Return the address of a service that has the missing page; empty if none is known."""
     federation = federation_of(request)
     if federation is None or not isinstance(error, ElsewhereError) or not error.target:
         return ""

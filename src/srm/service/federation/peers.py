@@ -28,8 +28,8 @@ from srm import __version__
 from srm.clock import now_ms
 from srm.config.model import Config, RemoteSettings, ServiceSettings
 from srm.domain.names import internal_topics
-from srm.domain.text import documents
 from srm.domain.text.amount import ago
+from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import ConfigError, IntegrityError, SrmError, UnavailableError, UsageError
@@ -111,7 +111,11 @@ class Board(RepeatedTask):
         """Announce this service once and read the other announcements; errors are stored."""
         try:
             if self._own is not None:
-                self._announce(cluster, self._own)
+                if not self._is_made:
+                    ensure_compacted(cluster, internal_topics.SERVICES, 1, self._replicas, _KEPT)
+                    self._is_made = True
+                now = replace(self._own, time_ms=self._now())
+                cluster.compacted_topic(internal_topics.SERVICES).write({now.key(): now.value()})
             self._read(cluster)
             self.error = ""
         except Exception as error:  # noqa: BLE001 -- the thread must survive
@@ -120,8 +124,7 @@ class Board(RepeatedTask):
     def leave(self, cluster: Cluster) -> None:
         if self._own is not None and self._is_made:
             try:
-                topic = cluster.compacted_topic(internal_topics.SERVICES)
-                topic.write({self._own.key(): None})
+                cluster.compacted_topic(internal_topics.SERVICES).write({self._own.key(): None})
             except SrmError as error:
                 _logger.info("cannot withdraw announcement on %s: %s", self.alias, error)
 
@@ -139,13 +142,6 @@ class Board(RepeatedTask):
             _logger.warning(told, self.alias, error, exc_info=None if known else error)
         self.error = str(error) or type(error).__name__
 
-    def _announce(self, cluster: Cluster, own: ServiceAnnouncement) -> None:
-        topic = internal_topics.SERVICES
-        if not self._is_made:
-            ensure_compacted(cluster, topic, 1, self._replicas, _KEPT)
-            self._is_made = True
-        cluster.compacted_topic(topic).write({own.key(): replace(own, time_ms=self._now()).value()})
-
     def _read(self, cluster: Cluster) -> None:
         found: dict[bytes, Heard] = {}
         for key, value in cluster.compacted_topic(internal_topics.SERVICES).read().items():
@@ -157,22 +153,16 @@ class Board(RepeatedTask):
             if told.instance == self._instance:
                 continue
             if self._own is not None and told.url == self._own.url:
-                self._meet_twin(told)
+                self._twins += 1  # the first ones may be of the predecessor of this process
+                if self._twins == MISSED:
+                    twins = "two services announce %s on %s: set service.advertised.host of each"
+                    _logger.warning(twins, told.url, self.alias)
                 continue
             known = self._heard.get(key)
-            is_news = known is None or known.announcement != told
-            found[key] = Heard(told, self._clock()) if is_news or known is None else known
+            if known is None or known.announcement != told:
+                known = Heard(told, self._clock())
+            found[key] = known
         self._heard = found
-
-    def _meet_twin(self, told: ServiceAnnouncement) -> None:
-        """Warn of another process with this address, unless it is the predecessor of this one."""
-        self._twins += 1
-        if self._twins == MISSED:
-            _logger.warning(
-                "two services announce %s on %s: set service.advertised.host of each",
-                told.url,
-                self.alias,
-            )
 
 
 class Neighbours:
@@ -225,11 +215,13 @@ _ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 -- compared only
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAnnouncement:
+class ServiceAnnouncement(Document):
     """The address of a service and the targets that it watches; IntegrityError: an unsafe part.
 
     ``instance`` distinguishes processes that announce the same address; ``time_ms``: its clock.
     """
+
+    KIND = "announcement"
 
     protocol: Literal["http", "https"]
     host: str
@@ -256,13 +248,6 @@ class ServiceAnnouncement:
     def key(self) -> bytes:
         """Encode the record key, which is the URL: a stopped service leaves at most one record."""
         return self.url.encode()
-
-    def value(self) -> bytes:
-        return documents.encode(self)
-
-    @classmethod
-    def decode(cls, value: bytes) -> ServiceAnnouncement:
-        return documents.decode(cls, "announcement", value)
 
 
 def _is_ipv6(host: str) -> bool:
@@ -391,11 +376,18 @@ class Remote:
     async def _ask(
         self, url: httpx.URL, target: str, headers: Mapping[str, str], most_bytes: int
     ) -> Reply:
-        client = self._open_client()
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                verify=self._context,
+                transport=self._transport,
+                timeout=self._remote.timeout.total_seconds(),
+                trust_env=False,
+                follow_redirects=False,
+            )
         sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
         sent |= self._credentials(headers)
         sent |= {name: headers[name] for name in _PASSED_ON if name in headers}
-        async with client.stream("GET", url, headers=sent) as response:
+        async with self._client.stream("GET", url, headers=sent) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0]
             if "Content-Encoding" in response.headers:  # a few bytes may decode to many
                 raise ValueError("it answers with a content encoding that was not requested")
@@ -418,17 +410,6 @@ class Remote:
             return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         given = headers.get("Authorization", "")
         return {"Authorization": given} if self._passes_tokens and given else {}
-
-    def _open_client(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                verify=self._context,
-                transport=self._transport,
-                timeout=self._remote.timeout.total_seconds(),
-                trust_env=False,
-                follow_redirects=False,
-            )
-        return self._client
 
 
 def is_named(host: str, pattern: str) -> bool:

@@ -143,6 +143,9 @@ class Wish:
     def milliseconds(self) -> int:
         return SPANS[self.span]
 
+    def statistic(self, metric: str) -> str:
+        return WHOLE[metric] if self.stat == "avg" else self.stat
+
 
 def wish(span: Annotated[Span, Query(alias="range")] = "15m", stat: Statistic = "avg") -> Wish:
     return Wish(span, stat)
@@ -155,7 +158,7 @@ WishDep = Annotated[Wish, Depends(wish)]
 class Measures:
     """The metrics of a flow or topic in a range; ``figures`` by metric, None: not measured."""
 
-    stat: Statistic
+    wanted: Wish
     begin_ms: int
     end_ms: int
     windows: tuple[Measured, ...]
@@ -163,17 +166,14 @@ class Measures:
 
     def value(self, metric: str) -> float | None:
         found = self.figures[metric]
-        return None if found is None else float(getattr(found, self.statistic(metric)))
-
-    def statistic(self, metric: str) -> str:
-        return statistic(metric, self.stat)
+        return None if found is None else float(getattr(found, self.wanted.statistic(metric)))
 
     def latest(self, metric: str) -> float | None:
         """Return the chosen statistic of the newest window, None if it lacks it or is too old."""
         if not self.windows or not is_fresh(self.windows[-1].end_ms, self.end_ms):
             return None
         found = self.windows[-1].figures(metric)
-        return float(getattr(found, self.statistic(metric))) if found.count else None
+        return float(getattr(found, self.wanted.statistic(metric))) if found.count else None
 
     def title(self, metric: str) -> str:
         found, minutes = self.figures[metric], (self.end_ms - self.begin_ms) // 60_000
@@ -186,19 +186,15 @@ class Measures:
     def picture(self, metric: str) -> Sparkline | None:
         """Draw a metric, with a gap for each unmeasured period."""
         values: list[tuple[float, float | None]] = []
-        previous = None
+        previous, statistic = None, self.wanted.statistic(metric)
         for window in self.windows:
             if previous is not None and window.start_ms > previous.end_ms:
                 values.append(((previous.end_ms + window.start_ms) / 2, None))
             figures = window.figures(metric)
-            value = float(getattr(figures, self.statistic(metric))) if figures.count else None
+            value = float(getattr(figures, statistic)) if figures.count else None
             values.append(((window.start_ms + window.end_ms) / 2, value))
             previous = window
         return sparkline(values, self.begin_ms, self.end_ms)
-
-
-def statistic(metric: str, stat: Statistic) -> str:
-    return WHOLE[metric] if stat == "avg" else stat
 
 
 def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
@@ -219,7 +215,7 @@ def newest(window: Measured | None, wanted: Wish) -> Measures:
 
 def _measures(wanted: Wish, begin: int, end: int, windows: tuple[Measured, ...]) -> Measures:
     figures = {metric: over(windows, metric) for metric in METRICS}
-    return Measures(wanted.stat, begin, end, windows, figures)
+    return Measures(wanted, begin, end, windows, figures)
 
 
 def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:

@@ -23,7 +23,6 @@ from srm.service.pages.figures import (
     lately,
     measures,
     newest,
-    statistic,
 )
 from srm.service.pages.overview import (
     Behind,
@@ -122,7 +121,7 @@ def flow_page(
 def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
     if sort in _BY:
         return _BY[sort]
-    return partial(flow_rows.figure, metric=sort, statistic=statistic(sort, wanted.stat))
+    return partial(flow_rows.figure, metric=sort, statistic=wanted.statistic(sort))
 
 
 def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:
@@ -141,7 +140,6 @@ def topic_page(
     state: Literal["", "bad", "good"] = "",
     offset: Offset = 0,
 ) -> Response:
-    """Show a topic with its partitions, those in trouble first."""
     row = views.topic(flow, topic)
     look, view = views.last_look(flow)
     every = view.partitions.get(row.topic, ())
@@ -160,10 +158,6 @@ def topic_page(
         state=state,
         wanted=wanted,
     )
-
-
-WindowsOf = Callable[[str], Iterable[Copied]]
-"""Returns the records that were recently copied of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +179,6 @@ def groups_page(
     state: Literal["", "ready", "unready"] = "",
     offset: Offset = 0,
 ) -> Response:
-    """Show the groups of a flow, those that cannot resume on the target first."""
     look = views.look(flow)
     every = groups_of(views, look)
     found = containing(every, search, lambda row: row.group)
@@ -193,7 +186,6 @@ def groups_page(
         found = [row for row in found if _is_well(row) == (state == "ready")]
     found.sort(key=lambda row: (_is_well(row), row.group))
     part = Slice(offset, PART).page(found)
-    topics, windows = topics_of(views, look), _windows(views, look)
     return page(
         request,
         "groups.html",
@@ -201,7 +193,7 @@ def groups_page(
         look=look,
         summary=as_known(flow_rows.summary(look)),
         readiness=readiness(every),
-        lines=[group_line(row, topics, windows) for row in part.items],
+        lines=group_lines(views, look, part.items),
         part=part,
         every=len(every),
         search=search,
@@ -220,16 +212,15 @@ def group_page(
     if detail is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}: {flow} never saw it")
     back = None if opposite is None else flow_rows.group_detail(opposite, group)
+    [line] = group_lines(views, look, [detail.row])
     return page(
         request,
         "group.html",
         flow=flow,
         look=look,
         summary=as_known(flow_rows.summary(look)),
-        line=group_line(detail.row, topics_of(views, look), _windows(views, look)),
+        line=line,
         detail=detail,
-        positions=detail.positions,
-        unread=detail.unread,
         back=None if back is None else back.row,
         has_back=opposite is not None,
     )
@@ -252,19 +243,19 @@ def _is_well(row: GroupRow) -> bool:
     return row.can_go_on is True or row.works_there
 
 
-def _windows(views: Views, look: FlowLook) -> WindowsOf:
-    series, end_ms = views.series(look.flow.target), now_ms()
+def group_lines(views: Views, look: FlowLook, rows: Iterable[GroupRow]) -> list[GroupLine]:
+    """Describe groups; the windows of a topic are read once for all its groups."""
+    topics, series, end_ms = topics_of(views, look), views.series(look.flow.target), now_ms()
 
     @cache
-    def windows(topic: str) -> tuple[Copied, ...]:
-        return tuple(series.copied_between(look.flow, topic, end_ms - PACE_MS, end_ms))
+    def windows(topic: str) -> list[Copied]:
+        return series.copied_between(look.flow, topic, end_ms - PACE_MS, end_ms)
 
-    return windows
+    def line(row: GroupRow) -> GroupLine:
+        own = [topic for topic in topics if row.group in topic.groups]
+        lag = sum(topic.lag for topic in own)
+        measured = (window for topic in own if lag for window in windows(topic.topic))
+        eta_s = seconds_to_go(lag, rate_of(measured, end_ms))
+        return GroupLine(row, tuple(topic.topic for topic in own), lag, eta_s)
 
-
-def group_line(row: GroupRow, topics: tuple[TopicRow, ...], windows: WindowsOf) -> GroupLine:
-    own = [topic for topic in topics if row.group in topic.groups]
-    lag = sum(topic.lag for topic in own)
-    measured = (window for topic in own if lag for window in windows(topic.topic))
-    rate = rate_of(measured, now_ms())
-    return GroupLine(row, tuple(topic.topic for topic in own), lag, seconds_to_go(lag, rate))
+    return [line(row) for row in rows]

@@ -60,13 +60,8 @@ def as_known(flow: FlowSummary) -> FlowSummary:
     return replace(flow, forecast=None) if flow.error else flow
 
 
-def by_trouble(flows: Iterable[FlowSummary]) -> list[FlowSummary]:
-    """Sort flows by state, the worst first, then by lag."""
-    return sorted(flows, key=rank)
-
-
 def rank(flow: FlowSummary) -> tuple[int, int, str]:
-    """Return the sort key of :func:`by_trouble`."""
+    """Return the sort key by state, the worst first, then by lag."""
     return _RANK[flow.state], -flow.lag, flow.flow
 
 
@@ -74,7 +69,7 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
     """Summarize the state of all flows; ``late`` names those that are behind."""
     if not flows:
         return Headline("IDLE", "No flow is configured")
-    worst = by_trouble(flows)[0]
+    worst = min(flows, key=rank)
     needing = [flow for flow in flows if flow.state in TROUBLES]
     if needing:
         unseen = (

@@ -131,7 +131,6 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
 
 
 def root_of(request: Request) -> str:
-    """Return the root path of the application, without a slash at its end."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
@@ -210,15 +209,8 @@ class Airflow:
         self.url = config.service.airflow_url.rstrip("/")
 
     def dag(self, flow: Flow) -> str:
-        pair = next(
-            (
-                pair
-                for pair in combinations(self._config.clusters, 2)
-                if {*pair} == {flow.source, flow.target}
-            ),
-            None,
-        )
-        return ".".join((FAILOVER, *pair)) if pair else FAILOVER
+        pairs, ends = combinations(self._config.clusters, 2), {flow.source, flow.target}
+        return ".".join((FAILOVER, *next((pair for pair in pairs if {*pair} == ends), ())))
 
     def dag_page(self, flow: Flow) -> str:
         return f"{self.url}/dags/{quote(self.dag(flow))}"

@@ -43,7 +43,6 @@ def why_page(
 
 @router.get("/ui/runs/{dag_id}/{run_id}")
 def run(request: Request, views: ViewsDep, dag_id: str, run_id: str, task: str = "") -> Response:
-    """Redirect to the move of a run, or to its flow."""
     links = Links(root_of(request))
     if dag_id.partition(".")[0] != FAILOVER:
         name = f"{dag_id}.{task}"

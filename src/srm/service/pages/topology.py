@@ -130,7 +130,6 @@ def _bend(start: _Point, end: _Point) -> _Point:
 def _arrows(
     flows: Sequence[FlowSummary], places: dict[str, _Point], picture: Topology
 ) -> tuple[Arrow, ...]:
-    """Draw the flows; labels are placed in turn, those of flows in trouble first."""
     found = {flow.flow: _arrow(flow, places[flow.source], places[flow.target]) for flow in flows}
     taken: list[_Point] = []
     for flow in sorted(flows, key=_is_well):

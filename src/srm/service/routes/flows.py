@@ -344,12 +344,6 @@ class Explaining:
         NotFoundError: no flow knows the name; the error suggests similar names. SrmError: none of
         those that answered knows it, or too many queries are waiting.
         """
-        async with self._turns.turn():
-            return await self._why(flows, kinds, name)
-
-    async def _why(
-        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
-    ) -> tuple[Why, ...]:
         asked: list[Why] = []
         unasked: dict[Flow, SrmError] = {}
 
@@ -363,7 +357,7 @@ class Explaining:
             else:
                 asked.extend(answers)
 
-        async with anyio.create_task_group() as group:
+        async with self._turns.turn(), anyio.create_task_group() as group:
             for flow in flows:
                 group.start_soon(one, flow)
         known = in_order(why for why in asked if why.known)

@@ -114,31 +114,24 @@ def problem_of(request: Request, error: SrmError) -> Response:
 
 
 def answer_errors(app: FastAPI) -> None:
-    def of_srm(request: Request, error: Exception) -> Response:
-        assert isinstance(error, SrmError)  # noqa: S101 -- registered for it below
-        return problem_of(request, error)
+    for kind in (SrmError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _answer_error)
 
-    def of_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 -- as above
+
+def _answer_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, SrmError):
+        return problem_of(request, error)
+    if isinstance(error, HTTPException):
         title = "Not found" if error.status_code == 404 else str(error.detail)
         answered = problem(request, error.status_code, title, str(error.detail))
         answered.headers.update(error.headers or {})
         return answered
-
-    def of_input(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 -- as above
+    if isinstance(error, RequestValidationError):
         told = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
         return problem(request, 422, "The request cannot be understood", told)
-
-    def of_anything(request: Request, error: Exception) -> Response:
-        path = one_line(request.url.path)
-        _logger.error("%s %s failed", request.method, path, exc_info=error)
-        return problem(request, 500, "Internal error", f"{type(error).__name__}; see the log")
-
-    app.add_exception_handler(SrmError, of_srm)
-    app.add_exception_handler(HTTPException, of_http)
-    app.add_exception_handler(RequestValidationError, of_input)
-    app.add_exception_handler(Exception, of_anything)
+    path = one_line(request.url.path)
+    _logger.error("%s %s failed", request.method, path, exc_info=error)
+    return problem(request, 500, "Internal error", f"{type(error).__name__}; see the log")
 
 
 Metric = Literal[

@@ -133,11 +133,9 @@ class Series:
         self.changes = 0
 
     def begin(self) -> None:
-        """Prepare to read all windows again."""
         self._read = {}
 
     def take(self, key: bytes, row: Stamped | None) -> None:
-        """Add one record; skip one that cannot be decoded."""
         try:
             source, target, _, topic, start_ms, _ = json.loads(key)
             subject = (str(source), str(target), str(topic))
@@ -161,7 +159,6 @@ class Series:
             known.put(figures)
 
     def end(self) -> None:
-        """Publish the records read so far."""
         with self._lock:
             self._shown = self._read
             self.changes += 1

@@ -29,7 +29,7 @@ from srm.service.views.documents import (
     TopicRow,
 )
 from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook, is_blocked
-from srm.service.views.series import Measured, Series, touching
+from srm.service.views.series import Series, touching
 from srm.service.views.watching import TargetWatch, end_all, watched_flows
 
 _ALL_MS = 900_000
@@ -67,7 +67,6 @@ class Views:
         end_all(self._watches.values())
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the first look at each target; return False after the timeout."""
         until = time.monotonic() + timeout_s
         return all(w.wait(max(0.0, until - time.monotonic())) for w in self._watches.values())
 
@@ -155,12 +154,10 @@ class Views:
         return found
 
     def drills(self) -> tuple[DrillRow, ...]:
-        """Return all drills, the newest first."""
         found = [flow_rows.drill_row(drill) for look in self.targets for drill in look.drills]
         return tuple(sorted(found, key=lambda row: (-row.time_ms, row.drill_id)))
 
     def metric(self, flow: Flow, topic: str, metric: str, from_ms: int, to_ms: int) -> MetricSeries:
-        """Return the windows of one metric of a topic or flow that start in a time range."""
         remote = ""
         if topic:
             row = self.topic(flow, topic)
@@ -175,27 +172,23 @@ class Views:
             remote,
             metric,
             UNITS[metric],
-            tuple(_point(window, metric) for window in windows),
+            tuple(Point(w.start_ms, w.end_ms, **asdict(w.figures(metric))) for w in windows),
         )
 
     def cluster(self, cluster_id: str) -> ClusterInfo:
-        """Return a cluster by its Kafka id or alias."""
         for target in self.targets:
             if cluster_id in {target.cluster_id, target.alias}:
-                flows = list(self.looks())
-                incoming = [look for look in flows if look.flow.target == target.alias]
-                outgoing = [look for look in flows if look.flow.source == target.alias]
+                flows = {str(look.flow): look for look in self.looks()}
+                incoming = [n for n, look in flows.items() if look.flow.target == target.alias]
+                outgoing = [n for n, look in flows.items() if look.flow.source == target.alias]
+                touching = (*incoming, *outgoing)
                 return ClusterInfo(
                     target.cluster_id,
                     target.alias,
-                    tuple(str(look.flow) for look in incoming),
-                    tuple(str(look.flow) for look in outgoing),
+                    tuple(incoming),
+                    tuple(outgoing),
                     target.looked_ms,
-                    {
-                        str(look.flow): look.measured[""]
-                        for look in (*incoming, *outgoing)
-                        if "" in look.measured
-                    },
+                    {n: flows[n].measured[""] for n in touching if "" in flows[n].measured},
                 )
         known = ", ".join(f"{t.alias} ({t.cluster_id or 'id not known yet'})" for t in self.targets)
         raise ElsewhereError(f"cluster {cluster_id!r} is not watched here; clusters: {known}")
@@ -219,10 +212,6 @@ class Views:
 
 def _rank(look: MoveLook) -> tuple[object, ...]:
     return (*look.progress.rank, 0 if look.report is None else look.report.report.revision)
-
-
-def _point(window: Measured, metric: str) -> Point:
-    return Point(window.start_ms, window.end_ms, **asdict(window.figures(metric)))
 
 
 def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:

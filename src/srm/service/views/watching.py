@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from anyio.to_thread import run_sync
@@ -74,7 +73,6 @@ class RepeatedTask(ABC):
         self.thread = threading.Thread(target=self._repeat, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; idempotent."""
         with self._lock:
             if self.thread.ident is None:
                 self.thread.start()
@@ -128,7 +126,6 @@ class TargetWatch(RepeatedTask):
         return self._late[1]
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the first look; return False after the timeout."""
         return self._looked.wait(timeout_s)
 
     def refresh(self) -> None:
@@ -140,11 +137,8 @@ class TargetWatch(RepeatedTask):
 
     def _run(self) -> None:
         with ExitStack() as stack:
-            target = stack.enter_context(
-                KafkaCluster(
-                    self.alias, self._config.cluster_clients(self.alias), _TARGET_S, follow=True
-                )
-            )
+            clients = self._config.cluster_clients(self.alias)
+            target = stack.enter_context(KafkaCluster(self.alias, clients, _TARGET_S, follow=True))
             target.follow(internal_topics.METRICS_WINDOWS, self.series)
             for topic in (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER):
                 target.compacted_topic(topic)  # all are read in parallel
@@ -170,12 +164,9 @@ class TargetWatch(RepeatedTask):
         every = replace(self._look, looked_ms=looked_ms, error="")
         try:
             tables = ControlTables.read_moves(target)
-            return replace(
-                every,
-                cluster_id=every.cluster_id or target.cluster_id(),
-                moves=_moves(tables),
-                drills=read_drills(target),
-            )
+            known = every.cluster_id or target.cluster_id()
+            moves, drills = _moves(tables), read_drills(target)
+            return replace(every, cluster_id=known, moves=moves, drills=drills)
         except Exception as error:  # noqa: BLE001 -- reported in the look, and logged
             told = _error_text(f"looking at {self.alias}", error, self._look.error)
             return replace(every, error=told)
@@ -188,16 +179,12 @@ class _Looking:
 
 
 def _late(look: TargetLook, looking: _Looking) -> TargetLook:
-    flows = {
-        flow: replace(
-            found,
-            error=f"a look takes more than {_SLOW_S:g} s: "
-            f"{flow.source} or {flow.target} hangs or does not answer",
-        )
-        if found is looking.former[flow] and not found.error
-        else found
-        for flow, found in look.flows.items()
-    }
+    flows = dict(look.flows)
+    for flow, found in look.flows.items():
+        if found is looking.former[flow] and not found.error:
+            silent = f"{flow.source} or {flow.target} hangs or does not answer"
+            error = f"a look takes more than {_SLOW_S:g} s: {silent}"
+            flows[flow] = replace(found, error=error)
     return replace(look, flows=flows)
 
 
@@ -215,12 +202,9 @@ class _Flow:
         self._maps = KafkaMapReader(target, self._source, flow)
         self._away_maps = KafkaMapReader(target, away_cluster(flow.source), flow)
         self._last = FlowLook(flow, config.flow(flow))
+        target.compacted_topic(internal_topics.control(flow.source))
         separator = config.flow(flow).policy.separator
-        for topic in (
-            internal_topics.control(flow.source),
-            internal_topics.checkpoints(flow.source, separator),
-        ):
-            target.compacted_topic(topic)
+        target.compacted_topic(internal_topics.checkpoints(flow.source, separator))
         for partition in range(STATE_PARTITIONS):
             target.compacted_topic(internal_topics.replication(flow.source), partition)
 
@@ -426,27 +410,24 @@ class CommittedOffsets:
         return self._not_answered(alias)
 
     async def _ask(self, place: _Place, began_s: float) -> Committed:
+        flow, alias, group = place
         serves_until_s = 0.0
         try:
-            async with self._turns[place[1]].turn():
-                found = await self._ask_in_turn(place, began_s)
+            async with self._turns[alias].turn():
+                silence = self._silent.get(alias)
+                if silence is not None and silence.since_s > began_s:
+                    found = self._not_answered(alias)  # a request timed out in the meantime
+                else:
+                    asked = self._config, flow, alias, group
+                    found = await run_sync(self._ask_cluster, *asked, abandon_on_cancel=True)
+                    if not found.error:
+                        self._silent.pop(alias, None)
         except SrmError as error:  # too many requests
             found = Committed(error=str(error))
         else:
             serves_until_s = _now_s() + _SERVES_S
         finally:
             self._asked[place].serves_until_s = serves_until_s
-        return found
-
-    async def _ask_in_turn(self, place: _Place, began_s: float) -> Committed:
-        flow, alias, group = place
-        silence = self._silent.get(alias)
-        if silence is not None and silence.since_s > began_s:
-            return self._not_answered(alias)  # another request timed out in the meantime
-        ask = partial(self._ask_cluster, self._config, flow, alias, group)
-        found = await run_sync(ask, abandon_on_cancel=True)
-        if not found.error:
-            self._silent.pop(alias, None)
         return found
 
     def _not_answered(self, alias: str) -> Committed:

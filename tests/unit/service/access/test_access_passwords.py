@@ -27,10 +27,10 @@ from srm.service.access.passwords import (
     _P,
     _R,
     PasswordHash,
+    Passwords,
     UsersFile,
     line,
     parse_users,
-    password_access,
 )
 from srm.service.app import create_app
 from srm.service.routes.actions import Actions
@@ -82,7 +82,7 @@ def ticks() -> Seconds:
 
 @pytest.fixture
 def client(views: Views, acting: Actions, users: Path, ticks: Seconds) -> TestClient:
-    access = password_access(AccessSettings(operators=("ops",)), UsersFile(users), ticks)
+    access = Passwords(AccessSettings(operators=("ops",)), UsersFile(users), ticks).identify
     return TestClient(create_app(views, access, acting), raise_server_exceptions=False)
 
 

@@ -29,7 +29,8 @@ def windows(*latencies: int) -> tuple[Measured, ...]:
 
 def measured(of: tuple[Measured, ...], end_ms: int, stat: str = "avg") -> Measures:
     figures = {metric: over(of, metric) for metric in METRICS}
-    return Measures(stat, end_ms - 15 * MIN, end_ms, of, figures)  # type: ignore[arg-type]
+    wanted = Wish("15m", stat)  # type: ignore[arg-type]
+    return Measures(wanted, end_ms - 15 * MIN, end_ms, of, figures)
 
 
 def test_how_it_is_now_says_the_newest_window_and_the_title_the_whole_time() -> None:

@@ -21,8 +21,8 @@ from srm.service.pages.overview import (
     Headline,
     as_known,
     behind,
-    by_trouble,
     headline,
+    rank,
     since_ms,
 )
 from srm.service.pages.rendering import move_ids, run_pattern
@@ -39,9 +39,8 @@ def flow(state: State, lag: int = 0, name: str = "P->B") -> FlowSummary:
 
 
 def test_who_is_stopped_comes_first_and_of_equals_who_lags_more() -> None:
-    found = by_trouble(
-        [flow("RUNNING"), flow("OFF"), flow("DEGRADED", 3), flow("STOPPED"), flow("DEGRADED", 9)]
-    )
+    flows = flow("RUNNING"), flow("OFF"), flow("DEGRADED", 3), flow("STOPPED"), flow("DEGRADED", 9)
+    found = sorted(flows, key=rank)
 
     assert [(one.state, one.lag) for one in found] == [
         ("STOPPED", 0),
