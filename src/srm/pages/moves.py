@@ -388,14 +388,18 @@ def costs(report: MoveReport) -> Costs | None:
     return Costs(tuple(_topics(report)), tuple(_groups(report)), tuple(_unknown(report)))
 
 
+_COUNTS: Final = ("not_copied", "at_most", "seconds")
+
+
 def _topics(report: MoveReport) -> Iterator[TopicCost]:
     said = {topic.topic: topic for topic in (report.forecast.topics if report.forecast else ())}
     found = {entry.topic for entry in (report.outcome.partitions if report.outcome else ())}
     for name in sorted({*said, *found}):
         topic = said.get(name)
+        counts: dict[str, Any] = {key: getattr(topic, key, None) for key in _COUNTS}
         yield TopicCost(
             name,
-            **{key: getattr(topic, key, None) for key in ("not_copied", "at_most", "seconds")},
+            **counts,
             age_seconds=_seconds(topic.age_ms if topic else None),
             **_outcome_fields(name, report.outcome),
         )

@@ -256,25 +256,17 @@ class Federation:
             unknown = self._neighbours.error(target) or "see service.advertise"
             raise UnavailableError(f"no service that watches {target} is announced: {unknown}")
         services.sort(key=lambda service: service.url != self._answered.get(target))
-        requests = [
-            partial(self._get, service, target, path, headers, most_bytes) for service in services
-        ]
-        return await first_answer(requests, self._limit_s / len(services))
 
-    async def _get(
-        self,
-        service: ServiceAnnouncement,
-        target: str,
-        path: str,
-        headers: Mapping[str, str],
-        most_bytes: int,
-    ) -> Reply:
-        reply = await self._remote.get(service, target, path, headers, most_bytes)
-        title = _problem(reply).get("title") if reply.status == 404 else None
-        if reply.status < 500 and title != ElsewhereError.__name__:
-            self._answered[target] = service.url
-            return reply
-        raise UnavailableError(f"{service.url}: {_detail(reply)}")
+        async def get(service: ServiceAnnouncement) -> Reply:
+            reply = await self._remote.get(service, target, path, headers, most_bytes)
+            title = _problem(reply).get("title") if reply.status == 404 else None
+            if reply.status < 500 and title != ElsewhereError.__name__:
+                self._answered[target] = service.url
+                return reply
+            raise UnavailableError(f"{service.url}: {_detail(reply)}")
+
+        requests = [partial(get, service) for service in services]
+        return await first_answer(requests, self._limit_s / len(services))
 
     async def forward(self, request: Request, target: str) -> Reply:
         return await self.ask(target, _path(request), request.headers)

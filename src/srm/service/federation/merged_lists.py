@@ -90,7 +90,7 @@ async def all_series(request: Request, own: Iterable[MetricSeries]) -> Response:
     if federation is not None:
         others, missing = await federation.lists(request, SERIES)
         found += [each for series in others.values() for each in series]
-    answered = answer(request, found, list[MetricSeries])
+    answered = answer(request, found)
     if missing:
         answered.headers[MISSING_HEADER] = ", ".join(missing)
     return answered

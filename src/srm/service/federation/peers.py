@@ -8,7 +8,6 @@ They use routes under ``/internal``, follow no redirect, and limit an answer in 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import re
 import socket
@@ -321,6 +320,8 @@ class Remote:
             )
         self._remote = remote
         self._passes_tokens = settings.access.auth == "bearer"
+        user, password = remote.username, remote.password.reveal()
+        self._basic = httpx.BasicAuth(user, password) if user else None
         self._context = _context(remote)
         self._transport = transport
         self._clock = clock
@@ -381,11 +382,13 @@ class Remote:
                 verify=self._context,
                 transport=self._transport,
                 timeout=self._remote.timeout.total_seconds(),
+                auth=self._basic,
                 trust_env=False,
                 follow_redirects=False,
             )
         sent = {TARGET_HEADER: target, "Accept": ", ".join(_TYPES), "Accept-Encoding": "identity"}
-        sent |= self._credentials(headers)
+        if self._passes_tokens and self._basic is None and headers.get("Authorization"):
+            sent["Authorization"] = headers["Authorization"]
         sent |= {name: headers[name] for name in _PASSED_ON if name in headers}
         async with self._client.stream("GET", url, headers=sent) as response:
             media_type = response.headers.get("Content-Type", "").partition(";")[0]
@@ -403,13 +406,6 @@ class Remote:
             etag = response.headers.get("ETag", "")
             told = {"ETag": etag} if _ETAG.fullmatch(etag) else {}
             return Reply(response.status_code, body, media_type, told)
-
-    def _credentials(self, headers: Mapping[str, str]) -> dict[str, str]:
-        if self._remote.username:
-            pair = f"{self._remote.username}:{self._remote.password.reveal()}"
-            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-        given = headers.get("Authorization", "")
-        return {"Authorization": given} if self._passes_tokens and given else {}
 
 
 def is_named(host: str, pattern: str) -> bool:

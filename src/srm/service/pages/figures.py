@@ -14,7 +14,7 @@ from srm.clock import now_ms
 from srm.domain.names.topics import Flow
 from srm.domain.text import amount
 from srm.engine.metrics.metrics import is_fresh
-from srm.service.views.series import METRICS, WHOLE, Figures, Measured, touching
+from srm.service.views.series import METRICS, Figures, Measured, touching
 from srm.service.views.views import Views
 
 PART: Final = 50
@@ -121,12 +121,6 @@ Statistic = Literal["avg", "min", "max"]
 SPANS: Final[dict[Span, int]] = {"15m": 900_000, "1h": 3_600_000, "2h": 7_200_000}
 SPAN_NAMES: Final[dict[Span, str]] = {"15m": "15 min", "1h": "1 h", "2h": "2 h"}
 STATISTICS: Final[tuple[Statistic, ...]] = ("avg", "min", "max")
-METRIC_NAMES: Final = {
-    "byte-rate": "Throughput",
-    "replication-latency-ms": "Replication latency",
-    "replication-records-lag": "Lag",
-    "checkpoint-latency-ms": "Checkpoint latency",
-}
 WIDTH: Final = 120.0
 HEIGHT: Final = 28.0
 _EDGE = 2.0
@@ -134,7 +128,7 @@ _EDGE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Time range and statistic of a page; ``avg`` means that of the whole (:data:`WHOLE`)."""
+    """Time range and statistic of a page; ``avg`` means that of the whole (:data:`METRICS`)."""
 
     span: Span
     stat: Statistic
@@ -144,7 +138,7 @@ class Wish:
         return SPANS[self.span]
 
     def statistic(self, metric: str) -> str:
-        return WHOLE[metric] if self.stat == "avg" else self.stat
+        return METRICS[metric].whole if self.stat == "avg" else self.stat
 
 
 def wish(span: Annotated[Span, Query(alias="range")] = "15m", stat: Statistic = "avg") -> Wish:
@@ -179,7 +173,8 @@ class Measures:
         found, minutes = self.figures[metric], (self.end_ms - self.begin_ms) // 60_000
         if found is None:
             return f"not measured in {minutes} min"
-        whole, of = WHOLE[metric], " of a partition" if WHOLE[metric] == "sum" else ""
+        whole = METRICS[metric].whole
+        of = " of a partition" if whole == "sum" else ""
         extremes = f"min {found.min:,.1f}, max {found.max:,.1f}{of}"
         return f"in {minutes} min: {whole} {getattr(found, whole):,.1f}, {extremes}"
 
@@ -230,7 +225,7 @@ def over(windows: Sequence[Measured], metric: str) -> Figures | None:
     if not found:
         return None
     total, number = sum(f.sum for f in found), sum(f.count for f in found)
-    if WHOLE[metric] == "sum":
+    if METRICS[metric].whole == "sum":
         total, number = total / len(found), max(f.count for f in found)
     return Figures(
         min(f.min for f in found), max(f.max for f in found), total / number, total, number

@@ -29,17 +29,15 @@ from srm.service.pages.overview import (
     as_known,
     behind,
     flow_line,
-    groups_of,
     readiness,
     recent,
-    topics_of,
 )
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import flow_rows
 from srm.service.views.documents import GroupRow, TopicRow
 from srm.service.views.flow_rows import FlowLook
 from srm.service.views.responses import (
-    CommitsDep,
+    DetailDep,
     FlowDep,
     Metric,
     Search,
@@ -93,7 +91,7 @@ def flow_page(
     offset: Offset = 0,
 ) -> Response:
     look = views.look(flow)
-    every = flow_rows.as_of(topics_of(views, look), now_ms())
+    every = flow_rows.as_of(views.topics_of(look), now_ms())
     found = containing(every, search, lambda row: row.topic, lambda row: row.remote_topic)
     if state:
         found = [row for row in found if row.state == state.upper()]
@@ -180,7 +178,7 @@ def groups_page(
     offset: Offset = 0,
 ) -> Response:
     look = views.look(flow)
-    every = groups_of(views, look)
+    every = views.groups_of(look)
     found = containing(every, search, lambda row: row.group)
     if state:
         found = [row for row in found if _is_well(row) == (state == "ready")]
@@ -204,13 +202,11 @@ def groups_page(
 
 @router.get("/groups/{group:path}")
 def group_page(
-    request: Request, views: ViewsDep, flow: FlowDep, group: str, commits: CommitsDep
+    request: Request, views: ViewsDep, flow: FlowDep, group: str, detail: DetailDep
 ) -> Response:
-    look = views.last_look(flow)[0]
-    opposite = views.opposite(flow)
-    detail = flow_rows.group_detail(look, group, commits, opposite)
     if detail is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}: {flow} never saw it")
+    look, opposite = views.look(flow), views.find(flow.reverse)
     back = None if opposite is None else flow_rows.group_detail(opposite, group)
     [line] = group_lines(views, look, [detail.row])
     return page(
@@ -245,7 +241,7 @@ def _is_well(row: GroupRow) -> bool:
 
 def group_lines(views: Views, look: FlowLook, rows: Iterable[GroupRow]) -> list[GroupLine]:
     """Describe groups; the windows of a topic are read once for all its groups."""
-    topics, series, end_ms = topics_of(views, look), views.series(look.flow.target), now_ms()
+    topics, series, end_ms = views.topics_of(look), views.series(look.flow.target), now_ms()
 
     @cache
     def windows(topic: str) -> list[Copied]:

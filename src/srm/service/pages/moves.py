@@ -15,11 +15,10 @@ from srm.domain.moves.progress import HELD, STEPS
 from srm.domain.moves.request import FORM, Operation
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import few
-from srm.errors import NotFoundError
 from srm.pages.html import move_timeline, report_page, round_up
 from srm.pages.moves import re_read_text, residue_text, verdict_text
 from srm.service.federation.merged_lists import HomesDep
-from srm.service.pages.overview import as_known, groups_of, readiness, topics_of
+from srm.service.pages.overview import as_known, readiness
 from srm.service.pages.rendering import HEADERS, PageRoute, page
 from srm.service.views.documents import MoveRow
 from srm.service.views.flow_rows import (
@@ -68,7 +67,7 @@ def likely(views: Views) -> FlowLook | None:
     here = next((move.target for move in views.moves() if move.ok is not None), None)
 
     def rank(look: FlowLook) -> tuple[bool, bool, int, list[int]]:
-        flow, ready = look.flow, readiness(groups_of(views, look)).ready
+        flow, ready = look.flow, readiness(views.groups_of(look)).ready
         places = [aliases.index(alias) for alias in (flow.source, flow.target)]
         return not ready, flow.source != here, -ready, places
 
@@ -96,8 +95,8 @@ def new_page(
     looks = {str(look.flow): look for look in views.looks()}
     look = looks.get(flow) or likely(views)
     chosen = None if look is None else look.flow
-    rows = () if look is None else groups_of(views, look)
-    topics = () if look is None else topics_of(views, look)
+    rows = () if look is None else views.groups_of(look)
+    topics = () if look is None else views.topics_of(look)
     return page(
         request,
         "new_move.html",
@@ -123,17 +122,15 @@ def _operation(views: Views, flow: Flow) -> Operation:
 @router.get("/{move_id}")
 def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
     look = views.move(move_id)
-    kept = look.report
-    report = None if kept is None else kept.report
-    flow = Flow(look.plan.request.source, look.plan.request.target)
-    seen = next((one for one in views.looks() if one.flow == flow), None)
+    report = None if look.report is None else look.report.report
+    flow = look.plan.request.flow
+    seen = views.find(flow)
     return page(
         request,
         "move.html",
         move=move_detail(look),
         flow=flow,
-        known={row.group for row in groups_of(views, seen)} if seen else set(),
-        plan=look.plan,
+        known={row.group for row in views.groups_of(seen)} if seen else set(),
         stages=stages(look),
         report=report,
         timeline=None if report is None else move_timeline(report),
@@ -145,12 +142,8 @@ def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
 
 @router.get("/{move_id}/report")
 def report(views: ViewsDep, move_id: str) -> Response:
-    kept = views.move(move_id).report
-    if kept is None:
-        raise NotFoundError(f"move {move_id!r} has no report yet")
-    return HTMLResponse(
-        report_page(kept), headers={**HEADERS, "Content-Security-Policy": _REPORT_POLICY}
-    )
+    headers = {**HEADERS, "Content-Security-Policy": _REPORT_POLICY}
+    return HTMLResponse(report_page(views.report(move_id)), headers=headers)
 
 
 _REACHED: Final = {then.intent: step.ended for step, then in pairwise(STEPS) if then.intent}

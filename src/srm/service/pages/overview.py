@@ -15,22 +15,17 @@ from srm.service.federation.merged_lists import ElsewhereDep
 from srm.service.pages.figures import Measures, Wish, WishDep, arrow, lately, measures, newest
 from srm.service.pages.rendering import Links, PageRoute, page
 from srm.service.pages.topology import topology
-from srm.service.views.documents import Event, FlowSummary, GroupRow, State, TopicRow
+from srm.service.views.documents import Event, FlowSummary, GroupRow, State
 from srm.service.views.flow_rows import FlowLook, is_running, summary
 from srm.service.views.responses import ViewsDep
 from srm.service.views.series import Measured
 from srm.service.views.views import Views
 
-_RANK: Final[dict[State, int]] = {
-    "STOPPED": 0,
-    "DEGRADED": 1,
-    "UNKNOWN": 2,
-    "PAUSED": 3,
-    "RUNNING": 4,
-    "IDLE": 5,
-    "OFF": 6,
-}
-TROUBLES: Final = frozenset({"STOPPED", "DEGRADED", "UNKNOWN"})
+_WORST_FIRST: Final[tuple[State, ...]] = (
+    *("STOPPED", "DEGRADED", "UNKNOWN"),
+    *("PAUSED", "RUNNING", "IDLE", "OFF"),
+)
+TROUBLES: Final = _WORST_FIRST[:3]
 """States that need attention."""
 BEHIND_S: Final = 10.0
 """A flow counts as behind if its lag equals this many seconds of its own traffic."""
@@ -62,7 +57,7 @@ def as_known(flow: FlowSummary) -> FlowSummary:
 
 def rank(flow: FlowSummary) -> tuple[int, int, str]:
     """Return the sort key by state, the worst first, then by lag."""
-    return _RANK[flow.state], -flow.lag, flow.flow
+    return _WORST_FIRST.index(flow.state), -flow.lag, flow.flow
 
 
 def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headline:
@@ -228,7 +223,7 @@ def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
         since_ms(look),
         None if found.error else behind(found.lag, lately(views, look.flow)),
         measures(views, look.flow, "", wanted),
-        readiness(groups_of(views, look)),
+        readiness(views.groups_of(look)),
     )
 
 
@@ -238,16 +233,6 @@ def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> Overvi
     measured = newest(found.measured, wanted)
     home = homes.get(flow.target, "")
     return OverviewLine(found, None, None, measured, readiness(()), is_here=False, home=home)
-
-
-def groups_of(views: Views, look: FlowLook) -> tuple[GroupRow, ...]:
-    """Return the groups of a flow; empty before its first successful look."""
-    return views.groups(look.flow) if look.view is not None else ()
-
-
-def topics_of(views: Views, look: FlowLook) -> tuple[TopicRow, ...]:
-    """Return the topics of a flow; empty before its first successful look."""
-    return views.topics(look.flow) if look.view is not None else ()
 
 
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:

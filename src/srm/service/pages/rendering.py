@@ -29,7 +29,8 @@ from srm.errors import NotFoundError, SrmError
 from srm.service.federation.federation import path_of
 from srm.service.federation.merged_lists import home_of
 from srm.service.pages import figures
-from srm.service.pages.figures import METRIC_NAMES, SPAN_NAMES, STATISTICS
+from srm.service.pages.figures import SPAN_NAMES, STATISTICS
+from srm.service.views.series import METRICS
 from srm.service.views.views import Views
 
 POLICY: Final = (
@@ -187,7 +188,7 @@ def environment() -> Environment:
         {name: getattr(figures, name) for name in _GLOBALS},
         spans=SPAN_NAMES,
         stats=STATISTICS,
-        metrics=METRIC_NAMES,
+        metrics={name: metric.title for name, metric in METRICS.items()},
     )
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import (
@@ -34,6 +34,7 @@ from srm.service.prometheus.metric_table import (
     STATES,
     TOPIC_HEALTH,
     TOPIC_STATES,
+    UNITS,
     Metric,
 )
 from srm.service.views import flow_rows
@@ -151,12 +152,12 @@ def samples(views: Views) -> Iterator[Sample]:
     settings = views.config.service
     yield from service_samples(views.targets)
     for look in views.looks():
-        groups = views.groups(look.flow) if look.view is not None else ()
+        groups = views.groups_of(look)
         yield from flow_samples(look, groups)
         if settings.prometheus_groups:
             yield from group_samples(look.flow, groups)
-        if settings.prometheus_topics and look.view is not None:
-            yield from topic_samples(look, views.topics(look.flow))
+        if settings.prometheus_topics:
+            yield from topic_samples(look, views.topics_of(look))
     yield from move_samples(views.move_looks().values())
     yield from drill_samples(drill for look in views.targets for drill in look.drills)
 
@@ -232,7 +233,7 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
             withheld=proof.withheld,
             unread_groups=len(proof.unread),
         )
-    yield from _window_samples("flow", labels, look.measured.get(""), look, row.lag)
+    yield from _window_samples("srm_flow", labels, row, look)
 
 
 def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
@@ -296,7 +297,6 @@ def _group_totals(groups: Collection[GroupRow], labels: Labels) -> Iterator[Samp
 
 
 def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample]:
-    newest = look.measured.get("")
     for row in topics:
         labels = (look.flow.source, look.flow.target, row.topic)
         states = Counter[str]([row.state])
@@ -304,7 +304,7 @@ def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample
         yield "srm_topic_lag_offsets", labels, row.lag
         yield "srm_topic_partitions", labels, row.partitions
         yield "srm_topic_copied_offsets", labels, row.copied
-        yield from _window_samples("topic", labels, row.measured, look, row.lag, newest)
+        yield from _window_samples("srm_topic", labels, row, look)
 
 
 def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
@@ -325,19 +325,13 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
 
 
 def _window_samples(
-    subject: str,
-    labels: Labels,
-    window: Measured | None,
-    look: FlowLook,
-    lag: int,
-    newest: Measured | None = None,
+    first: str, labels: Labels, row: FlowSummary | TopicRow, look: FlowLook
 ) -> Iterator[Sample]:
-    """Yield the end of a window and its current rates; ``newest`` is the flow's newest window."""
-    if window is None:
+    """Yield the end of the newest window and its current rates; ``first`` begins their names."""
+    if row.measured is None:
         return
-    first = f"srm_{subject}"
-    yield f"{first}_window_end_timestamp_seconds", labels, window.end_ms / 1000
-    now = _of_now(window, look, lag, newest or window)
+    yield f"{first}_window_end_timestamp_seconds", labels, row.measured.end_ms / 1000
+    now = _of_now(row.measured, row.lag, look)
     if now is None:
         return
     seconds = max(1, now.end_ms - now.start_ms) / 1000
@@ -355,11 +349,12 @@ def _window_samples(
                 yield f"{first}_{kind}_latency_{name}_seconds", labels, latency_ms / 1000
 
 
-def _of_now(window: Measured, look: FlowLook, lag: int, newest: Measured) -> Measured | None:
+def _of_now(window: Measured, lag: int, look: FlowLook) -> Measured | None:
     """Return the window, an empty one if its subject is idle, None if that is unknown.
 
     Idle: a newer window of the flow lacks it or, without fresh windows, the look found no lag.
     """
+    newest = look.measured.get("") or window
     nothing = Measured(window.start_ms, window.end_ms, 0, 0, *[Figures()] * 4)
     if is_fresh(newest.end_ms, look.looked_ms):
         return nothing if window.end_ms <= newest.start_ms else window
@@ -442,13 +437,6 @@ if TYPE_CHECKING:
 
 _FRESH_S: Final = 1.0
 _SHUTDOWN_MS: Final = 2000
-_UNITS: Final[Mapping[str, str]] = {
-    "seconds": "s",
-    "bytes_per_second": "By/s",
-    "records_per_second": "{record}/s",
-    "records": "{record}",
-    "offsets": "{offset}",
-}
 
 
 class ExportedMetrics:
@@ -470,7 +458,7 @@ class ExportedMetrics:
         self._provider = MeterProvider([reader], telemetry.resource(), shutdown_on_exit=False)
         meter = self._provider.get_meter("srm")
         for metric in METRICS.values():
-            unit = _UNITS.get(metric.unit, "1")
+            unit = UNITS.get(metric.unit, "1")
             meter.create_observable_gauge(
                 metric.name, [self._observing(metric)], unit, metric.meaning
             )

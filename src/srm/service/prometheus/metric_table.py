@@ -25,14 +25,21 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        return next((unit for unit in _UNITS if self.name.endswith(f"_{unit}")), "")
+        return next((unit for unit in UNITS if self.name.endswith(f"_{unit}")), "")
 
     @property
     def is_info(self) -> bool:
         return self.name.endswith("_info")
 
 
-_UNITS: Final = ("bytes_per_second", "records_per_second", "seconds", "records", "offsets")
+UNITS: Final = {
+    "bytes_per_second": "By/s",
+    "records_per_second": "{record}/s",
+    "seconds": "s",
+    "records": "{record}",
+    "offsets": "{offset}",
+}
+"""Units at the end of names, with those of OTLP."""
 _FLOW: Final = ("source", "target")
 _TOPIC: Final = (*_FLOW, "topic")
 _GROUP: Final = (*_FLOW, "group")

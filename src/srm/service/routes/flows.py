@@ -42,7 +42,7 @@ from srm.service.views.flow_rows import is_running
 from srm.service.views.responses import (
     MOST_OF_A_NAME,
     PROBLEMS,
-    CommitsDep,
+    DetailDep,
     FlowDep,
     Group,
     Metric,
@@ -53,7 +53,7 @@ from srm.service.views.responses import (
     containing,
     time_range,
 )
-from srm.service.views.series import WHOLE
+from srm.service.views.series import METRICS
 from srm.wiring import open_flow
 
 router = APIRouter(prefix="/v2/flows", tags=["flows"], responses=PROBLEMS)
@@ -66,8 +66,7 @@ Order = Annotated[Literal["asc", "desc"], Query(description="desc: the largest f
 @router.get("", response_model=Page[FlowSummary], summary="All flows")
 async def flows(request: Request, views: ViewsDep, part: SliceDep) -> Response:
     """Return state, lag and loss forecast of each flow."""
-    found = await everywhere(request, views.flows(), FLOWS, part)
-    return answer(request, found, Page[FlowSummary])
+    return answer(request, await everywhere(request, views.flows(), FLOWS, part))
 
 
 @router.get("/{source}/{target}", response_model=FlowSummary, summary="One flow")
@@ -93,7 +92,7 @@ async def topics(
     if state:
         found = [row for row in found if row.state == state.upper()]
     found.sort(key=lambda row: _rank(row, sort), reverse=order == "desc")
-    return answer(request, part.page(found), Page[TopicRow])
+    return answer(request, part.page(found))
 
 
 def _rank(row: TopicRow, sort: Sort) -> tuple[float, str]:
@@ -101,7 +100,7 @@ def _rank(row: TopicRow, sort: Sort) -> tuple[float, str]:
         return 0.0, row.topic
     if sort == "lag":
         return row.lag, row.topic
-    return flow_rows.figure(row, sort, WHOLE[sort]), row.topic
+    return flow_rows.figure(row, sort, METRICS[sort].whole), row.topic
 
 
 @router.get("/{source}/{target}/topics/{topic}", response_model=TopicRow, summary="One topic")
@@ -121,7 +120,7 @@ async def partitions(
 ) -> Response:
     """Return the partitions with positions on both sides, lag, state, its start and its reason."""
     rows = views.last_look(flow)[1].partitions.get(views.topic(flow, topic).topic, ())
-    return answer(request, part.page(rows), Page[PartitionRow])
+    return answer(request, part.page(rows))
 
 
 @router.get("/{source}/{target}/groups", response_model=Page[GroupRow], summary="Groups of a flow")
@@ -130,20 +129,17 @@ async def groups(
 ) -> Response:
     """Return the groups with a checkpoint: whether they could resume, and records read again."""
     found = containing(views.groups(flow), search, lambda row: row.group)
-    return answer(request, part.page(found), Page[GroupRow])
+    return answer(request, part.page(found))
 
 
 @router.get(
     "/{source}/{target}/groups/{group:path}", response_model=GroupDetail, summary="One group"
 )
-async def group(
-    request: Request, views: ViewsDep, flow: FlowDep, group: Group, commits: CommitsDep
-) -> Response:
+async def group(request: Request, flow: FlowDep, group: Group, found: DetailDep) -> Response:
     """Return a group's positions on both sides, and where it would resume, by partition.
 
     Both clusters are queried for its offsets, for a few seconds at most.
     """
-    found = flow_rows.group_detail(views.last_look(flow)[0], group, commits, views.opposite(flow))
     if found is None:
         raise NotFoundError(f"group {group!r} has no checkpoint of {flow}")
     return answer(request, found)
@@ -166,13 +162,13 @@ async def checkpoints(
         for row in flow_rows.checkpoint_rows(views.last_look(flow)[0])
         if group in {"", row.group} and topic in {"", row.topic}
     ]
-    return answer(request, part.page(found), Page[CheckpointRow])
+    return answer(request, part.page(found))
 
 
 @router.get("/{source}/{target}/events", response_model=Page[Event], summary="Events")
 async def events(request: Request, views: ViewsDep, flow: FlowDep, part: SliceDep) -> Response:
     """Return losses, re-created topics, stops, decisions, moves and drills, the newest first."""
-    return answer(request, part.page(views.events(flow)), Page[Event])
+    return answer(request, part.page(views.events(flow)))
 
 
 @router.get("/{source}/{target}/forecast", summary="Loss if the source failed now")
@@ -203,7 +199,7 @@ async def moves(
         "ended": lambda row: row.ended,
     }
     found = await everywhere(request, views.moves(), MOVES, part, wanted[which])
-    return answer(request, found, Page[MoveRow])
+    return answer(request, found)
 
 
 @moves_router.get("/moves/{move_id}", response_model=MoveDetail, summary="One move")
@@ -215,17 +211,13 @@ async def move(request: Request, views: ViewsDep, move_id: str) -> Response:
 @moves_router.get("/moves/{move_id}/report", response_model=MoveReport, summary="Report of a move")
 async def report(request: Request, views: ViewsDep, move_id: str) -> Response:
     """Return the stored report of a move (docs/formats.md)."""
-    found = views.move(move_id).report
-    if found is None:
-        raise NotFoundError(f"move {move_id!r} has no report yet")
-    return answer(request, found.report)
+    return answer(request, views.report(move_id).report)
 
 
 @moves_router.get("/drills", response_model=Page[DrillRow], summary="All drills, the newest first")
 async def drills(request: Request, views: ViewsDep, part: SliceDep) -> Response:
     """Return rehearsals of failovers with their results."""
-    found = await everywhere(request, views.drills(), DRILLS, part)
-    return answer(request, found, Page[DrillRow])
+    return answer(request, await everywhere(request, views.drills(), DRILLS, part))
 
 
 topics_router = APIRouter(responses=PROBLEMS)
@@ -259,8 +251,7 @@ async def remote_topics(
         )
         if source in {"", row.source} and target in {"", row.target}
     ]
-    rows = await everywhere(request, found, REMOTE_TOPICS, part)
-    return answer(request, rows, Page[RemoteTopic])
+    return answer(request, await everywhere(request, found, REMOTE_TOPICS, part))
 
 
 @topics_router.get(
@@ -316,7 +307,7 @@ async def why(
     wanted = [views.look(Flow.parse(flow))] if flow else views.looks()
     flows = [look.flow for look in wanted]
     explaining: Explaining = request.app.state.explaining
-    return answer(request, list(await explaining.why(flows, [kind], name)), list[Why])
+    return answer(request, list(await explaining.why(flows, [kind], name)))
 
 
 Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]

@@ -258,11 +258,7 @@ def group_detail(
         return None
     positions = tuple(
         _position_row(
-            one,
-            commits,
-            outlook.read_again_of(group, one),
-            _ends(view, opposite, one),
-            _end(outlook, one.target),
+            one, commits, outlook, outlook.read_again_of(group, one), _ends(view, opposite, one)
         )
         for one in plan.positions
         if one.lag or one.target in outlook.places(group)  # else there is nothing to read
@@ -299,9 +295,9 @@ def _from(offset: int | None, end: int | None) -> int | None:
 def _position_row(
     one: PartitionMove,
     commits: GroupCommits,
+    outlook: Outlook,
     read_again: int,
     source: tuple[int | None, int | None],
-    target_end: int | None,
 ) -> PositionRow:
     end, copied = source
     committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
@@ -320,7 +316,7 @@ def _position_row(
         records_read_again=read_again,
         records_skipped=one.skipped,
         lag=_from(committed, end),
-        to_read=_from(one.resume, target_end),
+        to_read=_from(one.resume, _end(outlook, one.target)),
     )
 
 

@@ -17,8 +17,8 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, encode
 from srm.errors import SrmError, UsageError
 from srm.service.access.access import one_line
-from srm.service.views.documents import Page, Problem
-from srm.service.views.flow_rows import GroupCommits, group_detail
+from srm.service.views.documents import GroupDetail, Page, Problem
+from srm.service.views.flow_rows import group_detail
 from srm.service.views.views import Views
 from srm.service.views.watching import CommittedOffsets
 
@@ -64,11 +64,10 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
 """OpenAPI error responses of any route; a model would be compiled for each response."""
 
 
-def answer(
-    request: Request, document: object, of: object | None = None, status: int = 200
-) -> Response:
-    """Return a document as JSON, or 304 if the client has it; ``of``: its type if generic."""
-    body = encode(document) if of is None else adapter(of).dump_json(document)  # type: ignore[arg-type]
+def answer(request: Request, document: object, status: int = 200) -> Response:
+    """Return a document as JSON of the route's type, or 304 if the client has it."""
+    of = request.scope["route"].response_model or type(document)
+    body = adapter(of).dump_json(document)
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     known = request.headers.get("If-None-Match", "")
@@ -171,18 +170,19 @@ FlowDep = Annotated[Flow, Depends(flow_of)]
 Group = Annotated[str, Path(description="Name of a consumer group.", examples=["billing"])]
 
 
-async def commits_of(
+async def _detail(
     request: Request, views: ViewsDep, flow: FlowDep, group: Group
-) -> GroupCommits:
-    """Fetch the offsets of the group in a request, if a checkpoint of the flow names it."""
+) -> GroupDetail | None:
+    """Return a group with its offsets on both sides now; None if no checkpoint names it."""
     look, view = views.last_look(flow)
     if group_detail(look, group) is None:
-        return GroupCommits()
+        return None
     asked: CommittedOffsets = request.app.state.committed
-    return await asked.of(flow, group, view.status.source_error)
+    commits = await asked.of(flow, group, view.status.source_error)
+    return group_detail(views.last_look(flow)[0], group, commits, views.find(flow.reverse))
 
 
-CommitsDep = Annotated[GroupCommits, Depends(commits_of)]
+DetailDep = Annotated[GroupDetail | None, Depends(_detail)]
 
 
 def time_range(now_ms: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +15,27 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Stamped
 from srm.errors import IntegrityError
 
-METRICS: Final = {
-    "byte-rate": "byte_rate",
-    "replication-latency-ms": "replication_latency_ms",
-    "checkpoint-latency-ms": "checkpoint_latency_ms",
-    "replication-records-lag": "replication_records_lag",
-}
-"""Field of a window by metric name of SRM's REST API."""
 
-WHOLE: Final = dict.fromkeys(METRICS, "avg") | {
-    "byte-rate": "sum",
-    "replication-records-lag": "sum",
+class ChartMetric(NamedTuple):
+    """Title and unit of a metric, and its statistic for a whole topic or flow.
+
+    Samples of rates and lags are partitions; they are summed.
+    """
+
+    title: str
+    unit: str
+    whole: Literal["sum", "avg"] = "avg"
+
+
+METRICS: Final = {
+    "byte-rate": ChartMetric("Throughput", "bytes per second", "sum"),
+    "replication-latency-ms": ChartMetric("Replication latency", "milliseconds"),
+    "replication-records-lag": ChartMetric("Lag", "records", "sum"),
+    "checkpoint-latency-ms": ChartMetric("Checkpoint latency", "milliseconds"),
 }
-"""Statistic for a whole topic or flow, by metric; samples of rates and lags are partitions."""
+"""Metrics by their names in SRM's REST API."""
+_FIELDS: Final = {name: name.replace("-", "_") for name in METRICS}
+"""Field of a window by metric."""
 
 _STATISTICS: Final = ("min", "max", "sum", "count")
 _COLUMNS: Final = (
@@ -35,7 +43,7 @@ _COLUMNS: Final = (
     "end_ms",
     "records",
     "bytes",
-    *(f"{field}.{name}" for field in METRICS.values() for name in _STATISTICS),
+    *(f"{field}.{name}" for field in _FIELDS.values() for name in _STATISTICS),
 )
 _COLUMN: Final = {name: number for number, name in enumerate(_COLUMNS)}
 _FIRST: Final = 8
@@ -69,7 +77,7 @@ class Measured:
     replication_records_lag: Figures
 
     def figures(self, metric: str) -> Figures:
-        found: Figures = getattr(self, METRICS[metric])
+        found: Figures = getattr(self, _FIELDS[metric])
         return found
 
 
@@ -206,7 +214,7 @@ def touching(windows: list[Measured]) -> list[Measured]:
 
 def _row(window: WindowMetric) -> list[float]:
     row: list[float] = [window.start_ms, window.end_ms, window.records, window.bytes]
-    for field in METRICS.values():
+    for field in _FIELDS.values():
         found: Statistics = getattr(window, field)
         row += [found.min, found.max, found.sum, found.count]
     return row
@@ -215,7 +223,7 @@ def _row(window: WindowMetric) -> list[float]:
 def _parse_row(row: NDArray[np.float64]) -> Measured:
     values = row.tolist()
     figures = {
-        field: _figures(*values[_COLUMN[f"{field}.min"] :][:4]) for field in METRICS.values()
+        field: _figures(*values[_COLUMN[f"{field}.min"] :][:4]) for field in _FIELDS.values()
     }
     start_ms, end_ms, records, size = map(int, values[:4])
     return Measured(start_ms, end_ms, records, size, **figures)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import TypeVar
 
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.moves.disaster import Drill
+from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
 from srm.engine.status.observing import FlowState
@@ -29,19 +30,12 @@ from srm.service.views.documents import (
     TopicRow,
 )
 from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook, is_blocked
-from srm.service.views.series import Series, touching
+from srm.service.views.series import METRICS, Series, touching
 from srm.service.views.watching import TargetWatch, end_all, watched_flows
 
 _ALL_MS = 900_000
 """Longest range that returns all windows; longer ones leave out overlapping windows."""
 _T = TypeVar("_T")
-
-UNITS: Mapping[str, str] = {
-    "byte-rate": "bytes per second",
-    "replication-latency-ms": "milliseconds",
-    "checkpoint-latency-ms": "milliseconds",
-    "replication-records-lag": "records",
-}
 
 
 class Views:
@@ -96,9 +90,9 @@ class Views:
         found = [look for target in self.targets for look in target.flows.values()]
         yield from sorted(found, key=lambda look: look.flow)
 
-    def opposite(self, flow: Flow) -> FlowLook | None:
-        """Return the latest look at the flow that copies back, None if it is not watched."""
-        return next((look for look in self.looks() if look.flow == flow.reverse), None)
+    def find(self, flow: Flow) -> FlowLook | None:
+        """Return the latest look at a flow, None if it is not watched."""
+        return next((look for look in self.looks() if look.flow == flow), None)
 
     def flows(self) -> tuple[FlowSummary, ...]:
         return tuple(flow_rows.summary(look) for look in self.looks())
@@ -110,11 +104,19 @@ class Views:
             raise UnavailableError(f"flow {flow}: {look.error or 'not looked at yet; retry'}")
         return look, look.view
 
+    def topics_of(self, look: FlowLook) -> tuple[TopicRow, ...]:
+        """Return the topics of a flow; empty before its first successful look."""
+        return self._reuse(flow_rows.topic_rows, look)
+
+    def groups_of(self, look: FlowLook) -> tuple[GroupRow, ...]:
+        """Return the groups of a flow; empty before its first successful look."""
+        return self._reuse(flow_rows.group_rows, look)
+
     def topics(self, flow: Flow) -> tuple[TopicRow, ...]:
-        return self._reuse("topics", self.last_look(flow)[0], flow_rows.topic_rows)
+        return self.topics_of(self.last_look(flow)[0])
 
     def groups(self, flow: Flow) -> tuple[GroupRow, ...]:
-        return self._reuse("groups", self.last_look(flow)[0], flow_rows.group_rows)
+        return self.groups_of(self.last_look(flow)[0])
 
     def topic(self, flow: Flow, name: str) -> TopicRow:
         """Return a topic by its name on either side."""
@@ -125,8 +127,7 @@ class Views:
         raise NotFoundError(what, f"see /v2/why/topic/{name}")
 
     def remote_topics(self) -> tuple[RemoteTopic, ...]:
-        looks = [look for look in self.looks() if look.view is not None]
-        rows = ((look.flow, self.topics(look.flow)) for look in looks)
+        rows = ((look.flow, self.topics_of(look)) for look in self.looks())
         return tuple(one for flow, topics in rows for one in flow_rows.remote_topics(flow, topics))
 
     def events(self, flow: Flow) -> tuple[Event, ...]:
@@ -153,6 +154,12 @@ class Views:
             raise ElsewhereError(f"move {move_id!r} is not known on {', '.join(self._watches)}")
         return found
 
+    def report(self, move_id: str) -> KeptReport:
+        found = self.move(move_id).report
+        if found is None:
+            raise NotFoundError(f"move {move_id!r} has no report yet")
+        return found
+
     def drills(self) -> tuple[DrillRow, ...]:
         found = [flow_rows.drill_row(drill) for look in self.targets for drill in look.drills]
         return tuple(sorted(found, key=lambda row: (-row.time_ms, row.drill_id)))
@@ -171,7 +178,7 @@ class Views:
             topic,
             remote,
             metric,
-            UNITS[metric],
+            METRICS[metric].unit,
             tuple(Point(w.start_ms, w.end_ms, **asdict(w.figures(metric))) for w in windows),
         )
 
@@ -201,12 +208,10 @@ class Views:
             why = f"cluster {target!r} is not watched here, only {watched}"
             raise ElsewhereError(why, target) from None
 
-    def _reuse(
-        self, kind: str, look: FlowLook, make: Callable[[FlowLook], tuple[_T, ...]]
-    ) -> tuple[_T, ...]:
-        known = self._rows.get((kind, look.flow))
+    def _reuse(self, make: Callable[[FlowLook], tuple[_T, ...]], look: FlowLook) -> tuple[_T, ...]:
+        known = self._rows.get((make, look.flow))
         if known is None or known[0] is not look:
-            known = self._rows[kind, look.flow] = (look, make(look))
+            known = self._rows[make, look.flow] = (look, make(look))
         return known[1]  # type: ignore[return-value]
 
 
