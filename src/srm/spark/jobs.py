@@ -207,7 +207,6 @@ JobWork = Callable[[SparkSession, Config, Flow], JobResult]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options that all jobs have."""
     options = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -379,7 +378,6 @@ def merge_checkpoints(
 def merge_syncs(
     start: GroupSyncSummary, parts: Collection[GroupSyncSummary], errors: Mapping[str, str]
 ) -> GroupSyncSummary:
-    """Merge the summaries of disjoint sets of groups."""
     merged = _merge(start, parts, errors, ("applied",), "actions")
     decisions = (decision for part in parts for decision in part.decisions)
     by_group = sorted(decisions, key=lambda d: (d.group, d.partition))

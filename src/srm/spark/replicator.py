@@ -165,7 +165,6 @@ class Replicator:
         return any(run.request for run in self._runs.values())
 
     def progress(self) -> tuple[FlowProgress, ...]:
-        """Return how far each flow is; empty before the start."""
         return tuple(run.driver.progress.snapshot() for run in self._runs.values())
 
     def run(self, *, until_caught_up: bool = False) -> None:

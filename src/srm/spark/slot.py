@@ -129,7 +129,6 @@ class SlotTask:
     run: SlotFunction = run_slot
 
     def __call__(self, elements: Iterable[int]) -> None:
-        """Run the slot."""
         for _ in elements:  # the one that makes Spark start the task
             pass
         logs.prefer(self.log_format)

@@ -170,7 +170,6 @@ def request_end(open_topics: Callable[[], AbstractContextManager[StateTopics]], 
 
 
 def lost_error(flows: Iterable[str], application: Application) -> UnavailableError:
-    """Return the error of an application without heartbeats."""
     return UnavailableError(
         f"the replicator of {', '.join(flows)} sends no heartbeats (process {application.pid} on "
         f"{application.host}); it is started again, look into "
@@ -179,7 +178,6 @@ def lost_error(flows: Iterable[str], application: Application) -> UnavailableErr
 
 
 def requester(name: str) -> str:
-    """Return the name and host of the requester."""
     return f"{name} on {socket.gethostname()}"
 
 
@@ -202,7 +200,6 @@ def _adopt(driver: DriverHeartbeat) -> Application:
 
 
 def progress(state: str, application: Application | None, watch: Watch) -> dict[str, Any]:
-    """Return plain JSON of the application and its flows, for display."""
     known = asdict(application) if application else {}
     return {
         "state": state,
@@ -232,18 +229,15 @@ class Application:
 
     @classmethod
     def from_child(cls, child: subprocess.Popen[bytes], log: Path) -> Application:
-        """Describe a child of this process."""
         created = psutil.Process(child.pid).create_time()
         return cls(socket.gethostname(), child.pid, created, ours=True, log=str(log))
 
     @classmethod
     def from_heartbeat(cls, driver: DriverHeartbeat) -> Application:
-        """Describe an application by its heartbeat."""
         return cls(driver.host, driver.pid, 0.0, ours=False, driver=driver.driver)
 
     @property
     def local(self) -> bool:
-        """True if the process runs on this host."""
         return self.host == socket.gethostname()
 
     def process(self) -> psutil.Process | None:

@@ -42,7 +42,6 @@ class BothClusters:
 
     @classmethod
     def of(cls, config: Config, flow: Flow) -> BothClusters:
-        """Take the properties of a flow's clusters from the configuration."""
         return cls(
             config.cluster_clients(flow.source, flow).consumer,
             config.cluster_clients(flow.target, flow).consumer,
@@ -83,7 +82,6 @@ def verify(
 
 
 def log_progress(progress: Progress) -> None:
-    """Log how far a verification is."""
     logger.info("%s of %s records compared", f"{progress.records:,}", f"{progress.of:,}")
 
 

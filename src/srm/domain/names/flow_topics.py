@@ -41,7 +41,6 @@ class FlowTopics:
     opposite: NameFilter = field(default_factory=NameFilter)
 
     def remote(self, topic: str) -> str:
-        """Return the name on the target of a topic of the source."""
         return self.policy.format_remote_topic(self.flow.source, topic)
 
     def original(self, name: str) -> str | None:
@@ -62,7 +61,6 @@ class FlowTopics:
         return None if origin == name and name not in (self.recorded.on_source or ()) else origin
 
     def is_replica(self, name: str) -> bool:
-        """Return True if a topic of the source is a copy of one of the target."""
         return self.origin(name) is not None
 
     def is_original(self, topic: str) -> bool:
@@ -79,7 +77,6 @@ class FlowTopics:
         return None if upstream in {None, name} else self.policy.topic_source(name)
 
     def is_internal(self, name: str) -> bool:
-        """Return True for a topic with state of MM2, srm or Kafka."""
         return self.policy.is_internal_topic(name)
 
     def is_heartbeats(self, name: str) -> bool:
@@ -116,15 +113,12 @@ class FlowTopics:
         return "not-listed" if self.listed.included_by(topic) is None else "filtered"
 
     def selects(self, topic: str) -> bool:
-        """Return True if a topic of the source is copied."""
         return self.refusal(topic) is None
 
     def select(self, topics: Collection[str]) -> tuple[str, ...]:
-        """Return those of the source's topics that the flow copies, in order."""
         return tuple(filter(self.selects, sorted(topics)))
 
     def keeps_name(self, topic: str) -> bool:
-        """Return True if the copy of a topic has its name."""
         return self.remote(topic) == topic
 
     def is_shared(self, topic: str) -> bool:

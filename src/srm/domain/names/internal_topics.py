@@ -60,30 +60,24 @@ def offset_syncs(other_alias: str, separator: str = ".") -> str:
 
 
 def checkpoints(source_alias: str, separator: str = ".") -> str:
-    """Return the topic of MM2 checkpoints of the flow from ``source_alias``, on its target."""
     return f"{source_alias}{separator}checkpoints{separator}internal"
 
 
 def offset_map(source_alias: str) -> str:
-    """Return the topic of the exact offset map of the flow from ``source_alias``, on its target."""
     return f"__srm-offset-map.{source_alias}"
 
 
 def replication(source_alias: str) -> str:
-    """Return the topic of assignments, positions and driver heartbeat of a flow, on its target."""
     return f"__srm-replication.{source_alias}"
 
 
 def control(source_alias: str) -> str:
-    """Return the topic of allow and deny lists of the flow from ``source_alias``, on its target."""
     return f"__srm-control.{source_alias}"
 
 
 def raw_metrics(source_alias: str) -> str:
-    """Return the topic of raw metrics of the flow from ``source_alias``, on its target."""
     return f"__srm-metrics.{source_alias}"
 
 
 def verification(source_alias: str) -> str:
-    """Return the topic of verification results of the flow from ``source_alias``, on its target."""
     return f"__srm-verification.{source_alias}"

@@ -75,7 +75,6 @@ class NameFilter:
         return _first_match(self.include, name)
 
     def excluded_by(self, name: str) -> str | None:
-        """Return the first exclude pattern that matches all of the name, None without a match."""
         return _first_match(self.exclude, name)
 
 
@@ -144,16 +143,13 @@ class DefaultReplicationPolicy(ReplicationPolicy):
     separator: str = "."
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """Return the name on the target of a topic of ``source_alias``."""
         return f"{source_alias}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        """Return the alias of a remote topic's source, None for a topic without a prefix."""
         source, separator, _ = topic.partition(self.separator)
         return source if separator else None
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Return the name one hop upstream, None for a topic without a prefix."""
         _, separator, upstream = topic.partition(self.separator)
         return upstream if separator else None
 
@@ -168,19 +164,16 @@ class IdentityReplicationPolicy(DefaultReplicationPolicy):
     source_alias: str = ""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
-        """Return the name of the topic; that of heartbeats with the prefix."""
         if not topic.endswith(HEARTBEATS):
             return topic
         return DefaultReplicationPolicy.format_remote_topic(self, source_alias, topic)
 
     def topic_source(self, topic: str) -> str | None:
-        """Return the configured source; for heartbeats, the prefix."""
         if not topic.endswith(HEARTBEATS):
             return self.source_alias or None
         return DefaultReplicationPolicy.topic_source(self, topic)
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Return the name of the topic; that of heartbeats one hop upstream."""
         if not topic.endswith(HEARTBEATS):
             return topic
         return DefaultReplicationPolicy.upstream_topic(self, topic)
@@ -194,7 +187,6 @@ class RestoringPolicy(ReplicationPolicy):
 
     @property
     def separator(self) -> str:  # type: ignore[override] # no caller sets it
-        """Separator of the other policy."""
         return self.undone.separator
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
@@ -203,12 +195,10 @@ class RestoringPolicy(ReplicationPolicy):
         return self.undone.upstream_topic(topic) or topic
 
     def topic_source(self, topic: str) -> str | None:
-        """Return None."""
         del topic
         return None
 
     def upstream_topic(self, topic: str) -> str | None:
-        """Return None."""
         del topic
         return None
 

@@ -34,7 +34,6 @@ class Provenance:
     time_ms: int
 
     def value(self) -> bytes:
-        """Encode the header's value."""
         return f"{self.cluster_id},{self.topic},{self.time_ms}".encode()
 
     @classmethod
@@ -57,7 +56,6 @@ class ProvenanceOverride:
     to_ms: int = _FOREVER_MS
 
     def matches(self, provenance: Provenance) -> bool:
-        """Return True if the override applies to a header."""
         return (
             re.fullmatch(self.cluster_id, provenance.cluster_id) is not None
             and re.fullmatch(self.topic, provenance.topic) is not None
@@ -111,12 +109,10 @@ class RecordSettings:
 
     @property
     def does_nothing(self) -> bool:
-        """True if records are copied unchanged."""
         return not (self.provenance or self.source_offsets or self.exclude_headers)
 
     @property
     def target_only(self) -> frozenset[str]:
-        """Names of headers that only the target may have."""
         return frozenset({self.provenance_name, SOURCE_OFFSETS_HEADER})
 
 

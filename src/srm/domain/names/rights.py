@@ -47,7 +47,6 @@ class Acl:
         return f"{self.permission} {self.operation} for {self.principal}{where}"
 
     def covers(self, resource: ResourceKind, name: str) -> bool:
-        """Return whether the rule applies to a resource."""
         if self.pattern == "prefixed":
             matches = name.startswith(self.name)
         else:
@@ -61,7 +60,6 @@ def write_denial(topic: str) -> Acl:
 
 
 def writers_of(topic: str, acls: Iterable[Acl]) -> frozenset[str]:
-    """Return the principals that may write to a topic."""
     return frozenset(
         acl.principal
         for acl in acls
@@ -94,7 +92,6 @@ class NeededRight:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Arguments of kafka-acls.sh."""
         words = [word for one in self.operations for word in ("--operation", one)]
         words += [self.option, *([self.name] if self.name else [])]
         return (*words, *(("--resource-pattern-type", "prefixed") if self.prefixed else ()))
@@ -112,7 +109,6 @@ class FlowNames:
 
     @property
     def opposite(self) -> FlowNames:
-        """The flow back."""
         flow = Flow(self.flow.target, self.flow.source)
         location = flow.source if self.offset_syncs_on == self.flow.source else flow.target
         return FlowNames(flow, self.policy, self.topics, self.groups, location)

@@ -22,7 +22,6 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """Parse the form that ``str`` returns."""
         topic, _, partition = name.rpartition("-")
         return cls(topic, int(partition))
 
@@ -39,7 +38,6 @@ class Flow:
 
     @property
     def reverse(self) -> Flow:
-        """The flow in the opposite direction."""
         return Flow(self.target, self.source)
 
     @classmethod
@@ -74,7 +72,6 @@ class OpenTransaction:
 
     @property
     def owner(self) -> str:
-        """Producer, transactional id and age, for messages."""
         name = "unknown" if self.transactional_id is None else repr(self.transactional_id)
         age = "unknown" if self.age_ms is None else f"{self.age_ms / 1000:.0f} s"
         return f"producer id {self.producer_id}, transactional id {name}, age {age}"
@@ -106,5 +103,4 @@ class ActiveProducer:
 
     @property
     def name(self) -> str:
-        """Partition and producer id, as a key."""
         return f"{self.partition}#{self.producer_id}"

@@ -119,7 +119,6 @@ class PartitionVerification(JsonRecord):
         return f"{told}, {self.earlier_records:,} records of them earlier ({at:%Y-%m-%d %H:%M} UTC)"
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return f"{self.topic}-{self.partition}".encode()
 
 
@@ -132,7 +131,6 @@ class VerificationSummary:
 
     @property
     def different(self) -> tuple[PartitionVerification, ...]:
-        """Partitions whose copies differ."""
         return tuple(p for p in self.partitions if p.outcome == "different")
 
     @property
@@ -159,7 +157,6 @@ def verdict(summary: VerificationSummary) -> SrmError | None:
 
 
 def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> PartitionVerification:
-    """Merge the results of a partition's ranges, given in order."""
     difference = next((r.difference for r in results if r.difference is not None), None)
     return PartitionVerification(
         whole.topic,
@@ -196,7 +193,6 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
 
 
 def new_hash() -> hashlib.blake2b:
-    """Return a new hash of the kind that all results use."""
     return hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
 
@@ -247,7 +243,6 @@ class Proven:
         target_mark: tuple[int, int],
         time_ms: int,
     ) -> Proven:
-        """Note that a range was found equal."""
         runs = Runs.of(plan.runs)
         return cls(
             plan.source_start,
@@ -275,7 +270,6 @@ class Proven:
         ) == (later.compacted, later.timestamps)
 
     def with_next(self, later: Proven) -> Proven:
-        """Join an adjoining stretch."""
         return replace(
             self,
             source_end=later.source_end,
@@ -374,7 +368,6 @@ def _says_enough(stretch: Proven, whole: RangePlan) -> bool:
 
 
 def unproven(plan: RangePlan, stretches: Sequence[Proven]) -> tuple[RangePlan, ...]:
-    """Return the parts of a plan outside of stretches, in order."""
     left = []
     source, target = plan.source_start, plan.target_start
     for stretch in stretches:

@@ -64,17 +64,14 @@ class RangePlan:
 
     @property
     def names(self) -> tuple[str, int, str]:
-        """Topic, partition and remote topic."""
         return self.topic, self.partition, self.remote_topic
 
     @property
     def place(self) -> TopicPartition:
-        """The source partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def copy(self) -> TopicPartition:
-        """The target partition."""
         return TopicPartition(self.remote_topic, self.partition)
 
 
@@ -147,7 +144,6 @@ def plan_partition(
 
 
 def newest(plan: RangePlan, records: int) -> RangePlan:
-    """Narrow a plan to the newest copied records."""
     if records <= 0:
         raise UsageError(f"cannot verify {records} records: give a positive number")
     start = plan.source_start

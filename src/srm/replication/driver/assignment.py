@@ -73,7 +73,6 @@ def rebalance(
     tolerance: float,
     max_moves: int,
 ) -> Assigned:
-    """Move a few partitions from overloaded slots, as rates have drifted apart."""
     everything = [partition for held in current.values() for partition in held]
     loads = _keep(everything, tuple(current), current, weights)
     mean = sum(load.total for load in loads) / max(1, len(loads))
@@ -186,7 +185,6 @@ class AssignmentBook:
         self._generation = max(self._generation, generation)
 
     def load(self, assignment: Assignment) -> None:
-        """Take over what an earlier driver published."""
         self.held[assignment.slot] = assignment.partitions
         self.meant[assignment.slot] = assignment.incarnation
         self._generation = max(self._generation, assignment.generation)
@@ -293,7 +291,6 @@ class Term:
         return [] if self.pause is not None else self.cleaning.new_topics(found)
 
     def deletions(self, now: float) -> list[tuple[int, bytes]]:
-        """Return some records to delete now, by partition and key; mostly none."""
         if self.pause is not None:
             return []
         return self.cleaning.deletions(self._state, now)
@@ -343,7 +340,6 @@ class Liveness:
         self._echo = now
 
     def observe(self, slot: str, now: float) -> None:
-        """Note that a report of the slot has arrived."""
         if slot in self._expected:
             self._seen[slot] = now
             self._first = now if self._first is None else self._first
@@ -356,7 +352,6 @@ class Liveness:
         self._echo = now
 
     def alive(self, now: float) -> tuple[str, ...]:
-        """Return the slots whose silence is short, in stable order."""
         return tuple(sorted(s for s, seen in self._seen.items() if now - seen <= self._timeout_s))
 
     def due(self, now: float) -> float:
@@ -369,7 +364,6 @@ class Liveness:
         return now - self._echo > DEAF_S
 
     def is_decisive(self, now: float) -> bool:
-        """Return whether the set of live slots is reliable."""
         if self._first is None or now - self._echo > ECHO_S:
             return False
         complete = self._seen.keys() == self._expected

@@ -85,15 +85,12 @@ class Discovery:
 
     @property
     def context(self) -> FlowContext:
-        """The flow by the settings in force."""
         return replace(self._context, config=self._configured)
 
     def take(self, configured: FlowConfig) -> None:
-        """Have the next round use other settings."""
         self._configured, self._seen = configured, None
 
     def prepare(self) -> None:
-        """Create the internal topics that the flow needs on its target, or their new partitions."""
         specs, _ = internal_topic_specs(self._configured)
         target = self._context.target
         existing = target.topics()
@@ -215,13 +212,11 @@ class Discovery:
     def target_ends(
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
-        """Return the log end of each target partition, as far as the target knows it."""
         names = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
         ends = self._context.target.log_ends(names.values()) if names else {}
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
     def _tell_hidden(self, context: FlowContext, names: Collection[str]) -> None:
-        """Separate hidden topics, named by settings or seen before, from absent ones."""
         config = context.config
         named = config.names.listed.names
         asked = (named | self._expected).difference(names)
@@ -267,7 +262,6 @@ def assignable(
     target_topics: Mapping[str, TopicDescription],
     config: FlowConfig,
 ) -> Discovered:
-    """Pair source partitions with the target partitions of the same number that exist."""
     selected, names = tuple(selected), config.names
     remotes = ((topic, target_topics.get(names.remote(topic.name))) for topic in selected)
     partitions = tuple(
@@ -390,7 +384,6 @@ class GoneWatch:
         self._missed: dict[tuple[str, str], _Missed] = {}
 
     def look(self, known: Collection[CopiedTopic], source: Side, target: Side) -> GoneTopics:
-        """Return which of the known topics are gone."""
         sources = {t.topic_id: (t.topic, t.source_cluster) for t in known}
         targets = {t.target_topic_id: (t.target_topic, t.target_cluster) for t in known}
         return GoneTopics(

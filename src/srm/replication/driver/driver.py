@@ -54,7 +54,6 @@ class Backoff:
     next_s: float = FIRST_PAUSE_S
 
     def after(self, ran_s: float) -> float:
-        """Return the pause after an attempt that lasted a number of seconds."""
         if ran_s >= HEALTHY_S:
             self.next_s = FIRST_PAUSE_S
         pause, self.next_s = self.next_s, min(LONGEST_PAUSE_S, self.next_s * 2)
@@ -272,7 +271,6 @@ class FlowDriver:
         return RETRY_S if trouble.retriable else max(RETRY_S, pause_s)
 
     def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
-        """Wait for the first record of the process that fenced us."""
         until = self._clock() + SUCCESSOR_S
         while self._clock() < until:
             if stop is not None and stop.is_set():

@@ -132,12 +132,10 @@ class GroupDuty:
         self._rest_until = _NEVER
 
     def take(self, configured: FlowConfig) -> None:
-        """Use other settings from the next step on, for all groups."""
         self.context = replace(self.context, config=configured)
         self._settings_at = self._emit_at = self._sync_at = _NEVER
 
     def keep(self, stop: Event) -> None:
-        """Do both until ``stop``."""
         try:
             keep(self.driver, "checkpoints and group offsets", self.step, stop)
         finally:

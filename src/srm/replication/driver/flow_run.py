@@ -85,7 +85,6 @@ class SettingsReload:
         driver.settings = SettingsRecord(plain_settings(started), was, now_ms()).value()
 
     def look(self) -> None:
-        """Read the file if it is time, and hand changes over."""
         if self._clock() < self._look_at:
             return
         try:
@@ -195,7 +194,6 @@ class FlowRun:
 
     @property
     def flow(self) -> Flow:
-        """The flow."""
         return self.context.config.flow
 
     @property
@@ -210,11 +208,9 @@ class FlowRun:
         return self._failure or self.driver.refusal
 
     def start(self) -> None:
-        """Start the driver, which starts everything else."""
         self._threads.append(start_thread(f"driver {self.flow}", self._drive))
 
     def is_over(self, *, until_caught_up: bool) -> bool:
-        """Return whether the flow has failed, or has caught up if that ends it."""
         if self.failure is None and until_caught_up:
             try:
                 return self._goal.done()
@@ -223,11 +219,9 @@ class FlowRun:
         return self.failure is not None
 
     def end(self) -> None:
-        """Have everything end."""
         self._over.set()
 
     def join(self) -> None:
-        """Wait a moment for what ends by itself."""
         for thread in self._threads:
             thread.join(_JOIN_S)
 
@@ -301,7 +295,6 @@ class FlowRun:
 
 
 def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
-    """Start a daemon thread of the application."""
     thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
     thread.start()
     return thread
@@ -319,7 +312,6 @@ class CatchUp:
     _stuck_since: float | None = None
 
     def done(self) -> bool:
-        """Return whether every partition has reached its end."""
         progress = self.driver.progress
         if self._goal is None:
             self._goal = self._ends()

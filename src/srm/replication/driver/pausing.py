@@ -86,7 +86,6 @@ def leave(log: DriverLog, move_id: str) -> None:
 
 
 def pause_in(records: Iterable[LogRecord]) -> Pause | None:
-    """Return the pause in the latest records of a flow."""
     return read_pause({r.key: r.value for r in records if r.key == PAUSE_KEY and r.value})
 
 

@@ -104,12 +104,10 @@ class StateBook:
     _notes: dict[Key, set[str]] = field(default_factory=dict)
 
     def forget(self, key: Key) -> None:
-        """A record is deleted."""
         for known in (self._groups, self._heartbeats, self._statuses, self._notes):
             known.pop(key, None)
 
     def take(self, key: Key, record: SlotRecord) -> None:
-        """Note what a record says."""
         match record:
             case SlotHeartbeat():
                 self._heartbeats[key] = record
@@ -217,7 +215,6 @@ class Cleaning:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self, topic: CopiedTopic) -> None:
-        """Take over what an earlier driver wrote down."""
         with self._lock:
             self._copied[topic.key()] = topic
 
@@ -260,7 +257,6 @@ class Cleaning:
         return new
 
     def deletions(self, state: StateBook, now: float) -> list[Key]:
-        """Return some records to delete now; mostly none."""
         if now < self._due_s:
             return []
         self._due_s = now + _EVERY_S
@@ -280,7 +276,6 @@ class Cleaning:
         ][:_AT_ONCE]
 
     def on_publish(self, new: Collection[CopiedTopic], deletions: Collection[Key]) -> None:
-        """New topics are written down, and records deleted."""
         with self._lock:
             self._copied |= {topic.key(): topic for topic in new}
             ended = self._cleared & {key for partition, key in deletions if partition == COMMANDS}
@@ -318,7 +313,6 @@ class Troubles(dict[str, SrmError]):
         self._flow = flow
 
     def report(self, what: str, error: Exception) -> SrmError:
-        """Note a failure, and return it as one of srm's."""
         trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")
         if str(self.get(what, "")) != str(trouble):
             known = trouble is error
@@ -330,13 +324,11 @@ class Troubles(dict[str, SrmError]):
         return trouble
 
     def end(self, what: str) -> None:
-        """Note that it works."""
         if self.pop(what, None) is not None:
             logger.warning("%s: %s works again", self._flow, what)
 
     @property
     def first(self) -> SrmError | None:
-        """The oldest of them, or None."""
         return next(iter(tuple(self.values())), None)
 
 
@@ -385,7 +377,6 @@ class ProgressBook:
                 self._choose(copy_id)
 
     def set_alive(self, slots: Collection[str]) -> None:
-        """Note which slots are alive."""
         with self._lock:
             self._alive = len(slots)
 
@@ -407,7 +398,6 @@ class ProgressBook:
                     self._choose(entry.copy_id)
 
     def status(self, status: PartitionStatus) -> None:
-        """Take in one status."""
         with self._lock:
             self._statuses[TopicPartition(status.topic, status.partition)] = status
 
@@ -442,7 +432,6 @@ class ProgressBook:
             }
 
     def stopped_partitions(self) -> dict[TopicPartition, PartitionStatus]:
-        """Return the partitions that have stopped, with their reasons."""
         with self._lock:
             return {k: v for k, v in self._statuses.items() if v.state == "stopped"}
 
@@ -452,7 +441,6 @@ class ProgressBook:
         return self.troubles.first
 
     def snapshot(self) -> FlowProgress:
-        """Return the state of the flow."""
         with self._lock:
             stopped = (status for status in self._statuses.values() if status.state == "stopped")
             lag = sum(max(0, p.source_end - p.source_next) for p in self._positions.values())

@@ -35,23 +35,19 @@ class RestoreState:
 
     @classmethod
     def read(cls, target: Cluster, flow: Flow) -> RestoreState:
-        """Read it."""
         records = StateTopic(target, flow.source).read()
         return cls(records, decode_state(records))
 
     def position(self, source: TopicDescription, number: int, target_id: str) -> Position | None:
-        """Return the position of a partition, None if no report has one."""
         newest = newest_position(self.positions.get((source.topic_id, number, target_id), ()))
         return newest.position if newest else None
 
     @cached_property
     def positions(self) -> Mapping[CopyId, list[PartitionPosition]]:
-        """Reported positions of each copy."""
         return positions_by_copy(self.state.reports)
 
     @property
     def pause(self) -> Pause | None:
-        """Pause of the flow, if any."""
         return read_pause(self.records)
 
     @property

@@ -100,7 +100,6 @@ class TopicWork:
     original: TopicDescription
 
     def assignment(self, number: int) -> AssignedPartition:
-        """Return a partition as the forward flow is assigned it."""
         here, there = self.original, self.copy
         return AssignedPartition(here.name, number, here.topic_id, there.name, there.topic_id)
 
@@ -222,7 +221,6 @@ class Handover:
 
     @property
     def map(self) -> OffsetMap:
-        """The map as its readers are to find it."""
         return OffsetMap(self.runs, self.position)
 
 

@@ -59,7 +59,6 @@ class Span:
     last: int = -1
 
     def add(self, first: int, last: int | None = None, count: int = 1) -> None:
-        """Meet some more, in order."""
         if not self.count:
             self.first = first
         self.last = first if last is None else last
@@ -86,16 +85,13 @@ class FoundRuns:
         numbers.extend((source_start, target_start, count))
 
     def extend(self, runs: Iterable[Run]) -> None:
-        """Append runs in order."""
         for run in runs:
             self.add(run.source_start, run.target_start, run.count)
 
     def copy(self) -> FoundRuns:
-        """Return a copy."""
         return FoundRuns(self._numbers[:])
 
     def take(self) -> list[Run]:
-        """Return all runs, and forget them."""
         numbers, self._numbers = self._numbers, array("q")
         return [Run(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]
 
@@ -128,7 +124,6 @@ class LogReading:
 
     @property
     def begun(self) -> bool:
-        """True if a copy was found."""
         return self.found > 0
 
     @property
@@ -155,7 +150,6 @@ class LogReading:
         )
 
     def find(self, index: int, offset: int, target: int, count: int) -> None:
-        """Advance to after a stretch of copied records."""
         self.runs.add(offset, target, count)
         self.at, self.passed, self.reached = index + count, offset + count, target + count
         self.copies = self.gone = self.holes = self.free = 0
@@ -168,7 +162,6 @@ class LogReading:
         self.gone += counts
 
     def branch(self) -> LogReading:
-        """Return a copy to advance on its own."""
         return replace(
             self,
             owed=set(self.owed),
@@ -200,7 +193,6 @@ class EarlyCopies:
         self._spans: list[tuple[int, int]] | None = []
 
     def add(self, first: int, count: int) -> None:
-        """Note copies at target offsets."""
         spans = self._spans
         if spans is None:
             return

@@ -66,7 +66,6 @@ async def find_place(
     target_start: int,
     is_ours: Callable[[BatchHeader], bool],
 ) -> CommonRecord | NoPlace:
-    """Find the first record that both logs hold from the given offsets on."""
     logs = _Logs(source, target, is_ours)
     ours = await _first(logs.copies(target_start))
     if not ours:
@@ -201,7 +200,6 @@ class OurBatches:
         self._strays: set[tuple[int, int]] = set()
 
     def is_copy(self, batch: BatchHeader) -> bool:
-        """Return whether the batch was written under one of our claims."""
         producer = batch.producer_id, batch.producer_epoch
         if batch.is_control:
             self.claims.add(producer)

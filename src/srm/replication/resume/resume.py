@@ -56,7 +56,6 @@ class Walked:
 
     @property
     def text(self) -> str:
-        """Text of the status during the walk."""
         return f"walking the logs: target offset {self.at} of {self.end}"
 
 

@@ -60,7 +60,6 @@ class Comparison:
         transform: Transform | None,
         left_out: Sequence[tuple[int, int]],
     ) -> Comparison:
-        """Return that of a source topic by the flow's settings."""
         accepts_loss = config.data_loss_policy == "continue"
         others = config.shares(topic), config.joins(topic)
         return cls(config.records.target_only, accepts_loss, transform, left_out, *others)
@@ -84,11 +83,9 @@ class Comparison:
 
     @property
     def may_lack_some(self) -> bool:
-        """True if there can be records that the target need not hold."""
         return bool(self.left_out or (self.transform and self.transform.drops_some))
 
     def may_lack(self, record: DecodedRecord) -> bool:
-        """Return whether the target need not hold a record."""
         if self.transform is not None and self.transform.drops(record):
             return True
         return any(first <= record.offset < end for first, end in self.left_out)
@@ -135,7 +132,6 @@ class SourceAhead:
 
     @property
     def opened_end(self) -> int:
-        """Index after the last opened record."""
         return self.first + len(self._offsets)
 
     # ----- reading
@@ -170,7 +166,6 @@ class SourceAhead:
         return True
 
     async def open_until(self, offset: int) -> None:
-        """Open the records before a source offset."""
         while not self._offsets or self._offsets[-1] < offset:
             if not await self.open_more():
                 return
@@ -232,7 +227,6 @@ class SourceAhead:
     # ----- what was opened
 
     def offset(self, index: int) -> int:
-        """Source offset of a record."""
         return self._offsets[index - self.first]
 
     def needed(self, begin: int, end: int) -> int:
@@ -253,12 +247,10 @@ class SourceAhead:
         return self.first + after - 1
 
     def needed_below(self, index: int, offset: int) -> int:
-        """Count the needed records from an index on below a source offset."""
         place = bisect_left(self._offsets, offset, index - self.first)
         return self.needed(index, self.first + place)
 
     def is_needed(self, index: int) -> bool:
-        """Return whether the target has to hold a record."""
         return self._kinds[index - self.first] < 4
 
     def equals(self, index: int, content: int, time: int | None) -> bool:
@@ -267,7 +259,6 @@ class SourceAhead:
         return self._contents[at] == content and (time is None or self._times[at] == time)
 
     def count_equal(self, index: int, contents: array[int], times: array[int] | None) -> int:
-        """Count how many records in a row from an index on equal a list."""
         at = index - self.first
         count = min(len(contents), len(self._contents) - at)
         if self._contents[at : at + count] == contents[:count] and (
@@ -319,7 +310,6 @@ class SourceAhead:
         return owed
 
     async def forget(self, index: int) -> None:
-        """Forget the records before an index, some thousands at once."""
         while (count := min(index - self.first, 2 * _FORGET_RECORDS)) >= _FORGET_RECORDS:
             self._forget(count)
             await self._turns.give_way()
@@ -343,7 +333,6 @@ class SourceAhead:
         self.first += count
 
     async def index_contents(self) -> None:
-        """Let records be looked up by content from now on."""
         if self._same is None:
             self._same = array("q")
             for first in range(self.first, self.opened_end, _FORGET_RECORDS):
@@ -351,7 +340,6 @@ class SourceAhead:
                 await self._turns.give_way()
 
     async def index_keys(self) -> None:
-        """Let the last records of keys be looked up from now on."""
         if self._last_of_key is None:
             self._last_of_key = {}
             for first in range(self.first, self.opened_end, _FORGET_RECORDS):

@@ -105,7 +105,6 @@ class SourceWalk:
 
     @property
     def target_lineage(self) -> Lineage:
-        """Lineage of the target up to the last batch that was met."""
         return self._steps.target_lineage.before(self._target_next)
 
     def meet(self, batch: BatchHeader, offset: int) -> None:
@@ -121,7 +120,6 @@ class SourceWalk:
         self._holds_claims_whole = False
 
     def pass_over(self, batch: BatchHeader) -> None:
-        """Note a marker, or a foreign batch."""
         self._pass_holes(batch.base_offset)
         if batch.is_control:
             self._sequences.setdefault((batch.producer_id, batch.producer_epoch), 0)
@@ -296,7 +294,6 @@ class SourceWalk:
 
     @property
     def waiting_runs(self) -> int:
-        """Count the runs that were not handed out yet."""
         return len(self._places[0].runs)
 
     def settle(self) -> ProvenPlace | None:
@@ -309,7 +306,6 @@ class SourceWalk:
         return ProvenPlace(place.passed, self._target_next, tuple(place.runs.take()), *lineages)
 
     def source_lineage(self, offset: int) -> Lineage:
-        """Return the lineage of the source before an offset, as far as it was read."""
         return self._ahead.lineage.before(offset)
 
     async def decide(self) -> LogReading:
@@ -343,7 +339,6 @@ class SourceWalk:
         return place.at + self._ahead.needed_below(place.at, place.source_next)
 
     def notes(self, place: LogReading) -> list[str]:
-        """Return the anomalies of the two logs."""
         notes = []
         missing, former, removed = self._steps.unexplained, place.former, place.removed
         if missing.count:
