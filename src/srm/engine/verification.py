@@ -32,7 +32,6 @@ from srm.domain.verification.verification import (
     unproven,
 )
 from srm.domain.verification.verification_plan import (
-    LogBounds,
     RangePlan,
     clip,
     cut,
@@ -244,15 +243,13 @@ def _bounds(
     cluster: Cluster,
     partitions: Collection[TopicPartition],
     isolation: IsolationLevel = "read_committed",
-) -> dict[TopicPartition, LogBounds]:
+) -> dict[TopicPartition, tuple[int, int]]:
     committed = isolation == "read_committed"
     ends = cluster.log_ends(partitions) if committed else cluster.high_watermarks(partitions)
     starts = cluster.log_starts(partitions)
     # Between the two calls, retention may delete records beyond the first end.
     return {
-        p: LogBounds(starts[p], max(starts[p], ends[p]))
-        for p in partitions
-        if p in starts and p in ends
+        p: (starts[p], max(starts[p], ends[p])) for p in partitions if p in starts and p in ends
     }
 
 
@@ -300,31 +297,35 @@ class _Facts:
             return unverified(reason=f"{copy} does not exist on the target: nothing is copied yet")
         here = self._source_configs.get(partition.topic, {})
         there = self._target_configs.get(remote, {})
-        planned = plan_partition(
-            names,
-            maps.get(partition),
+        config, (topic, _) = self._config, partition
+        (source_start, source_end), (start, end) = (
             self._source_logs[partition],
             self._target_logs[copy],
-            self._target_ends_before[copy],
+        )
+        decided = self._decided.get(partition, ())
+        whole = RangePlan(
+            *names,
+            source_start=source_start,
+            source_end=source_end,
+            source_log_end=source_end,
+            target_start=start,
+            target_end=end,
+            target_log_end=end,
+            runs=(),
             compacted=_is_compacted(here) or _is_compacted(there),
             timestamps=there.get("message.timestamp.type") != "LogAppendTime",
-            begins=begin_of_copy(maps.notes.get(partition, ())),
-            decided=(n.left_out for n in self._decided.get(partition, ()) if n.left_out),
-        )
-        if planned is None:
-            return unverified(
-                reason="no record in the source log is copied yet: check with srm status whether "
-                "the replicator runs and the partition is not stopped"
-            )
-        topic, config = partition.topic, self._config
-        source_alias = config.flow.source
-        return replace(
-            planned,
+            decided=tuple(note.left_out for note in decided if note.left_out),
             source_id=self._source_ids[topic],
             target_id=self._target_ids.get(remote, ""),
-            transform=Transform(config.records, self._clusters, source_alias, topic, remote),
+            transform=Transform(config.records, self._clusters, config.flow.source, topic, remote),
             shared=config.names.is_shared(topic) or config.joins(topic),
             committed=config.isolation_level == "read_committed",
+        )
+        before, notes = self._target_ends_before[copy], maps.notes.get(partition, ())
+        planned = plan_partition(whole, maps.get(partition), before, begin_of_copy(notes))
+        return planned or unverified(
+            reason="no record in the source log is copied yet: check with srm status whether "
+            "the replicator runs and the partition is not stopped"
         )
 
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from srm.domain.offset_map.runs import OffsetSet
 from srm.domain.verification.compared_record import ComparedRecord, frame
 from srm.domain.verification.verification import (
     Difference,
@@ -73,7 +74,6 @@ def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
 def differing_fields(
     source: ComparedRecord, target: ComparedRecord, *, timestamps: bool = True
 ) -> tuple[DifferenceKind, ...]:
-    """Return the fields in which a record and its copy differ, none if they are alike."""
     kinds: list[DifferenceKind] = []
     if source.key != target.key:
         kinds.append("key")
@@ -84,14 +84,6 @@ def differing_fields(
     if timestamps and source.timestamp_ms != target.timestamp_ms:
         kinds.append("timestamp")
     return tuple(kinds)
-
-
-def _without(
-    records: Iterable[ComparedRecord], ranges: Sequence[tuple[int, int]]
-) -> Iterator[ComparedRecord]:
-    for record in records:
-        if not any(first <= record.offset < end for first, end in ranges):
-            yield record
 
 
 class _Side:
@@ -153,8 +145,10 @@ class _Comparison:
         self, plan: RangePlan, source: Iterable[ComparedRecord], target: Iterable[ComparedRecord]
     ) -> None:
         self._plan = plan
-        compared = _without(source, plan.decided) if plan.decided else source
-        self._source, self._target = _Side(compared), _Side(target)
+        if plan.decided:
+            decided = OffsetSet(plan.decided)
+            source = (one for one in source if decided.next(one.offset) != one.offset)
+        self._source, self._target = _Side(source), _Side(target)
         self._on_target = _Places([(r.source_start, r.source_end, r.shift) for r in plan.runs])
         self._on_source = _Places([(r.target_start, r.target_end, -r.shift) for r in plan.runs])
         self._foreign = 0
@@ -178,9 +172,15 @@ class _Comparison:
         if target is not None and original is None:
             self._foreign_record(target)
         elif source is not None and (copy is None or target is None or copy < target.offset):
-            self._only_source(source, copy)
+            if copy is None and self._plan.transform and self._plan.transform.drops(source):
+                self._source.leave_out()
+                return True
+            # Compaction of the target may have removed a copy, never a record without one.
+            may_lack = self._plan.compacted and copy is not None
+            self._only(self._source, source, (source.offset, copy), "missing", may_lack=may_lack)
         elif target is not None and (source is None or copy != target.offset):
-            self._only_target(target, original)
+            places = original, target.offset
+            self._only(self._target, target, places, "extra", may_lack=self._plan.compacted)
         elif source is not None and target is not None:
             self._pair(source, target)
         else:
@@ -210,24 +210,21 @@ class _Comparison:
         self._source.take(ours)
         self._target.take(theirs)
 
-    def _only_source(self, source: ComparedRecord, copy: int | None) -> None:
-        # Compaction of the target may have removed a copy, never a record that was not copied.
-        if self._plan.compacted and copy is not None:
+    def _only(
+        self,
+        side: _Side,
+        record: ComparedRecord,
+        places: tuple[int | None, int | None],
+        kind: DifferenceKind,
+        *,
+        may_lack: bool,
+    ) -> None:
+        if may_lack:
             self._one_sided += 1
-            self._source.take(None)
-        elif copy is None and self._plan.transform and self._plan.transform.drops(source):
-            self._source.leave_out()
+            side.take(None)
         else:
-            self._differs(source.offset, copy, ("missing",))
-            self._source.take(self._frame(source))
-
-    def _only_target(self, target: ComparedRecord, original: int | None) -> None:
-        if self._plan.compacted:
-            self._one_sided += 1
-            self._target.take(None)
-        else:
-            self._differs(original, target.offset, ("extra",))
-            self._target.take(self._frame(target))
+            self._differs(*places, (kind,))
+            side.take(self._frame(record))
 
     def _differs(
         self, source: int | None, target: int | None, kinds: tuple[DifferenceKind, ...]

@@ -104,7 +104,6 @@ class PartitionVerification(JsonRecord):
 
     @property
     def proof(self) -> str:
-        """Return the source offsets proven equal, with the part proven earlier."""
         if not self.proven:
             return ""
         stretches = [(s.source_start, s.source_end) for s in self.proven]
@@ -189,7 +188,23 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
         (side.epoch, side.reached) if side.epoch >= 0 else NO_PAIR
         for side in (result.source, result.target)
     ]
-    return Proven.of(plan, marks[0], marks[1], time_ms)
+    runs = Runs.of(plan.runs)
+    return Proven(
+        plan.source_start,
+        plan.source_end,
+        plan.target_start,
+        plan.target_end,
+        runs.records,
+        (runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
+        (runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
+        *marks,
+        time_ms,
+        time_ms,
+        plan.compacted,
+        plan.timestamps,
+        _within(plan.decided, plan.source_start, plan.source_end),
+        runs.fingerprint,
+    )
 
 
 def new_hash() -> hashlib.blake2b:
@@ -234,33 +249,6 @@ class Proven:
     timestamps: bool = True
     decided: tuple[tuple[int, int], ...] = ()
     pairs: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        plan: RangePlan,
-        source_mark: tuple[int, int],
-        target_mark: tuple[int, int],
-        time_ms: int,
-    ) -> Proven:
-        runs = Runs.of(plan.runs)
-        return cls(
-            plan.source_start,
-            plan.source_end,
-            plan.target_start,
-            plan.target_end,
-            runs.records,
-            (runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
-            (runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
-            source_mark,
-            target_mark,
-            time_ms,
-            time_ms,
-            plan.compacted,
-            plan.timestamps,
-            _within(plan.decided, plan.source_start, plan.source_end),
-            runs.fingerprint,
-        )
 
     def touches(self, later: Proven) -> bool:
         """Return True if a comparable stretch begins where this one ends."""

@@ -25,14 +25,6 @@ from srm.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class LogBounds:
-    """First offset that a log holds, and its last stable offset, or high watermark."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class RangePlan:
     """Source and target offsets ``[start, end)`` that must hold the same records, and their runs.
 
@@ -76,18 +68,9 @@ class RangePlan:
 
 
 def plan_partition(
-    names: tuple[str, int, str],
-    offset_map: OffsetMap,
-    source_log: LogBounds,
-    target_log: LogBounds,
-    target_end_before: int,
-    *,
-    compacted: bool = False,
-    timestamps: bool = True,
-    begins: int | None = None,
-    decided: Iterable[tuple[int, int]] = (),
+    whole: RangePlan, offset_map: OffsetMap, target_end_before: int, begins: int | None = None
 ) -> RangePlan | None:
-    """Plan the comparison of all comparable records; None if none of several was ever copied.
+    """Narrow a plan of both logs to all comparable records; None if none of several was copied.
 
     Source records are left out if they are deleted, after the copy's position, or without a copy on
     the target due to retention; target records likewise. If the source has nothing more to copy,
@@ -95,22 +78,22 @@ def plan_partition(
 
     ``offset_map`` is loaded from the start of the source's log, ``target_end_before`` the target's
     last stable offset, read before it. ``begins``: target offset where records of a former topic
-    end. ``decided``: source offsets [from, to) left on the source by decision.
+    end. What is ``decided`` are source offsets [from, to) left on the source by decision.
     """
     position = offset_map.known_source_end
-    if source_log.start < source_log.end and (position is None or position < source_log.start):
+    source_start, log_end = whole.source_start, whole.source_log_end
+    if source_start < log_end and (position is None or position < source_start):
         return None
-    source_end = source_log.end if position is None else max(position, source_log.start)
+    source_end = log_end if position is None else max(position, source_start)
     runs = offset_map.known_runs
     first = offset_map.first
-    target_end = offset_map.known_target_end or target_log.start
-    if source_end >= source_log.end:
+    target_start = target_log_start = whole.target_start
+    target_end = offset_map.known_target_end or target_log_start
+    if source_end >= log_end:
         target_end = max(target_end, target_end_before)
-    source_start = source_log.start
-    if runs and runs[0].target_start < target_log.start:
-        source_start = max(source_start, _source_boundary(runs, target_log.start, source_end))
-    target_start = target_log.start
-    if first is not None and (first[0] < source_start or first[1] < target_log.start):
+    if runs and runs[0].target_start < target_log_start:
+        source_start = max(source_start, _source_boundary(runs, target_log_start, source_end))
+    if first is not None and (first[0] < source_start or first[1] < target_log_start):
         target_start = target_boundary(runs, source_start, target_end)
     left_out = ""
     # Never beyond the known map: the remote topic itself may have been re-created since.
@@ -121,25 +104,18 @@ def plan_partition(
             f"{both_ends(target_start, former_end)} belong to the former one and are left out"
         )
         target_start, target_end = former_end, max(former_end, target_end)
-    left = tuple((a, b) for a, b in sorted(decided) if b > source_start and a < source_end)
+    decided = tuple((a, b) for a, b in sorted(whole.decided) if b > source_start and a < source_end)
     told = [left_out] if left_out else []
-    told += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in left]
-    topic, partition, remote_topic = names
-    return RangePlan(
-        topic,
-        partition,
-        remote_topic,
-        source_start,
-        source_end,
-        source_log.end,
-        target_start,
-        max(target_start, target_end),
-        target_log.end,
-        clip(runs, source_start, source_end),
-        compacted,
-        timestamps,
-        "; ".join(told),
-        left,
+    told += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in decided]
+    return replace(
+        whole,
+        source_start=source_start,
+        source_end=source_end,
+        target_start=target_start,
+        target_end=max(target_start, target_end),
+        runs=clip(runs, source_start, source_end),
+        left_out="; ".join(told),
+        decided=decided,
     )
 
 
@@ -192,7 +168,6 @@ def _source_boundary(runs: Sequence[Run], target_offset: int, end: int) -> int:
 
 
 def clip(runs: Iterable[Run], start: int, end: int) -> Runs:
-    """Return the part of ordered runs in the source offsets ``[start, end)``."""
     known = Runs.of(runs)
     inside = slice(
         int(np.searchsorted(known.source_ends, start, side="right")),

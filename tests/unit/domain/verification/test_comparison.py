@@ -13,7 +13,7 @@ from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.verification.compared_record import ComparedRecord, frame
 from srm.domain.verification.comparison import compare
 from srm.domain.verification.verification import Difference, PartitionVerification, merge
-from srm.domain.verification.verification_plan import LogBounds, RangePlan, cut, plan_partition
+from srm.domain.verification.verification_plan import RangePlan, cut, plan_partition
 from srm.errors import IntegrityError
 
 SHIFT = 100
@@ -38,12 +38,20 @@ def target_log(order: list[int]) -> list[ComparedRecord]:
     return [record(SHIFT + place, content) for place, content in enumerate(order)]
 
 
+def logs(
+    source: tuple[int, int],
+    target: tuple[int, int],
+    decided: tuple[tuple[int, int], ...] = (),
+) -> RangePlan:
+    """Return the plan of two whole logs, by their starts and ends."""
+    ends = (*source, source[1], *target, target[1])
+    return RangePlan("pay", 0, "P.pay", *ends, (), decided=decided)
+
+
 def plan_for(target_records: int = COUNT, *, compacted: bool = False) -> RangePlan:
     offset_map = OffsetMap.of([Run(0, SHIFT, COUNT)], Position(COUNT, SHIFT + COUNT, COUNT))
     end = SHIFT + target_records
-    plan = plan_partition(
-        ("pay", 0, "P.pay"), offset_map, LogBounds(0, COUNT), LogBounds(SHIFT, end), end
-    )
+    plan = plan_partition(logs((0, COUNT), (SHIFT, end)), offset_map, end)
     assert plan is not None
     return replace(plan, compacted=compacted)
 
@@ -138,7 +146,7 @@ def test_a_copy_that_is_shifted_or_reordered_is_named_so(order, expected):
 
 def test_a_source_record_outside_the_map_is_missing():
     offset_map = OffsetMap.of([Run(0, 0, 2), Run(3, 2, 2)], Position(5, 4, 5))
-    plan = plan_partition(("pay", 0, "P.pay"), offset_map, LogBounds(0, 5), LogBounds(0, 4), 4)
+    plan = plan_partition(logs((0, 5), (0, 4)), offset_map, 4)
     assert plan is not None
     target = [record(place, content) for place, content in enumerate([0, 1, 3, 4])]
 
@@ -149,7 +157,7 @@ def test_a_source_record_outside_the_map_is_missing():
 
 def test_a_target_record_between_runs_is_foreign_and_markers_are_nothing():
     offset_map = OffsetMap.of([Run(0, 0, 2), Run(2, 3, 2)], Position(4, 5, 4))
-    plan = plan_partition(("pay", 0, "P.pay"), offset_map, LogBounds(0, 4), LogBounds(0, 5), 5)
+    plan = plan_partition(logs((0, 4), (0, 5)), offset_map, 5)
     assert plan is not None
     source = [record(o, o) for o in range(4)]
     copies = [record(0, 0), record(1, 1), record(3, 2), record(4, 3)]
@@ -166,7 +174,7 @@ def hop(one: ComparedRecord, place: str) -> ComparedRecord:
 def test_in_a_shared_copy_only_a_second_copy_of_the_flow_is_foreign():
     transform = Transform(RecordSettings(provenance=True), ClusterIds("a", "c"), "A", "pay", "pay")
     offset_map = OffsetMap.of([Run(0, 0, 2), Run(2, 4, 2)], Position(4, 7, 4))
-    plan = plan_partition(("pay", 0, "pay"), offset_map, LogBounds(0, 4), LogBounds(0, 7), 7)
+    plan = plan_partition(logs((0, 4), (0, 7)), offset_map, 7)
     assert plan is not None
     shared = replace(plan, transform=transform, shared=True)
     source = [record(o, o) for o in range(4)]
@@ -184,7 +192,7 @@ def test_source_records_that_the_flow_does_not_copy_are_not_missing():
     settings = RecordSettings(provenance=True, exclude_headers=("h.*",))
     transform = Transform(settings, ClusterIds("a", "c"), "A", "pay", "pay")
     offset_map = OffsetMap.of([Run(0, 0, 1), Run(3, 1, 1)], Position(4, 2, 4))
-    plan = plan_partition(("pay", 0, "pay"), offset_map, LogBounds(0, 4), LogBounds(0, 2), 2)
+    plan = plan_partition(logs((0, 4), (0, 2)), offset_map, 2)
     assert plan is not None
     plan = replace(plan, transform=transform)
     first, last = (record(o, o)._replace(headers=()) for o in (0, 3))
@@ -210,7 +218,7 @@ def test_in_compacted_topics_a_record_on_one_side_only_is_counted_not_blamed():
 @given(st.permutations(range(6)), st.integers(1, 7))
 def test_copies_are_equal_exactly_when_they_hold_the_same_in_the_same_order(order, size):
     offset_map = OffsetMap.of([Run(0, 0, 6)], Position(6, 6, 6))
-    plan = plan_partition(("pay", 0, "P.pay"), offset_map, LogBounds(0, 6), LogBounds(0, 6), 6)
+    plan = plan_partition(logs((0, 6), (0, 6)), offset_map, 6)
     assert plan is not None
     source = [record(o, o) for o in range(6)]
     target = [record(place, content) for place, content in enumerate(order)]
@@ -246,12 +254,11 @@ def test_what_was_left_on_the_source_by_decision_is_not_compared_and_told(
         [Run(0, SHIFT, first), Run(end, SHIFT + first, COUNT - end)],
         Position(COUNT, SHIFT + copied, COUNT),
     )
-    names, log = ("pay", 0, "P.pay"), LogBounds(SHIFT, SHIFT + copied)
-    whole = LogBounds(0, COUNT)
+    log = (SHIFT, SHIFT + copied)
     target = target_log([n for n in range(COUNT) if not first <= n < end])
     results = {}
     for decided in ((), ((first, end),)):
-        plan = plan_partition(names, offset_map, whole, log, log.end, decided=decided)
+        plan = plan_partition(logs((0, COUNT), log, decided), offset_map, log[1])
         if plan is None:
             assert copied == 0
             return

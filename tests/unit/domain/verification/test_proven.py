@@ -39,8 +39,12 @@ def whole(**changes: object) -> RangePlan:
     return replace(plan, **changes)  # type: ignore[arg-type]
 
 
-def proof(plan: RangePlan, time_ms: int = 1) -> Proven:
-    return Proven.of(plan, (3, plan.source_end), (5, plan.target_end), time_ms)
+def proof(plan: RangePlan, time_ms: int = 1, epoch: int = 3) -> Proven:
+    source = SideResult(95, "aa", epoch, plan.source_end)
+    target = SideResult(95, "aa", 5, plan.target_end)
+    found = found_equal(plan, RangeResult(source, target, 0, 0, None), time_ms)
+    assert found is not None
+    return found
 
 
 def half() -> Proven:
@@ -125,7 +129,7 @@ def test_a_weaker_comparison_proves_nothing_where_more_is_compared_now():
 
 
 def test_records_without_a_leader_epoch_cannot_be_known_again():
-    unmarked = Proven.of(part_of(whole(), 0, 50, SHIFT, SHIFT + 46), (-1, -1), (5, 146), 1)
+    unmarked = proof(part_of(whole(), 0, 50, SHIFT, SHIFT + 46), epoch=-1)
 
     assert still_proven([unmarked], whole(), HELD) == ()
 

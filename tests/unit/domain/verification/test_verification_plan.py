@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, coalesce
 from srm.domain.verification.verification_plan import (
-    LogBounds,
     RangePlan,
     cut,
     newest,
@@ -19,7 +18,10 @@ from srm.domain.verification.verification_plan import (
 )
 from srm.errors import UsageError
 
-NAMES = ("pay", 0, "P.pay")
+
+def logs(source: tuple[int, int], target: tuple[int, int]) -> RangePlan:
+    """Return the plan of two whole logs, by their starts and ends."""
+    return RangePlan("pay", 0, "P.pay", *source, source[1], *target, target[1], ())
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,13 @@ class History:
     """Places of all copied records, and where both logs start and end."""
 
     pairs: tuple[tuple[int, int], ...]
-    source: LogBounds
-    target: LogBounds
+    source: tuple[int, int]
+    target: tuple[int, int]
     position: Position
 
     def plan(self) -> RangePlan:
         offset_map = OffsetMap(coalesce(Run(s, t, 1) for s, t in self.pairs), self.position)
-        plan = plan_partition(NAMES, offset_map, self.source, self.target, self.target.end)
+        plan = plan_partition(logs(self.source, self.target), offset_map, self.target[1])
         assert plan is not None
         return plan
 
@@ -50,8 +52,8 @@ def histories(draw: st.DrawFn) -> History:
     behind = draw(st.integers(0, 10))
     return History(
         tuple(pairs),
-        LogBounds(draw(st.integers(0, source)), source + behind),
-        LogBounds(draw(st.integers(0, target)), target),
+        (draw(st.integers(0, source)), source + behind),
+        (draw(st.integers(0, target)), target),
         Position(source, target, source + behind),
     )
 
@@ -62,9 +64,7 @@ def pairs_of(plan: RangePlan) -> list[tuple[int, int]]:
 
 @given(histories())
 def test_exactly_the_records_that_both_logs_still_hold_are_compared(history):
-    held = [
-        (s, t) for s, t in history.pairs if s >= history.source.start and t >= history.target.start
-    ]
+    held = [(s, t) for s, t in history.pairs if s >= history.source[0] and t >= history.target[0]]
 
     plan = history.plan()
 
@@ -81,7 +81,7 @@ def test_no_record_whose_counterpart_is_gone_or_to_come_is_compared(history):
     for s, t in set(history.pairs) - held:
         assert not plan.source_start <= s < plan.source_end
         assert not plan.target_start <= t < plan.target_end
-    assert plan.source_end <= max(history.position.source_next, history.source.start)
+    assert plan.source_end <= max(history.position.source_next, history.source[0])
 
 
 @given(histories(), st.integers(1, 50))
@@ -114,7 +114,7 @@ def test_cut_ranges_follow_each_other_and_keep_each_pair_together(history, size)
 def test_target_records_that_may_be_copies_not_reported_yet_are_left_out():
     copied = OffsetMap.of([Run(0, 0, 10)], Position(10, 10, 15))
 
-    plan = plan_partition(NAMES, copied, LogBounds(0, 15), LogBounds(0, 13), 13)
+    plan = plan_partition(logs((0, 15), (0, 13)), copied, 13)
 
     assert plan is not None
     assert (plan.source_end, plan.target_end) == (10, 10)
@@ -123,7 +123,7 @@ def test_target_records_that_may_be_copies_not_reported_yet_are_left_out():
 def test_when_the_source_holds_nothing_more_the_target_is_compared_to_its_end():
     copied = OffsetMap.of([Run(0, 0, 10)], Position(10, 10, 10))
 
-    plan = plan_partition(NAMES, copied, LogBounds(0, 10), LogBounds(0, 14), 13)
+    plan = plan_partition(logs((0, 10), (0, 14)), copied, 13)
 
     assert plan is not None
     assert plan.target_end == 13
@@ -132,7 +132,7 @@ def test_when_the_source_holds_nothing_more_the_target_is_compared_to_its_end():
 def test_source_records_before_the_first_run_are_compared_too():
     copied = OffsetMap.of([Run(5, 0, 10)], Position(15, 10, 15))
 
-    plan = plan_partition(NAMES, copied, LogBounds(0, 15), LogBounds(0, 10), 10)
+    plan = plan_partition(logs((0, 15), (0, 10)), copied, 10)
 
     assert plan is not None
     assert (plan.source_start, plan.target_start) == (0, 0)
@@ -141,7 +141,7 @@ def test_source_records_before_the_first_run_are_compared_too():
 def test_a_target_that_lost_its_end_is_compared_as_far_as_the_map_goes():
     copied = OffsetMap.of([Run(0, 0, 10)], Position(10, 10, 10))
 
-    plan = plan_partition(NAMES, copied, LogBounds(0, 10), LogBounds(0, 7), 7)
+    plan = plan_partition(logs((0, 10), (0, 7)), copied, 7)
 
     assert plan is not None
     assert (plan.target_end, plan.target_log_end) == (10, 7)
@@ -150,8 +150,8 @@ def test_a_target_that_lost_its_end_is_compared_as_far_as_the_map_goes():
 def test_a_partition_of_which_nothing_was_copied_has_no_plan_unless_it_is_empty():
     empty = OffsetMap()
 
-    assert plan_partition(NAMES, empty, LogBounds(0, 3), LogBounds(0, 0), 0) is None
-    plan = plan_partition(NAMES, empty, LogBounds(4, 4), LogBounds(0, 2), 2)
+    assert plan_partition(logs((0, 3), (0, 0)), empty, 0) is None
+    plan = plan_partition(logs((4, 4), (0, 2)), empty, 2)
     assert plan is not None
     assert (plan.source_start, plan.source_end) == (4, 4)
     assert (plan.target_start, plan.target_end) == (0, 2)
@@ -159,7 +159,7 @@ def test_a_partition_of_which_nothing_was_copied_has_no_plan_unless_it_is_empty(
 
 @pytest.mark.parametrize("records", [0, -1])
 def test_numbers_of_records_that_are_not_positive_are_refused(records):
-    plan = plan_partition(NAMES, OffsetMap(), LogBounds(0, 0), LogBounds(0, 0), 0)
+    plan = plan_partition(logs((0, 0), (0, 0)), OffsetMap(), 0)
     assert plan is not None
 
     with pytest.raises(UsageError, match="records"):
