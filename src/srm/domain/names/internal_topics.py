@@ -1,24 +1,6 @@
 """Names of the compacted topics with all state of srm, and of those compatible with MM2.
 
-==================================  ================  ==========================================
-topic                               on                holds
-==================================  ================  ==========================================
-mm2-offset-syncs.<TARGET>.internal  source (default)  MM2 offset syncs
-<SOURCE>.checkpoints.internal       target            MM2 checkpoints, forward and reverse
-heartbeats                          each cluster      MM2 heartbeats
-__srm-offset-map.<SOURCE>           target            exact offset map, blocks of runs
-__srm-replication.<SOURCE>          target            assignments, positions, heartbeat, requests,
-                                                      pairs of topics
-__srm-control.<SOURCE>              target            allow and deny lists of srm-control
-__srm-ledger                        each cluster      group offsets that srm itself wrote there
-__srm-routing                       each cluster      cluster for the clients to use, or a hold
-__srm-moves                         each cluster      plans, progress and reports of moves; proofs
-                                                      of checkpoints; drills
-__srm-metrics.<SOURCE>              target            raw metrics (not compacted)
-__srm-metrics-windows               target            windowed metrics
-__srm-verification.<SOURCE>         target            latest verification result per partition
-__srm-services                      target            addresses of the services that watch it
-==================================  ================  ==========================================
+What each holds, and what writes it, is in the table of ARCHITECTURE.md.
 
 MM2 4.x takes few names for internal (KIP-1074). Two underscores in front are internal for every
 version and with every separator, so no MM2 copies these topics and no MirrorClient lists them.

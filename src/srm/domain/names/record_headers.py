@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, Protocol, TypeVar
 
+from srm.domain.names.policy import compile_pattern
 from srm.errors import ConfigError
 
 PROVENANCE_HEADER: Final = "__replicator_id"
@@ -78,10 +79,7 @@ def _override(text: str) -> ProvenanceOverride:
             "milliseconds, or - for any"
         )
     for pattern in (cluster, topic):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
+        compile_pattern(pattern)
     return ProvenanceOverride(
         cluster.strip(), topic.strip(), int(span[1] or 0), int(span[2] or _FOREVER_MS)
     )

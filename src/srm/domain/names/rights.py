@@ -109,7 +109,7 @@ class FlowNames:
 
     @property
     def opposite(self) -> FlowNames:
-        flow = Flow(self.flow.target, self.flow.source)
+        flow = self.flow.reverse
         location = flow.source if self.offset_syncs_on == self.flow.source else flow.target
         return FlowNames(flow, self.policy, self.topics, self.groups, location)
 
@@ -156,7 +156,6 @@ def operator_rights(names: FlowNames) -> tuple[NeededRight, ...]:
 
 
 def service_rights(names: FlowNames) -> tuple[NeededRight, ...]:
-    """Return what the service and its pages need; they change nothing."""
     source, target = names.flow.source, names.flow.target
     checkpoints = internal_topics.checkpoints(source, names.policy.separator)
     rights = [NeededRight(target, ("Read",), "--topic", checkpoints)]
