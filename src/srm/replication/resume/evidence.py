@@ -29,8 +29,7 @@ from typing import Final, NamedTuple
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.offset_map.runs import Lineage
 from srm.errors import IntegrityError
-from srm.replication.batches.records import LoopShare
-from srm.replication.resume.source_lookahead import Comparison, SourceAhead
+from srm.replication.resume.source_lookahead import SourceAhead
 
 MOST_PLACES: Final = 512
 MOST_OWED: Final = 1 << 18
@@ -230,9 +229,6 @@ class Steps:
     """
 
     ahead: SourceAhead
-    comparison: Comparison
-    turns: LoopShare
-    partition: str
     target_lineage: Lineage
     _: KW_ONLY
     fresh: bool
@@ -243,7 +239,7 @@ class Steps:
     _begins_suppressed: bool = False
 
     def __post_init__(self) -> None:
-        self._lenient = self.comparison.may_lack_some
+        self._lenient = self.ahead.comparison.may_lack_some
 
     async def step(self, places: list[LogReading], copied: Content) -> list[LogReading]:
         """Return where the places are after one copied record; they are used up by that."""
@@ -267,9 +263,10 @@ class Steps:
 
     def give_up(self, offset: int, why: str) -> None:
         """Stop the walk (IntegrityError), unless losses are accepted."""
-        if not self.comparison.accepts_loss:
+        if not self.ahead.comparison.accepts_loss:
             raise IntegrityError(
-                f"{self.partition}: position undecidable at target offset {offset}, {why}",
+                f"{self.ahead.reader.partition}: position undecidable at target offset {offset}, "
+                f"{why}",
                 "compare with 'srm verify', or, to copy on, set data.loss.policy = continue in "
                 "srm.properties, then run srm replicator restart",
             )
@@ -302,7 +299,7 @@ class Steps:
             owed: set[int] | None = set()
             if index > place.at:
                 owed = self.ahead.owed_for(place.at, index, place.free)
-                await self.turns.give_way()
+                await self.ahead.turns.give_way()
             if owed is not None:
                 proven.append((index, owed))
                 if len(owed) + len(place.owed) > MOST_OWED:

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE
 from srm.replication.batches.batch import BatchHeader, BatchToSend, batches, content_hash
@@ -38,8 +38,7 @@ Content = tuple[int, int]
 """Time, and 64 bits of a hash of key and value; 0 for all times where the target gives its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommonRecord:
+class CommonRecord(NamedTuple):
     """Place of the first record that both logs hold."""
 
     source_next: int
@@ -53,8 +52,7 @@ class NoPlace(Enum):
     UNCLEAR = "records occur more than once, so the place is ambiguous"
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     offset: int
     content: Content
 
@@ -72,15 +70,13 @@ async def find_place(
         return NoPlace.NOTHING_IN_COMMON
     if logs.own_time:  # perhaps not from the first one on: the topic's settings may have changed
         ours = [_Seen(seen.offset, (0, seen.content[1])) for seen in ours]
-    earliest, at = await _earliest(ours, source, source_start, own_time=logs.own_time)
-    found = await _look_up(ours, logs.originals(at, earliest), to_the_end=logs.own_time)
+    found = await logs.look_up(ours, source, logs.originals, source_start)
     if isinstance(found, tuple):
         return CommonRecord(found[1], found[0])
     if found is NoPlace.UNCLEAR:
         return found
     theirs = await _first(logs.originals(source_start))
-    earliest, at = await _earliest(theirs, target, target_start, own_time=logs.own_time)
-    found = await _look_up(theirs, logs.copies(at, earliest), to_the_end=logs.own_time)
+    found = await logs.look_up(theirs, target, logs.copies, target_start)
     return CommonRecord(*found) if isinstance(found, tuple) else found
 
 
@@ -120,6 +116,20 @@ class _Logs:
     def _content(self, record: DecodedRecord) -> Content:
         return 0 if self.own_time else record.timestamp, content_hash(record.key, record.value)
 
+    async def look_up(
+        self,
+        wanted: Sequence[_Seen],
+        log: LogReader,
+        read: Callable[[int, int], AsyncIterator[_Seen]],
+        start: int,
+    ) -> tuple[int, int] | NoPlace:
+        """Find the first of some records in the log that does not begin with them."""
+        earliest = _ANY_TIME
+        if wanted and not self.own_time:
+            earliest = min(seen.content[0] for seen in wanted)
+            start = max(start, await log.wire.offset_at(log.partition, earliest))
+        return await _look_up(wanted, read(start, earliest), to_the_end=self.own_time)
+
 
 async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
     found = []
@@ -128,15 +138,6 @@ async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
         if len(found) >= _FIRST_RECORDS:
             break
     return found
-
-
-async def _earliest(
-    wanted: Sequence[_Seen], log: LogReader, start: int, *, own_time: bool
-) -> tuple[int, int]:
-    if own_time or not wanted:
-        return _ANY_TIME, start
-    earliest = min(seen.content[0] for seen in wanted)
-    return earliest, max(start, await log.wire.offset_at(log.partition, earliest))
 
 
 async def _look_up(
@@ -261,11 +262,7 @@ async def records_of_others(
 
 
 async def begin_where_logs_meet(
-    source: LogReader,
-    target: LogReader,
-    start: Start,
-    producer_ids: Collection[int],
-    is_of_another: Callable[[BatchHeader], bool | None] = lambda _claimed: False,
+    source: LogReader, target: LogReader, start: Start, ours: OurBatches
 ) -> tuple[Start, str]:
     """Begin where both logs hold the same, if one begins far after the other; also say so.
 
@@ -279,7 +276,6 @@ async def begin_where_logs_meet(
     source_start, _ = await source.wire.log_range(source.partition)
     source_from = max(start.source_next, source_start)
     target_from = max(start.target_next, target_start)
-    ours = OurBatches(producer_ids, fresh=start.fresh, is_of_another=is_of_another)
     first_copy: list[int] = []
 
     def is_copy(batch: BatchHeader) -> bool:
@@ -291,10 +287,7 @@ async def begin_where_logs_meet(
     place = await find_place(source, target, source_from, target_from, is_copy)
     if isinstance(place, NoPlace) or place == CommonRecord(source_from, target_from):
         return not_met
-    passes_source, passes_target = (
-        place.source_next > source_from,
-        place.target_next > target_from,
-    )
+    passes_source, passes_target = place.source_next > source_from, place.target_next > target_from
     if passes_source and not target_start:
         return not_met
     if passes_target and not (source_start or start.has_former):

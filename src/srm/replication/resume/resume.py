@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from srm.clock import now_s
@@ -109,12 +110,13 @@ async def resume(
     """
     producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""
+    our_batches = partial(
+        OurBatches, producer_ids, fresh=known.fresh, is_of_another=comparison.is_of_another
+    )
     if start.fresh or not start.has_position:
-        start, met = await begin_where_logs_meet(
-            source, target, start, producer_ids, comparison.is_of_another
-        )
+        start, met = await begin_where_logs_meet(source, target, start, our_batches())
     walk = SourceWalk(source, start, comparison)
-    ours = OurBatches(producer_ids, fresh=known.fresh, is_of_another=comparison.is_of_another)
+    ours = our_batches()
     foreign: list[tuple[int, int]] = []
     found = FoundRuns()
     target_next = start.target_next

@@ -9,9 +9,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -91,6 +90,7 @@ class Comparison:
         return any(first <= record.offset < end for first, end in self.left_out)
 
 
+@dataclass(eq=False)
 class SourceAhead:
     """Records of the source by index, counted from the first one opened; old ones are forgotten.
 
@@ -99,25 +99,21 @@ class SourceAhead:
     read.
     """
 
-    def __init__(
-        self,
-        reader: LogReader,
-        start: int,
-        comparison: Comparison,
-        turns: LoopShare,
-        lineage: Lineage = UNKNOWN_LINEAGE,
-    ) -> None:
-        self._reader = reader
-        self._comparison = comparison
-        self._turns = turns
+    reader: LogReader
+    start: int
+    comparison: Comparison
+    turns: LoopShare
+    lineage: Lineage = UNKNOWN_LINEAGE
+    ended: bool = False
+    trimmed: bool = False
+    log_start: int = 0
+    end: int = 0
+    first: int = 0
+    _knows_its_end: bool = False
+
+    def __post_init__(self) -> None:
         self._waiting: deque[BatchHeader] = deque()
-        self._start = self._fetch_offset = start
-        self.ended = self._knows_its_end = False
-        self.trimmed = False
-        self.log_start = 0
-        self.end = 0
-        self.lineage = lineage
-        self.first = 0
+        self._fetch_offset = self.start
         self._offsets = array("q")
         self._contents = array("q")
         self._times = array("q")
@@ -144,7 +140,6 @@ class SourceAhead:
         return self._waiting[index]
 
     def pass_batches(self, count: int) -> None:
-        """Leave the next batches unopened: they were found whole."""
         for _ in range(count):
             self._waiting.popleft()
 
@@ -154,7 +149,7 @@ class SourceAhead:
             return False
         self._waiting.popleft()
         verify(batch)
-        async for piece in records_of(batch, self._turns, self._start):
+        async for piece in records_of(batch, self.turns, self.start):
             self._keep(piece)
         return True
 
@@ -171,7 +166,7 @@ class SourceAhead:
                 return
 
     def _keep(self, records: Sequence[DecodedRecord]) -> None:
-        comparison = self._comparison
+        comparison = self.comparison
         content, lenient = comparison.content, comparison.may_lack_some
         first = self.opened_end
         self._offsets.extend([record.offset for record in records])
@@ -185,10 +180,8 @@ class SourceAhead:
             self._kinds.append(kind)
             self._needed.append(self._needed_in_all)
             self._needed_in_all += kind < 4
-        if self._same is not None:
-            self._index_contents(first, self.opened_end)
-        if self._last_of_key is not None:
-            self._index_keys(first, self.opened_end)
+        self._index_contents(first, self.opened_end)
+        self._index_keys(first, self.opened_end)
 
     async def _fetch(self) -> bool:
         """Fetch until there is more to compare; False at the end of the source."""
@@ -197,7 +190,7 @@ class SourceAhead:
             if self.ended:
                 return False
             try:
-                fetched = await self._reader.fetch(self._fetch_offset, wait_ms=wait_ms)
+                fetched = await self.reader.fetch(self._fetch_offset, wait_ms=wait_ms)
             except OutOfRangeError as error:
                 if error.log_start <= self._fetch_offset:
                     self.ended = True  # truncated
@@ -206,7 +199,7 @@ class SourceAhead:
                 self._fetch_offset = self.log_start = error.log_start
                 continue
             before = self._fetch_offset
-            committed = self._reader.read_committed
+            committed = self.reader.read_committed
             aborted = AbortedTransactions(fetched.aborted if committed else ())
             for batch in batches(fetched.records):
                 self.lineage = self.lineage.with_epoch(batch.leader_epoch, self._fetch_offset)
@@ -220,7 +213,7 @@ class SourceAhead:
             if is_empty and is_at_end:
                 self.ended = self._knows_its_end
                 if not self.ended:
-                    await self._reader.wire.log_range(self._reader.partition)
+                    await self.reader.wire.log_range(self.reader.partition)
                     self._knows_its_end = True
         return True
 
@@ -254,23 +247,13 @@ class SourceAhead:
         return self._kinds[index - self.first] < 4
 
     def equals(self, index: int, content: int, time: int | None) -> bool:
-        """Return whether a record has a content and, unless None, a time."""
         at = index - self.first
         return self._contents[at] == content and (time is None or self._times[at] == time)
 
     def count_equal(self, index: int, contents: array[int], times: array[int] | None) -> int:
         at = index - self.first
-        count = min(len(contents), len(self._contents) - at)
-        if self._contents[at : at + count] == contents[:count] and (
-            times is None or self._times[at : at + count] == times[:count]
-        ):
-            return count
-        pairs = zip(islice(self._contents, at, at + count), contents, strict=False)
-        found = next((n for n, (ours, theirs) in enumerate(pairs) if ours != theirs), count)
-        if times is None:
-            return found
-        pairs = zip(islice(self._times, at, at + found), times, strict=False)
-        return next((n for n, (ours, theirs) in enumerate(pairs) if ours != theirs), found)
+        count = _count_equal(self._contents[at : at + len(contents)], contents)
+        return count if times is None else _count_equal(self._times[at : at + count], times)
 
     def stretches(self, index: int, count: int) -> list[tuple[int, int]]:
         """Group records in a row into (first offset, count) of consecutive ones."""
@@ -312,7 +295,7 @@ class SourceAhead:
     async def forget(self, index: int) -> None:
         while (count := min(index - self.first, 2 * _FORGET_RECORDS)) >= _FORGET_RECORDS:
             self._forget(count)
-            await self._turns.give_way()
+            await self.turns.give_way()
 
     def _forget(self, count: int) -> None:
         if self._same is not None:
@@ -335,16 +318,17 @@ class SourceAhead:
     async def index_contents(self) -> None:
         if self._same is None:
             self._same = array("q")
-            for first in range(self.first, self.opened_end, _FORGET_RECORDS):
-                self._index_contents(first, min(first + _FORGET_RECORDS, self.opened_end))
-                await self._turns.give_way()
+            await self._index_opened(self._index_contents)
 
     async def index_keys(self) -> None:
         if self._last_of_key is None:
             self._last_of_key = {}
-            for first in range(self.first, self.opened_end, _FORGET_RECORDS):
-                self._index_keys(first, min(first + _FORGET_RECORDS, self.opened_end))
-                await self._turns.give_way()
+            await self._index_opened(self._index_keys)
+
+    async def _index_opened(self, index: Callable[[int, int], None]) -> None:
+        for first in range(self.first, self.opened_end, _FORGET_RECORDS):
+            index(first, min(first + _FORGET_RECORDS, self.opened_end))
+            await self.turns.give_way()
 
     def _index_contents(self, first: int, end: int) -> None:
         same, base = self._same, self.first
@@ -365,3 +349,11 @@ class SourceAhead:
             base = self.first
             for index in range(first, end):
                 self._last_of_key[self._keys[index - base]] = index
+
+
+def _count_equal(ours: array[int], theirs: array[int]) -> int:
+    """Count the equal numbers at the beginning, as far as ``ours`` goes."""
+    if ours == theirs[: len(ours)]:
+        return len(ours)
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((n for n, (our, their) in pairs if our != their), len(ours))

@@ -86,13 +86,7 @@ class SourceWalk:
         )
         self._native = native_library()
         self._steps = Steps(
-            self._ahead,
-            comparison,
-            self._turns,
-            str(reader.partition),
-            known.target_lineage,
-            fresh=start.fresh,
-            truncated=start.truncated,
+            self._ahead, known.target_lineage, fresh=start.fresh, truncated=start.truncated
         )
         self._places = [LogReading(0, known.source_next, self._target_next)]
         self._claim = (-1, -1)
@@ -133,7 +127,7 @@ class SourceWalk:
             async for piece in records_of(batch, self._turns, self._target_next):
                 await self._match_piece(piece, with_time=with_time)
             # What compaction took from the end of a batch was copied, too.
-            self._pass_copied_holes(batch.last_offset + 1)
+            self._pass_holes_to(batch.last_offset + 1)
         await self._turns.give_way()
 
     def _pass_holes(self, offset: int, batch: BatchHeader | None = None) -> None:
@@ -150,24 +144,22 @@ class SourceWalk:
             self._claim = claim
             if not self._steps.is_astray:  # else those after it are, too
                 self._sequences[claim] = next_sequence(sequence, batch.last_offset_delta + 1)
-        if empty > 0:
-            for place in self._places:
-                place.holes += most
-                place.copies += copied
-            self._target_next = offset
+        self._pass_holes_to(offset, most, copied)
 
-    def _pass_copied_holes(self, offset: int) -> None:
+    def _pass_holes_to(
+        self, offset: int, holes: int | None = None, copied: int | None = None
+    ) -> None:
+        """Count empty offsets up to one for all places: all of them copies, if not given."""
         empty = offset - self._target_next
         if empty > 0:
             for place in self._places:
-                place.holes += empty
-                place.copies += empty
+                place.holes += empty if holes is None else holes
+                place.copies += empty if copied is None else copied
             self._target_next = offset
 
     # ----- matching
 
     async def _match_whole(self, batch: BatchHeader) -> bool:
-        """Match a batch by its bytes with the next one of the source, or with several."""
         [place, *others] = self._places
         ahead = self._ahead
         if self._lenient or others or place.credit or place.owed or not batch.is_dense:
@@ -215,7 +207,6 @@ class SourceWalk:
 
     @property
     def _begins_here(self) -> bool:
-        """True if the next copy can only be the source's next record."""
         return not (self._fresh or self._ahead.trimmed)
 
     async def _match_piece(self, piece: Sequence[DecodedRecord], *, with_time: bool) -> None:
@@ -227,17 +218,18 @@ class SourceWalk:
             count = await self._match_stretch(piece, contents, times, done)
             if not count:
                 record = piece[done]
-                self._pass_copied_holes(record.offset)
-                await self._step(
-                    Content(
-                        record.offset,
-                        contents[done],
-                        record.timestamp if with_time else None,
-                        content_hash(record.key),
-                        record.key is not None,
-                        record.value is None,
-                    )
+                self._pass_holes_to(record.offset)
+                copied = Content(
+                    record.offset,
+                    contents[done],
+                    record.timestamp if with_time else None,
+                    content_hash(record.key),
+                    record.key is not None,
+                    record.value is None,
                 )
+                self._places = await self._steps.step(self._places, copied)
+                if len(self._places) > 1:
+                    self._prune(copied)
                 self._target_next = record.offset + 1
                 count = 1
             done += count
@@ -274,11 +266,6 @@ class SourceWalk:
             place.owed.difference_update(content_hash(record.key) for record in piece)
         self._target_next = target
         return count
-
-    async def _step(self, copied: Content) -> None:
-        self._places = await self._steps.step(self._places, copied)
-        if len(self._places) > 1:
-            self._prune(copied)
 
     def _prune(self, copied: Content) -> None:
         if self._fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
