@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Final, Literal
 
 from srm.domain.names.topics import Flow
@@ -184,10 +185,10 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
     is_short = plan.source_log_end < plan.source_end or plan.target_log_end < plan.target_end
     if result.difference is not None or is_short:
         return None
-    marks = [
+    source_mark, target_mark = (
         (side.epoch, side.reached) if side.epoch >= 0 else NO_PAIR
         for side in (result.source, result.target)
-    ]
+    )
     runs = Runs.of(plan.runs)
     return Proven(
         plan.source_start,
@@ -197,7 +198,8 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
         runs.records,
         (runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
         (runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
-        *marks,
+        source_mark,
+        target_mark,
         time_ms,
         time_ms,
         plan.compacted,
@@ -287,13 +289,11 @@ def join_stretches(stretches: Iterable[Proven]) -> tuple[Proven, ...]:
 
 def last_marks(stretches: Sequence[Proven]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the last marks of source and target; nothing after them was read."""
-    sources = [s.source_mark for s in stretches if s.source_mark[0] >= 0]
-    targets = [s.target_mark for s in stretches if s.target_mark[0] >= 0]
-    return max(sources, default=NO_PAIR, key=_end_of), max(targets, default=NO_PAIR, key=_end_of)
 
+    def last(marks: Iterable[tuple[int, int]]) -> tuple[int, int]:
+        return max((m for m in marks if m[0] >= 0), default=NO_PAIR, key=itemgetter(1))
 
-def _end_of(mark: tuple[int, int]) -> int:
-    return mark[1]
+    return last(s.source_mark for s in stretches), last(s.target_mark for s in stretches)
 
 
 def still_proven(
