@@ -1,19 +1,11 @@
 """Rules that derive the place of one log in the other from both logs, without I/O.
 
-Let ``(S, T)`` be a proven place: the copy of what the source held before ``S`` ends at target
-offset ``T``. Copies keep the source's order, and nothing that has to be copied is skipped. So
-between one proven place and the next, with ``n`` copies of ours on the target and ``h`` offsets
-there that are empty now (compaction), all of this holds::
-
-    source   S |gone, needed, gone, needed ...| o       needed: records that have to be copied
-    target   T |n copies, h empty offsets     | t
+Let ``(S, T)`` be a proven place, and the next copy that is found be of source offset ``o``, with
+``n`` copies and ``h`` empty offsets before it on the target. Then (docs/data-plane.md, "Resume"):
 
 - each copy took an offset of the source of its own: ``o - S >= n``;
-- a needed record before ``o`` has its copy between ``T`` and ``t``: at an empty offset;
+- a needed record before ``o``, one that has to be copied, has its copy at one of the ``h``;
 - a copy whose record is gone had an offset before ``o`` where the source is empty now.
-
-Where no offset is empty on either side, which is so in every log that is not compacted, this leaves
-one place for each copy, whatever the records hold: equal ones are distinguished by counting.
 
 A :class:`LogReading` is one way to read the logs so far. Reading branches where records are equal
 and offsets are empty; the walk is decided when all branches that are left end at the same place.
@@ -282,7 +274,8 @@ class Steps:
             after = [self._find(place.branch(), *each, copied) for each in found]
             place.former.add(copied.offset)
             return [*after, place]
-        if self._is_before_the_log(place) or (
+        may_precede = self.ahead.trimmed and not place.begun
+        if (may_precede and place.source_next < self.ahead.log_start) or (
             not found and await self._is_compacted(place, copied)
         ):
             after = [self._find(place.branch(), *each, copied) for each in found]
@@ -340,9 +333,6 @@ class Steps:
         if len(same) == _MOST_EQUAL:
             self.give_up(copied.offset, "the source holds too many records equal to it")
         return [index for index in found if ahead.is_needed(index)] or found
-
-    def _is_before_the_log(self, place: LogReading) -> bool:
-        return self.ahead.trimmed and not place.begun and place.source_next < self.ahead.log_start
 
     async def _is_compacted(self, place: LogReading, copied: Content) -> bool:
         """Return whether compaction can have removed a copy's record, and there was room for it."""

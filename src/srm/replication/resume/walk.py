@@ -1,21 +1,9 @@
 """Match of our batches on the target with source records: the source's side of the resume walk.
 
 Batches are compared by their bytes, else record by record: it does not matter how a batch was
-recompressed, cut, merged or rebuilt. A record without an equal on the other side needs evidence, in
-addition to the places that :mod:`srm.replication.resume.evidence` counts.
-
-A needed record of the source that is not on the target:
-
-- the target's log begins later, and its place was before that;
-- the target was compacted: its place is empty, and a later record of its key is there (or it is a
-  tombstone, which goes in the end);
-- the transform drops it, or it was refused and is noted as lost: then it is not needed at all.
-
-A copy whose record is not on the source:
-
-- the source was compacted: it holds a later record of the key, or the copy is a tombstone;
-- the source's log begins after the known position, and the copy is before the first one found;
-- nothing is known of this topic id yet: a topic that had the name before left it.
+recompressed, cut, merged or rebuilt. A record without an equal on the other side needs evidence
+(docs/data-plane.md, "Resume"), in addition to the places that
+:mod:`srm.replication.resume.evidence` counts. A tombstone needs no later record of its key.
 
 A record that equals the next one of the source is taken for its copy, though compaction may have
 removed an earlier equal one: what the logs hold now is the same either way.
