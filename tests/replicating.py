@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -71,7 +72,7 @@ def driver_of(
     return FlowDriver(
         flow,
         KafkaDriverLog(flow, spec.target),
-        Discovery(context, spec.flow_config),
+        Discovery(replace(context, config=spec.flow_config)),
         slots=slots,
         identity=lambda: DriverHeartbeat(
             name, f"app-{name}", "elsewhere", os.getpid(), now_ms(), flows=(str(flow),)
@@ -126,7 +127,7 @@ def replicating(
     specs = [slot_of(config, flow) for flow in flows]
     for spec in specs:
         with open_flow(config, spec.flow_config.flow) as context:
-            Discovery(context, spec.flow_config).prepare()
+            Discovery(replace(context, config=spec.flow_config)).prepare()
     with at_work(*(partial(work, spec) for spec in specs for work in (drive, copying))):
         yield
 

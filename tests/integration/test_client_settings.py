@@ -237,7 +237,7 @@ def test_users_with_their_own_part_of_the_rights_are_enough_for_a_flow(copied):
     driver = KafkaDriverLog(lab.flow, target)
 
     with open_flow(lab.config_file, lab.flow) as context:
-        Discovery(context, context.config).prepare()
+        Discovery(context).prepare()
         topics = topic_sync.sync(context)
         emitted = checkpoints.emit(context)
         synced = group_sync.sync(context)

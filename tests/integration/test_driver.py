@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,7 @@ class Lab:
         self._drivers: list[RunningDriver] = []
         self._ended = threading.Event()
         self.state = internal_topics.replication(flow.source)
-        Discovery(context, config.flow(flow)).prepare()
+        Discovery(replace(context, config=config.flow(flow))).prepare()
         self._reporter = threading.Thread(target=self._report, daemon=True)
         self._reporter.start()
 

@@ -363,7 +363,7 @@ def adopt(
         raise RuntimeError("an adoption needs the switch of its flow")
     if copies and planned.running:
         raise ConflictError(f"MirrorMaker 2 still runs: {planned.running}; stop it first")
-    Discovery(flow, flow.config).prepare()
+    Discovery(flow).prepare()
     paused = pause_in_force(flow)
     is_killed_import = paused is not None and paused.by.endswith(f"({SLOT})")
     if not copies:

@@ -269,7 +269,6 @@ _TIMEOUT_S: Final = 30.0
 def aggregate(
     spark: SparkSession, context: FlowContext, target: Mapping[str, str], sizes: WindowSpec
 ) -> AggregationSummary:
-    """Aggregate as the engine does, with consumers of the ``target``."""
     config = context.config
     topic = internal_topics.raw_metrics(config.flow.source)
 
@@ -365,7 +364,6 @@ def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary)
 def merge_checkpoints(
     start: CheckpointSummary, parts: Collection[CheckpointSummary], errors: Mapping[str, str]
 ) -> CheckpointSummary:
-    """Merge the summaries of disjoint sets of groups, and their proofs."""
     merged = _merge(start, parts, errors, ("groups", "written", "unchanged"), "states")
     outcomes = (outcome for part in parts for outcome in part.outcomes)
     merged = replace(merged, outcomes=tuple(sorted(outcomes, key=lambda o: (o.group, o.upstream))))
@@ -391,7 +389,6 @@ def _merge(
     sums: Iterable[str],
     counts: str,
 ) -> _Summary:
-    """Add up counts, alone or by name, and unite the errors."""
     found: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in sums}
     by_name = Counter[str]()
     for part in parts:

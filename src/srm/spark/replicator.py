@@ -67,13 +67,13 @@ from srm.replication.driver.duties import (
     keep_topics,
     keep_windows,
 )
-from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, Work, start_thread
+from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, Work
 from srm.replication.driver.state_book import FlowProgress
 from srm.replication.report import Reporter
 from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.spark.slot import SlotTask
-from srm.threads import on_signals
+from srm.threads import on_signals, start_thread
 from srm.wiring import flow_context, open_clusters, open_configured_flow
 
 STOP_S: Final = 5.0
@@ -223,7 +223,7 @@ class Replicator:
         source = config.cluster_clients(flow.source, flow)
         target = config.cluster_clients(flow.target, flow)
         slots = [str(number) for number in range(flow_config.tasks_max)]
-        discovery = Discovery(context, flow_config)
+        discovery = Discovery(context)
         driver = FlowDriver(
             flow,
             KafkaDriverLog(flow, target),
@@ -263,7 +263,7 @@ class Replicator:
         for alias, flows in disabled_flows(self._config, self._flows).items():
             cluster = KafkaCluster(alias, self._config.cluster_clients(alias))
             beats = partial(emit_heartbeats, cluster, flows, now_ms, self._host.stop)
-            thread = start_thread(f"heartbeats on {alias}", beats)
+            thread = start_thread(f"srm heartbeats on {alias}", beats)
             stack.callback(cluster.close)
             stack.callback(thread.join, _ALIVE_S)
 
@@ -308,10 +308,9 @@ class Replicator:
 
     def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> SrmError | None:
         """Wait for the end; return the first failure where the flows have ended by themselves."""
-        is_stopped = _question(spark)
         while not self._host.stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
             self._reload.look()
-            if is_stopped():
+            if _is_stopped(spark):
                 raise UnavailableError("Spark's JVM has ended: start the replicator again")
             over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs.values()]
             if all(over):
@@ -342,20 +341,11 @@ def _hush(spark: SparkContext) -> None:
         spark.setLogLevel("OFF")
 
 
-def _question(spark: SparkContext) -> Callable[[], bool]:
-    """Return a function that checks whether Spark's JVM has ended."""
+def _is_stopped(spark: SparkContext) -> bool:
     try:
-        context = spark._jsc.sc()  # noqa: SLF001 -- no public question
+        return bool(spark._jsc.sc().isStopped())  # noqa: SLF001 -- no public question
     except (Py4JError, OSError):
-        return lambda: True
-
-    def is_stopped() -> bool:
-        try:
-            return bool(context.isStopped())
-        except (Py4JError, OSError):
-            return True
-
-    return is_stopped
+        return True
 
 
 def _one_line(error: Exception) -> str:

@@ -101,7 +101,13 @@ class ReplicatorSupervisor:
             watch = watch.after(found, now)
             step = watch.next_step(now)
             if step == "supervise":
-                return _adopt(watch.living(now)[0])
+                driver = watch.living(now)[0]
+                logger.info(
+                    "Replicator %s on %s already drives all flows: supervising it, not starting "
+                    "another",
+                    *(driver.application_id, driver.host),
+                )
+                return Application.from_heartbeat(driver)
             if step == "start":
                 return self._start()
             if reason := _waits_for(watch):
@@ -182,21 +188,12 @@ def requester(name: str) -> str:
 
 
 def _waits_for(watch: Watch) -> str:
-    """Return why no application is started, empty where that is about to be known."""
     if watch.stopped_by is not None:
         by = watch.stopped_by.by
         return f"{by} has stopped the replicator, nothing is copied until 'srm replicator restart'"
     if watch.signs:
         return ""
     return f"no flow can be read, a replicator may run: {next(iter(watch.errors.values()), '')}"
-
-
-def _adopt(driver: DriverHeartbeat) -> Application:
-    logger.info(
-        "Replicator %s on %s already drives all flows: supervising it, not starting another",
-        *(driver.application_id, driver.host),
-    )
-    return Application.from_heartbeat(driver)
 
 
 def progress(state: str, application: Application | None, watch: Watch) -> dict[str, Any]:
@@ -283,7 +280,6 @@ def start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subproce
 
 
 def new_log(folder: Path, name: str) -> Path:
-    """Name a log file for a new start and drop the oldest ones."""
     folder.mkdir(parents=True, exist_ok=True)
     older = sorted(folder.glob(f"{name}-*.log"))
     for path in older[: max(0, len(older) - KEPT_LOGS + 1)]:
@@ -292,7 +288,6 @@ def new_log(folder: Path, name: str) -> Path:
 
 
 def tail(log: str, lines: int = 20) -> str:
-    """Return the last lines of a log file, empty when there is none."""
     path = Path(log)
     if not log or not path.is_file():
         return ""

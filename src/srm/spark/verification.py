@@ -75,7 +75,6 @@ def verify(
     properties: BothClusters,
     request: VerificationRequest | None = None,
 ) -> VerificationSummary:
-    """Compare a flow's topics with their copies and store the result of each partition."""
     request = request or VerificationRequest()
     comparer = partial(RangeComparer, properties, spark, by_records=request.by_records)
     return carry_out(context, plan(context, request), comparer, log_progress)

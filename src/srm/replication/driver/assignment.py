@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from srm.domain.flow_state.liveness_thresholds import DEAF_S, ECHO_S, SLOT_DEAD_S
@@ -45,11 +46,6 @@ def relative_weights(rates: Mapping[_K, float]) -> dict[_K, float]:
     return {key: max(LEAST_WEIGHT, rate / mean) for key, rate in rates.items()}
 
 
-def slot_order(slot: str) -> tuple[int, str]:
-    """Sort key that puts slot 10 after slot 9."""
-    return len(slot), slot
-
-
 def assign(
     partitions: Collection[AssignedPartition],
     slots: Collection[str],
@@ -57,13 +53,12 @@ def assign(
     weights: Mapping[AssignedPartition, float] | None = None,
 ) -> Assigned:
     """Assign every partition to exactly one live slot; ``current`` may contain dead ones."""
-    loads = _keep(partitions, slots, current, weights or {})
+    loads, homeless = _keep(partitions, slots, current, weights or {})
     if not loads:
         return {}
     for newcomer in [load for load in loads if not load.partitions]:
         _share(loads, newcomer)
-    kept = {partition for load in loads for partition in load.partitions}
-    _fill(loads, (partition for partition in set(partitions) if partition not in kept))
+    _fill(loads, homeless)
     return _result(loads)
 
 
@@ -74,7 +69,7 @@ def rebalance(
     max_moves: int,
 ) -> Assigned:
     everything = [partition for held in current.values() for partition in held]
-    loads = _keep(everything, tuple(current), current, weights)
+    loads, _ = _keep(everything, tuple(current), current, weights)
     mean = sum(load.total for load in loads) / max(1, len(loads))
     if not loads or max(load.total for load in loads) <= tolerance * mean:
         return _result(loads)
@@ -87,12 +82,12 @@ def rebalance(
     return _result(loads)
 
 
+@dataclass(eq=False)
 class _Load:
-    def __init__(self, slot: str, weights: Mapping[AssignedPartition, float]) -> None:
-        self.slot = slot
-        self.weights = weights
-        self.total = 0.0
-        self.partitions: list[AssignedPartition] = []
+    slot: str
+    weights: Mapping[AssignedPartition, float]
+    partitions: list[AssignedPartition] = field(default_factory=list)
+    total: float = 0.0
 
     def weight(self, partition: AssignedPartition) -> float:
         return self.weights.get(partition, UNKNOWN_WEIGHT)
@@ -116,17 +111,18 @@ def _keep(
     slots: Collection[str],
     current: Mapping[str, Iterable[AssignedPartition]],
     weights: Mapping[AssignedPartition, float],
-) -> list[_Load]:
-    wanted = set(partitions)
+) -> tuple[list[_Load], set[AssignedPartition]]:
+    """Return what each slot keeps, and the partitions that no slot has."""
+    homeless = set(partitions)
     loads = []
-    for slot in sorted(set(slots), key=slot_order):
+    for slot in sorted(set(slots), key=lambda slot: (len(slot), slot)):  # 10 after 9
         load = _Load(slot, weights)
-        held = wanted.intersection(current.get(slot, ()))
-        wanted -= held  # two slots that both claim it: the first one keeps it
+        held = homeless.intersection(current.get(slot, ()))
+        homeless -= held  # two slots that both claim it: the first one keeps it
         load.partitions = sorted(held, key=load.rank)
         load.total = sum(load.weight(partition) for partition in load.partitions)
         loads.append(load)
-    return loads
+    return loads, homeless
 
 
 def _share(loads: list[_Load], newcomer: _Load) -> None:
@@ -168,6 +164,7 @@ def _result(loads: list[_Load]) -> Assigned:
     return {load.slot: tuple(sorted(load.partitions)) for load in loads}
 
 
+@dataclass(eq=False)
 class AssignmentBook:
     """The last assignment published for each slot, slots that are dead or gone included.
 
@@ -175,10 +172,9 @@ class AssignmentBook:
     ever published.
     """
 
-    def __init__(self) -> None:
-        self.held: dict[str, tuple[AssignedPartition, ...]] = {}
-        self.meant: dict[str, Incarnation | None] = {}
-        self._generation = 0
+    held: Assigned = field(default_factory=dict)
+    meant: dict[str, Incarnation | None] = field(default_factory=dict)
+    _generation: int = 0
 
     def saw(self, generation: int) -> None:
         """A slot has seen an assignment of a generation, of which the record may be damaged."""
@@ -187,7 +183,7 @@ class AssignmentBook:
     def load(self, assignment: Assignment) -> None:
         self.held[assignment.slot] = assignment.partitions
         self.meant[assignment.slot] = assignment.incarnation
-        self._generation = max(self._generation, assignment.generation)
+        self.saw(assignment.generation)
 
     def changes(
         self,
@@ -207,27 +203,28 @@ class AssignmentBook:
 REBALANCE_S: Final = 60.0
 TOLERANCE: Final = 1.5  # times the mean load, before partitions move for balance alone
 MAX_MOVES: Final = 4
+_UNSETTLED: Final[tuple[tuple[str, ...], None]] = ((), None)
 
 
+@dataclass(eq=False)
 class Term:
-    """Takes in what slots and earlier drivers have written, and says who copies what."""
+    """Takes in what slots and earlier drivers have written, and says who copies what.
 
-    def __init__(
-        self,
-        slots: Collection[str],
-        liveness: Liveness,
-        progress: ProgressBook,
-        clock: Callable[[], float],
-    ) -> None:
-        self.liveness = liveness
-        self.cleaning = Cleaning()
-        self.pause: Pause | None = None  # while there is one, no slot copies
-        self._progress = progress
-        self._clock = clock
-        self.book = AssignmentBook()
-        self._state = StateBook(slots)
-        self._settled: tuple[tuple[str, ...], Discovered] | None = None
-        self._rebalance_due = clock() + REBALANCE_S
+    While there is a ``pause``, no slot copies. ``_settled``: live slots and topics last assigned.
+    """
+
+    slots: Collection[str]
+    liveness: Liveness
+    progress: ProgressBook
+    clock: Callable[[], float]
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    book: AssignmentBook = field(default_factory=AssignmentBook)
+    pause: Pause | None = None
+    _settled: tuple[tuple[str, ...], Discovered | None] = _UNSETTLED
+
+    def __post_init__(self) -> None:
+        self._state = StateBook(self.slots)
+        self._rebalance_due = self.clock() + REBALANCE_S
 
     # ----- what is written
 
@@ -246,125 +243,102 @@ class Term:
         key = record.partition, record.key
         if record.key == PAUSE_KEY:
             pause = {} if record.value is None else {PAUSE_KEY: record.value}
-            self.pause, self._settled = read_pause(pause), None
+            self.pause, self._settled = read_pause(pause), _UNSETTLED
             return
         if record.value is None:
             self._state.forget(key)
-            self._progress.positions(key, ())
+            self.progress.positions(key, ())
             return
         found = decode(record)
         if found is None:
             return
         self._state.take(key, found)
         if isinstance(found, PositionGroup):
-            self._progress.positions(key, found.positions)
+            self.progress.positions(key, found.positions)
         elif isinstance(found, PartitionStatus):
-            self._progress.status(found)
+            self.progress.status(found)
         elif isinstance(found, SlotHeartbeat):
-            self._heard(found, alive=alive)
-
-    def _heard(self, beat: SlotHeartbeat, *, alive: bool) -> None:
-        """A slot is alive; what an older process of its id says does not count."""
-        self.book.saw(beat.generation)
-        if not alive or self._state.newest.get(beat.slot) != beat.incarnation:
-            return
-        self.liveness.observe(beat.slot, self._clock())
+            self.book.saw(found.generation)
+            # An older process of a slot's id does not show that the slot lives.
+            if alive and self._state.newest.get(found.slot) == found.incarnation:
+                self.liveness.observe(found.slot, self.clock())
 
     # ----- what follows from it
 
     def decide(self, found: Discovered | None, now: float) -> tuple[Assignment, ...]:
         """Return what has to be published: nothing unless topics, slots or rates ask for it."""
         alive = self.liveness.alive(now)
-        self._progress.set_alive(alive)
+        self.progress.alive = len(alive)
         if found is None or not self.liveness.is_decisive(now):
             return ()
-        due = now >= self._rebalance_due
-        again = self._restarted_slots(alive)
-        if self._is_settled(alive, found) and not due and not again:
+        due, newest = now >= self._rebalance_due, self._state.newest
+        restarted = {slot for slot in alive if self.book.meant.get(slot) != newest.get(slot)}
+        is_settled = self._settled[0] == alive and self._settled[1] is found
+        if is_settled and not due and not restarted:
             return ()
         wanted = self._assignment(found, alive, even_out=due)
-        self._settled = (alive, found)
-        return self.book.changes(wanted, again, self._state.newest)
+        self._settled = alive, found
+        return self.book.changes(wanted, restarted, newest)
 
     def new_topics(self, found: Discovered | None) -> list[CopiedTopic]:
         """Return the topics to write down as copied; while nothing is copied, none become it."""
         return [] if self.pause is not None else self.cleaning.new_topics(found)
 
     def deletions(self, now: float) -> list[tuple[int, bytes]]:
-        if self.pause is not None:
-            return []
-        return self.cleaning.deletions(self._state, now)
-
-    def _restarted_slots(self, alive: Collection[str]) -> set[str]:
-        newest = self._state.newest
-        return {slot for slot in alive if self.book.meant.get(slot) != newest.get(slot)}
-
-    def _is_settled(self, alive: tuple[str, ...], found: Discovered) -> bool:
-        settled = self._settled
-        return settled is not None and settled[0] == alive and settled[1] is found
+        return [] if self.pause is not None else self.cleaning.deletions(self._state, now)
 
     def _assignment(self, found: Discovered, alive: Collection[str], *, even_out: bool) -> Assigned:
-        weights = relative_weights(self._progress.rates())
+        weights = relative_weights(self.progress.rates())
         partitions = () if self.pause is not None else found.partitions
         wanted = assign(partitions, alive, self.book.held, weights)
         if even_out:
-            self._rebalance_due = self._clock() + REBALANCE_S
+            self._rebalance_due = self.clock() + REBALANCE_S
             wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)
         return wanted
 
 
+@dataclass(eq=False)
 class Liveness:
     """Arrival times of slot reports, by which slots live; monotonic seconds of the driver's clock.
 
-    A log that cannot be read makes every slot look silent, so silence only counts while the
-    driver's own heartbeats return through the same log.
+    A slot silent for ``timeout_s`` is dead. The first assignment waits ``grace_s`` for all slots,
+    counted from the first one. A log that cannot be read makes every slot look silent, so silence
+    only counts while the driver's own heartbeats return through the same log, last ``echoed``.
     """
 
-    def __init__(
-        self,
-        expected: Collection[str],
-        now: float,
-        *,
-        timeout_s: float = SLOT_DEAD_S,
-        grace_s: float = 10.0,
-    ) -> None:
-        """Begin with every slot of ``expected`` unknown; one silent for ``timeout_s`` is dead.
-
-        The first assignment waits ``grace_s`` for all slots, counted from the first one.
-        """
-        self._expected = frozenset(expected)
-        self._timeout_s = timeout_s
-        self._grace_s = grace_s
-        self._seen: dict[str, float] = {}
-        self._first: float | None = None
-        self._echo = now
+    expected: Collection[str]
+    echoed: float
+    timeout_s: float = SLOT_DEAD_S
+    grace_s: float = 10.0
+    _seen: dict[str, float] = field(default_factory=dict)
+    _first: float | None = None
 
     def observe(self, slot: str, now: float) -> None:
-        if slot in self._expected:
+        if slot in self.expected:
             self._seen[slot] = now
             self._first = now if self._first is None else self._first
 
     def echo(self, now: float) -> None:
         """Note that the driver's own heartbeat came back: the log can be written and read."""
-        gap = now - self._echo
+        gap = now - self.echoed
         if gap > ECHO_S:
             self._seen = {slot: min(now, seen + gap) for slot, seen in self._seen.items()}
-        self._echo = now
+        self.echoed = now
 
     def alive(self, now: float) -> tuple[str, ...]:
-        return tuple(sorted(s for s, seen in self._seen.items() if now - seen <= self._timeout_s))
+        return tuple(sorted(s for s, seen in self._seen.items() if now - seen <= self.timeout_s))
 
     def due(self, now: float) -> float:
         """Return when the next slot dies without another heartbeat; infinity: no live slot."""
-        deaths = (seen + self._timeout_s for seen in self._seen.values())
+        deaths = (seen + self.timeout_s for seen in self._seen.values())
         return min((death for death in deaths if death >= now), default=float("inf"))
 
     def deaf(self, now: float) -> bool:
         """Return whether heartbeats have not returned for too long: the reader has failed."""
-        return now - self._echo > DEAF_S
+        return now - self.echoed > DEAF_S
 
     def is_decisive(self, now: float) -> bool:
-        if self._first is None or now - self._echo > ECHO_S:
+        if self._first is None or now - self.echoed > ECHO_S:
             return False
-        complete = self._seen.keys() == self._expected
-        return bool(self.alive(now)) and (complete or now - self._first >= self._grace_s)
+        complete = self._seen.keys() == set(self.expected)
+        return bool(self.alive(now)) and (complete or now - self._first >= self.grace_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,7 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS, AssignedPartition
 from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
 from srm.domain.names import internal_topics
-from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
 from srm.engine.control import control_lists
@@ -42,11 +42,11 @@ class _Seen:
     target: Mapping[str, int]
 
     @classmethod
-    def of(cls, context: FlowContext, flow: Flow, before: _Seen | None = None) -> _Seen:
+    def of(cls, context: FlowContext, before: _Seen | None) -> _Seen:
         source, target = context.source.partition_counts(), context.target.partition_counts()
-        topic = internal_topics.control(flow.source)
+        topic = internal_topics.control(context.config.flow.source)
         if before is None or topic in target or topic in before.target:
-            return cls(control_lists.load(context.target, flow), source, target)
+            return cls(control_lists.load(context.target, context.config.flow), source, target)
         return cls(before.lists, source, target)
 
 
@@ -60,47 +60,39 @@ class Discovered:
     target_cluster: str = ""
 
 
+@dataclass(eq=False)
 class Discovery:
-    """Discovery of one flow."""
+    """Discovery of one flow, by the settings in ``context``."""
 
-    def __init__(
-        self,
-        context: FlowContext,
-        configured: FlowConfig,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._context = context
-        self._configured = configured
-        self._clock = clock
-        self._refused = ""
-        self._expected: frozenset[str] = frozenset()
-        self._taken: frozenset[str] = frozenset()
-        self._hidden: frozenset[str] = frozenset()
-        self._seen: _Seen | None = None
-        self._found = Discovered()
-        self._look_closely_at = 0.0
-        self._watch = GoneWatch(clock)
-        self._sides: tuple[Side, Side] | None = None
-        self._gone = GoneTopics()
+    context: FlowContext
+    clock: Callable[[], float] = time.monotonic
+    _refused: str = ""
+    _expected: frozenset[str] = frozenset()
+    _taken: frozenset[str] = frozenset()
+    _hidden: frozenset[str] = frozenset()
+    _seen: _Seen | None = None
+    _found: Discovered = Discovered()
+    _look_closely_at: float = 0.0
+    _sides: tuple[Side, Side] | None = None
+    _gone: GoneTopics = field(default_factory=GoneTopics)
 
-    @property
-    def context(self) -> FlowContext:
-        return replace(self._context, config=self._configured)
+    def __post_init__(self) -> None:
+        self._watch = GoneWatch(self.clock)
 
     def take(self, configured: FlowConfig) -> None:
-        self._configured, self._seen = configured, None
+        self.context, self._seen = replace(self.context, config=configured), None
 
     def prepare(self) -> None:
-        specs, _ = internal_topic_specs(self._configured)
-        target = self._context.target
+        target, config = self.context.target, self.context.config
+        specs, _ = internal_topic_specs(config)
         existing = target.topics()
         _create_missing(target, specs, existing)
-        state = internal_topics.replication(self._configured.flow.source)
+        state = internal_topics.replication(config.flow.source)
         if state in existing and existing[state].partitions < STATE_PARTITIONS:
             logger.info("%s: %s gets a partition for reports", target.alias, state)
             target.create_partitions({state: STATE_PARTITIONS})
         try:
-            made = create_control_topics(target, self._configured.internal_replication_factor)
+            made = create_control_topics(target, config.internal_replication_factor)
         except SrmError as error:
             logger.warning(
                 "%s: the topics of moves and routes cannot be created; clients that follow routes "
@@ -118,31 +110,30 @@ class Discovery:
         Topic ids are expensive to fetch. While lists, names and partition counts do not change,
         they are fetched only so often that it takes little of a core: re-creation shows late.
         """
-        began = self._clock()
+        began = self.clock()
         may_rest = not self._found.pending and began < self._look_closely_at
         before = self._seen if may_rest else None
-        seen = _Seen.of(self._context, self._configured.flow, before)
+        seen = _Seen.of(self.context, before)
         if seen == before:
             return self._found
         self._found = self._look_closely(seen.lists)
         self._seen = seen
-        took_s = self._clock() - began
+        took_s = self.clock() - began
         rest_s = max(took_s * _SHORTEST_REST, min(took_s * _REST, _LONGEST_REST_S))
         self._look_closely_at = began + rest_s
         return self._found
 
     def _look_closely(self, lists: ControlLists) -> Discovered:
-        configured = self._configured
-        settings = control_lists.effective(configured, lists)
+        context, flow = self.context, self.context.config.flow
+        settings = control_lists.effective(context.config, lists)
         if not settings.names.keeps_name("topic"):
             # Topics that the opposite flow copies under their names do not go back.
-            settings = with_recorded(settings, self._context.source, self._context.target)
-        context = replace(self._context, config=settings)
+            settings = with_recorded(settings, context.source, context.target)
+        context = replace(context, config=settings)
         source_topics, target_topics = context.source.topics(), context.target.topics()
         self._sides = _side(context.source, source_topics), _side(context.target, target_topics)
         source_id, target_id = (side.cluster_id for side in self._sides)
         if source_id == target_id:
-            flow = configured.flow
             raise ConfigError(
                 f"{flow.source} and {flow.target} are one cluster, {source_id}; give each its own "
                 "bootstrap.servers"
@@ -151,14 +142,15 @@ class Discovery:
         names = self._without_second_writer(context, source_topics, target_topics)
         self._tell_hidden(context, names)
         selected = tuple(source_topics[name] for name in names)
-        if outgrown(selected, target_topics, context.config):
-            refused = "; ".join(create_remote_topics(context, selected, target_topics))
+        if lacking := outgrown(selected, target_topics, settings):
+            wanted = {name: source_topics[name] for name in lacking}
+            refused = "; ".join(_create_remote_topics(context, wanted, target_topics))
             if refused and refused != self._refused:  # each round tries again: say it once
-                logger.warning("%s: %s", configured.flow, refused)
+                logger.warning("%s: %s", flow, refused)
             self._refused = refused
             target_topics = context.target.topics()
         return replace(
-            assignable(selected, target_topics, context.config),
+            assignable(selected, target_topics, settings),
             source_cluster=source_id,
             target_cluster=target_id,
         )
@@ -169,7 +161,6 @@ class Discovery:
         """Select the flow's topics, less those that an unknown flow copies into by kept names."""
         names, selected = context.config.names, context.config.names.select(source_topics)
         kept = frozenset(filter(names.keeps_name, selected))
-        flow = context.config.flow
         taken = kept
         if kept:
             taken &= copies_of_others(
@@ -179,7 +170,7 @@ class Discovery:
             logger.warning(
                 "%s: not copied: %s of %s is the copy of a flow that is not joined with this one; "
                 "name both flows, and the topic for both, in one configuration",
-                *(flow, ", ".join(sorted(taken)), flow.target),
+                *(context.config.flow, ", ".join(sorted(taken)), context.config.flow.target),
             )
         self._taken = taken
         return tuple(name for name in selected if name not in taken)
@@ -193,7 +184,7 @@ class Discovery:
 
     def forget(self, topics: Collection[CopiedTopic]) -> None:
         """Delete places of groups in gone topics on both sides; a source may refuse that."""
-        config, context, gone = self._configured, self._context, self._gone
+        config, context, gone = self.context.config, self.context, self._gone
         for cluster, origin, ids in (
             (context.target, config.flow.source, gone.target & {t.target_topic_id for t in topics}),
             (context.source, config.flow.target, gone.source & {t.topic_id for t in topics}),
@@ -213,7 +204,7 @@ class Discovery:
         self, partitions: Collection[AssignedPartition]
     ) -> dict[AssignedPartition, int]:
         names = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
-        ends = self._context.target.log_ends(names.values()) if names else {}
+        ends = self.context.target.log_ends(names.values()) if names else {}
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
     def _tell_hidden(self, context: FlowContext, names: Collection[str]) -> None:
@@ -247,7 +238,6 @@ def outgrown(
     target_topics: Mapping[str, TopicDescription],
     config: FlowConfig,
 ) -> tuple[str, ...]:
-    """Return the source topics whose remote topic is missing or has too few partitions."""
     names = config.names
     return tuple(
         topic.name
@@ -258,11 +248,11 @@ def outgrown(
 
 
 def assignable(
-    selected: Iterable[TopicDescription],
+    selected: Collection[TopicDescription],
     target_topics: Mapping[str, TopicDescription],
     config: FlowConfig,
 ) -> Discovered:
-    selected, names = tuple(selected), config.names
+    names = config.names
     remotes = ((topic, target_topics.get(names.remote(topic.name))) for topic in selected)
     partitions = tuple(
         AssignedPartition(topic.name, number, topic.topic_id, remote.name, remote.topic_id)
@@ -273,16 +263,13 @@ def assignable(
     return Discovered(partitions, outgrown(selected, target_topics, config))
 
 
-def create_remote_topics(
+def _create_remote_topics(
     context: FlowContext,
-    selected: Iterable[TopicDescription],
+    wanted: Mapping[str, TopicDescription],
     target_topics: Mapping[str, TopicDescription],
 ) -> list[str]:
     """Create and grow remote topics, and return what went wrong; topic sync has their settings."""
-    selected = tuple(selected)
-    names = set(outgrown(selected, target_topics, context.config))
-    wanted = {topic.name: topic for topic in selected if topic.name in names}
-    settings = context.source.topic_settings(tuple(sorted(wanted)))
+    settings = context.source.topic_settings(tuple(wanted))
     plan = plan_remote_topics(wanted, target_topics, context.config, settings)
     failures = []
     for step in (
@@ -370,18 +357,18 @@ class Side:
 @dataclass(slots=True)
 class _Missed:
     since_s: float
-    looks: int = 1
+    looks: int = 0
 
 
+@dataclass(eq=False)
 class GoneWatch:
     """Takes a topic for gone once its id was missing for :data:`GONE_S`, in several looks.
 
     A topic whose name has another id now was deleted; one whose name has none may be hidden.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._missed: dict[tuple[str, str], _Missed] = {}
+    clock: Callable[[], float]
+    _missed: dict[tuple[str, str], _Missed] = field(default_factory=dict)
 
     def look(self, known: Collection[CopiedTopic], source: Side, target: Side) -> GoneTopics:
         sources = {t.topic_id: (t.topic, t.source_cluster) for t in known}
@@ -394,17 +381,14 @@ class GoneWatch:
     def _deleted_since(
         self, name: str, known: Mapping[str, tuple[str, str]], side: Side
     ) -> frozenset[str]:
-        now = self._clock()
+        now = self.clock()
         present = {topic.topic_id for topic in side.topics.values()}
         gone = set()
         for topic_id, (topic, cluster_id) in known.items():
             if topic_id in present or cluster_id != side.cluster_id:
                 self._missed.pop((name, topic_id), None)
                 continue
-            missed = self._missed.get((name, topic_id))
-            if missed is None:
-                self._missed[name, topic_id] = _Missed(now)
-                continue
+            missed = self._missed.setdefault((name, topic_id), _Missed(now))
             missed.looks += 1
             if (
                 missed.looks >= _LOOKS

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S, SLOT_DEAD_S
@@ -66,16 +66,14 @@ def keep_running(
     stop: threading.Event,
     *,
     describe: Callable[[Exception], str] = str,
-) -> int:
-    """Run ``job`` again and again until ``stop``; return how often it was started.
+) -> None:
+    """Run ``job`` again and again until ``stop``; ``describe`` makes a line of its error.
 
-    ``describe`` makes a line of the exception that ended it. SupersededError: another application
-    drives the flow: the job would only end again.
+    SupersededError: another application drives the flow: the job would only end again.
     """
-    pause, submissions = Backoff(), 0
+    pause = Backoff()
     while not stop.is_set():
         started = time.monotonic()
-        submissions += 1
         try:
             job()
             reason = "it returned"
@@ -89,7 +87,6 @@ def keep_running(
         wait = pause.after(time.monotonic() - started)
         logger.warning("%s ended, submitted again in %.1f s: %s", name, wait, reason)
         stop.wait(wait)
-    return submissions
 
 
 PENDING_S: Final = 0.2  # next look at a remote topic that was only just created
@@ -116,47 +113,42 @@ class Timing:
     grace_s: float = 10.0
 
 
+@dataclass(eq=False)
 class FlowDriver:
-    """Discovers, assigns and publishes for one flow until it is stopped or fenced."""
+    """Discovers, assigns and publishes for one flow until it is stopped or fenced.
 
-    def __init__(
-        self,
-        flow: Flow,
-        log: DriverLog,
-        discovery: Discovery,
-        *,
-        slots: Collection[str],
-        identity: Callable[[], DriverHeartbeat],
-        duties: Collection[str] = (),
-        timing: Timing = Timing(),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Connect nothing yet; ``identity`` makes a heartbeat, with the same ``driver`` in each."""
-        self.duties = frozenset(duties)
-        self.settings = b""
-        self._published_settings = b""
-        self.progress = ProgressBook(str(flow), slots)
-        self.discovered: Discovered | None = None
-        self.obeyed: DriverRequest | None = None
-        self.started_after: str | None = None
-        self._opened = False
-        self._succeeds = False
-        self._former: bytes | None = None
-        self._fenced: FencedError | None = None
-        self._flow = flow
-        self._log = log
-        self._discovery = discovery
-        self._slots = tuple(slots)
-        self._identity = identity
-        self._driver = identity().driver
-        self._timing = timing
-        self._clock = clock
+    ``identity`` makes a heartbeat, with the same ``driver`` in each. ``settings`` are published
+    with the next one.
+    """
+
+    flow: Flow
+    log: DriverLog
+    discovery: Discovery
+    _: KW_ONLY
+    slots: Collection[str]
+    identity: Callable[[], DriverHeartbeat]
+    duties: frozenset[str] = frozenset()
+    timing: Timing = Timing()
+    clock: Callable[[], float] = time.monotonic
+    settings: bytes = b""
+    discovered: Discovered | None = None
+    obeyed: DriverRequest | None = None
+    started_after: str | None = None
+    _published_settings: bytes = b""
+    _opened: bool = False
+    _succeeds: bool = False
+    _former: bytes | None = None
+    _fenced: FencedError | None = None
+    _heartbeat_due: float = 0.0
+    _published: float = float("-inf")
+    _next_round: float = float("-inf")
+    _pause: Pause | None = None
+
+    def __post_init__(self) -> None:
+        self.progress = ProgressBook(str(self.flow), self.slots)
+        self._driver = self.identity().driver
         self._term = self._new_term()
-        self._metrics_topic = internal_topics.raw_metrics(flow.source)
-        self._heartbeat_due = 0.0
-        self._published = float("-inf")
-        self._next_round = float("-inf")
-        self._pause: Pause | None = None
+        self._metrics_topic = internal_topics.raw_metrics(self.flow.source)
 
     def succeed(self, before: FlowDriver) -> None:
         """Continue for the same application: its requests count, and who has fenced it."""
@@ -179,12 +171,12 @@ class FlowDriver:
         last heartbeat says that the application has ended.
         """
         ended = threading.Event()
-        name = f"srm-discovery-{self._flow}"
+        name = f"srm-discovery-{self.flow}"
         rounds = threading.Thread(target=self._discover, args=(ended,), name=name, daemon=True)
         backoff = Backoff()
         try:
             while not stop.is_set():
-                tried = self._clock()
+                tried = self.clock()
                 try:
                     self._drive(stop, begin, driving, rounds)
                 except FencedError as error:
@@ -192,13 +184,13 @@ class FlowDriver:
                         raise
                     self._fenced = error
                 except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
-                    pause_s = backoff.after(self._clock() - tried)
+                    pause_s = backoff.after(self.clock() - tried)
                     stop.wait(self._report(_DRIVING, error, pause_s))
             if self._opened and signs_off():
                 self._sign_off()
         finally:
             ended.set()
-            self._log.close()
+            self.log.close()
             if self._opened:
                 rounds.join(RETRY_S)
 
@@ -211,7 +203,7 @@ class FlowDriver:
     @property
     def is_in_charge(self) -> bool:
         """True if no other driver can have been in charge for long."""
-        return self._clock() - self._published <= CHARGE_S
+        return self.clock() - self._published <= CHARGE_S
 
     def _drive(
         self,
@@ -220,10 +212,10 @@ class FlowDriver:
         driving: Callable[[], object],
         rounds: threading.Thread,
     ) -> None:
-        self._discovery.prepare()
+        self.discovery.prepare()
         if not self._opened:
             if self.started_after is None:
-                standing = (r.value for r in self._log.read() if r.key == REQUEST_KEY)
+                standing = (r.value for r in self.log.read() if r.key == REQUEST_KEY)
                 self._request(next(standing, None) or b"")
             begin()
             if stop.is_set():
@@ -242,18 +234,18 @@ class FlowDriver:
         self, *, again: bool, fenced: FencedError | None = None, stop: threading.Event | None = None
     ) -> None:
         if again:
-            records = self._log.read()
+            records = self.log.read()
             for record in records:
                 if record.key == DRIVER_KEY and record.value != self._former:
                     self._survive(record, self._take)
             if fenced is not None and pause_in(records) == self._pause:
                 self._await_word(fenced, stop)
-        self._log.fence()
+        self.log.fence()
         self._published_settings = b""
         self._term = self._new_term()
-        self._heartbeat_due = self._clock()
+        self._heartbeat_due = self.clock()
         standing = b""
-        for record in self._log.read():
+        for record in self.log.read():
             if record.key == REQUEST_KEY:
                 standing = record.value or b""
             elif record.key == DRIVER_KEY:
@@ -262,49 +254,47 @@ class FlowDriver:
                 self._survive(record, self._term.load)
         self._request(standing)
         self._pause = self._term.pause
-        logger.info("%s: driver %s has taken over", self._flow, self._driver)
+        logger.info("%s: driver %s has taken over", self.flow, self._driver)
         if self._pause is not None:
-            logger.warning("%s is paused: %s; nothing is copied", self._flow, self._pause.reason)
+            logger.warning("%s is paused: %s; nothing is copied", self.flow, self._pause.reason)
 
     def _report(self, what: str, error: Exception, pause_s: float) -> float:
         trouble = self.progress.troubles.report(what, error)
         return RETRY_S if trouble.retriable else max(RETRY_S, pause_s)
 
     def _await_word(self, fenced: FencedError, stop: threading.Event | None) -> None:
-        until = self._clock() + SUCCESSOR_S
-        while self._clock() < until:
+        until = self.clock() + SUCCESSOR_S
+        while self.clock() < until:
             if stop is not None and stop.is_set():
                 raise fenced
-            for record in self._log.poll(POLL_S):
+            for record in self.log.poll(POLL_S):
                 if record.key == PAUSE_KEY:
                     return
                 self._survive(record, self._take)
         logger.warning(
             "%s: fenced by a process that has written no heartbeat since; this driver starts "
             "again: %s",
-            self._flow,
+            self.flow,
             fenced,
         )
 
     def _new_term(self) -> Term:
-        timing, now = self._timing, self._clock()
-        liveness = Liveness(
-            self._slots, now, timeout_s=timing.slot_timeout_s, grace_s=timing.grace_s
-        )
-        return Term(self._slots, liveness, self.progress, self._clock)
+        silent_s, grace_s = self.timing.slot_timeout_s, self.timing.grace_s
+        liveness = Liveness(self.slots, self.clock(), silent_s, grace_s)
+        return Term(self.slots, liveness, self.progress, self.clock)
 
     def _survive(self, record: LogRecord, take: Callable[[LogRecord], None]) -> None:
         try:
             take(record)
         except IntegrityError as error:
-            logger.warning("%s: record %r is skipped: %s", self._flow, record.key, error)
+            logger.warning("%s: record %r is skipped: %s", self.flow, record.key, error)
 
     def _request(self, value: bytes) -> None:
         """Obey a request that is newer than the start of the application."""
         try:
             request = DriverRequest.decode(value) if value else None
         except IntegrityError as error:
-            logger.warning("%s: a request to the driver is skipped: %s", self._flow, error)
+            logger.warning("%s: a request to the driver is skipped: %s", self.flow, error)
             return
         if self.started_after is None:
             self.started_after = request.request if request else ""
@@ -312,12 +302,12 @@ class FlowDriver:
             self.obeyed = request
             logger.warning(
                 "%s: %s requested by %s: this replicator ends",
-                *(self._flow, request.action, request.by),
+                *(self.flow, request.action, request.by),
             )
 
     def _heartbeat(self, *, ended: bool = False) -> bytes:
         beat = replace(
-            self._identity(),
+            self.identity(),
             started_after=self.started_after or "",
             ended=ended,
             duties=tuple(sorted(self.duties)),
@@ -328,48 +318,48 @@ class FlowDriver:
     def _sign_off(self) -> None:
         """Write that the application has ended, so that readers need not infer it from silence."""
         try:
-            self._log.publish({DRIVER_KEY: self._heartbeat(ended=True)})
+            self.log.publish({DRIVER_KEY: self._heartbeat(ended=True)})
         except SrmError as error:
-            logger.info("%s: no last heartbeat: %s", self._flow, error)
+            logger.info("%s: no last heartbeat: %s", self.flow, error)
 
     def _discover(self, ended: threading.Event) -> None:
         """Repeat discovery; it has its own thread since a slow source must not silence us."""
         backoff = Backoff()
         while not ended.is_set():
-            wait, tried = self._timing.refresh_s, self._clock()
+            wait, tried = self.timing.refresh_s, self.clock()
             try:
-                before, found = self.discovered, self._discovery.round()
+                before, found = self.discovered, self.discovery.round()
                 if found.pending and (before is None or found.pending != before.pending):
                     wait = min(wait, PENDING_S)
                 if found != before:  # otherwise the old object says that nothing has changed
                     self.progress.set_partitions(found.partitions, self._target_ends(found))
                     self.discovered = found
-                self._term.cleaning.look(self._discovery.find_deleted, self._clear)
+                self._term.cleaning.look(self.discovery.find_deleted, self._clear)
                 self.progress.troubles.end(_DISCOVERING)
                 backoff = Backoff()
             except Exception as error:  # noqa: BLE001 -- it is reported, and tried again
-                pause_s = backoff.after(self._clock() - tried)
+                pause_s = backoff.after(self.clock() - tried)
                 wait = max(wait, self._report(_DISCOVERING, error, pause_s))
-            self._next_round = self._clock() + wait
+            self._next_round = self.clock() + wait
             ended.wait(wait)
 
     def _clear(self, topics: Collection[CopiedTopic]) -> None:
-        self._discovery.forget(topics)
-        self._log.clear_maps(topics)
+        self.discovery.forget(topics)
+        self.log.clear_maps(topics)
 
     def _target_ends(self, found: Discovered) -> dict[AssignedPartition, int]:
         """Return from where records are counted: a number for people, not worth waiting for."""
         new = self.progress.unknown(found.partitions)
         try:
-            return self._discovery.target_ends(new)
+            return self.discovery.target_ends(new)
         except SrmError as error:
-            logger.warning("%s: the number of copied records starts at zero: %s", self._flow, error)
+            logger.warning("%s: the number of copied records starts at zero: %s", self.flow, error)
             return {}
 
     def _step(self) -> None:
-        for record in self._log.poll(self._patience_s()):
+        for record in self.log.poll(self._patience_s()):
             self._survive(record, self._take)
-        now, found = self._clock(), self.discovered
+        now, found = self.clock(), self.discovered
         changes = self._term.decide(found, now)
         if not changes and now < self._heartbeat_due:
             return
@@ -381,7 +371,7 @@ class FlowDriver:
         new = self._term.new_topics(found)
         records |= {topic.key(): topic.value() for topic in new}
         deletions = self._term.deletions(now)
-        self._log.publish(records, deletions)
+        self.log.publish(records, deletions)
         self._term.cleaning.on_publish(new, deletions)
         self._published, self._published_settings = now, settings
         self._heartbeat_due = now + HEARTBEAT_S
@@ -390,12 +380,12 @@ class FlowDriver:
         for change in changes:
             self._term.book.load(change)
             logger.info(
-                *("%s: slot %s copies %d partitions from generation %d", self._flow, change.slot),
+                *("%s: slot %s copies %d partitions from generation %d", self.flow, change.slot),
                 *(len(change.partitions), change.generation),
             )
 
     def _patience_s(self) -> float:
-        now = self._clock()
+        now = self.clock()
         found = self._next_round + FOUND_S if now < self._next_round else now + POLL_S
         due = min(self._heartbeat_due, self._term.liveness.due(now), found)
         return min(max(0.0, due - now), LONGEST_POLL_S)
@@ -413,9 +403,9 @@ class FlowDriver:
 
     def _driver_record(self, heartbeat: DriverHeartbeat) -> None:
         if heartbeat.driver == self._driver:
-            self._term.liveness.echo(self._clock())
+            self._term.liveness.echo(self.clock())
             return
         raise FencedError(
-            f"flow {self._flow} is driven by another replicator now (pid {heartbeat.pid} on "
+            f"flow {self.flow} is driven by another replicator now (pid {heartbeat.pid} on "
             f"{heartbeat.host}, Spark application {heartbeat.application_id}): this one ends"
         )

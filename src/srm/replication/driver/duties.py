@@ -101,9 +101,6 @@ class _Seen:
     due: float
     topic_id: str = ""
 
-    def again(self, now: float) -> _Seen:
-        return replace(self, due=now + max(_PASS_S, (now - self.at) * _AGE_SHARE))
-
 
 @dataclass(eq=False)
 class GroupDuty:
@@ -272,7 +269,11 @@ class GroupDuty:
         outcomes: tuple[CheckpointOutcome, ...] = ()
         if changed:
             found = survey(context, changed)
-            outcomes = tuple(one for one in found.outcomes if self._is_current(one))
+            outcomes = tuple(
+                one
+                for one in found.outcomes
+                if self._changed[one.group, one.upstream].topic_id in {"", one.topic_ids.source}
+            )
             found = replace(found, outcomes=outcomes)
             if self._emits:
                 checkpoints.emit(context, changed, found=found, share=_UNPROVEN)
@@ -280,16 +281,14 @@ class GroupDuty:
                 group_sync.sync(context, changed, found=found)
         waiting = _waiting_commits(outcomes)
         self._changed = {
-            key: seen.again(now) if key in due else seen
+            key: replace(seen, due=now + max(_PASS_S, (now - seen.at) * _AGE_SHARE))
+            if key in due
+            else seen
             for key, seen in self._changed.items()
             if key in waiting or key not in due
         }
         spent_s = time.thread_time() - spent_s
         self._rest_until = self.clock() + max(_PASS_S, spent_s / _SHARE)
-
-    def _is_current(self, outcome: CheckpointOutcome) -> bool:
-        seen = self._changed[outcome.group, outcome.upstream]
-        return seen.topic_id in {"", outcome.topic_ids.source}
 
     def _warn(self, unread: Mapping[str, str]) -> None:
         for group, reason in unread.items():
@@ -306,7 +305,6 @@ _LONG_REFUSED_S: Final = 60.0
 
 
 def disabled_flows(config: Config, flows: Collection[Flow]) -> Mapping[str, list[FlowConfig]]:
-    """Return the flows that are off and still have heartbeats, by their targets."""
     copied = [flow for flow in flows if flow.source in config.clusters]
     ends = {alias for flow in copied for alias in (flow.source, flow.target)}
     found = defaultdict[str, list[FlowConfig]](list)
@@ -411,20 +409,22 @@ def keep_windows(
             stop.wait(RETRY_S)
 
 
+@dataclass(eq=False)
 class _Keeper:
-    def __init__(self, context: FlowContext, spec: WindowSpec, clock: Callable[[], float]) -> None:
-        self._context = context
-        self._spec = spec
-        self._clock = clock
-        self._windows = KeptWindows(context.config, spec)
-        self._compare_at = 0.0
-        self._has_topic = False
+    context: FlowContext
+    spec: WindowSpec
+    clock: Callable[[], float]
+    _compare_at: float = 0.0
+    _has_topic: bool = False
+
+    def __post_init__(self) -> None:
+        self._windows = KeptWindows(self.context.config, self.spec)
         self._began_ms = self._wall_ms()
         self.since_ms = self._windows.bounds(self._now_ms()).first_start_ms
 
     @property
     def clock_was_set(self) -> bool:
-        return abs(self._wall_ms() - self._began_ms) > self._spec.slide_ms
+        return abs(self._wall_ms() - self._began_ms) > self.spec.slide_ms
 
     def catch_up(self, log: RawLog, stop: threading.Event) -> None:
         while not log.caught_up and not stop.is_set():
@@ -434,24 +434,24 @@ class _Keeper:
 
     def until_next_slide_s(self) -> float:
         last_end_ms = self._windows.bounds(self._now_ms()).last_end_ms
-        return (self._spec.slide_ms - last_end_ms % self._spec.slide_ms) / 1000
+        return (self.spec.slide_ms - last_end_ms % self.spec.slide_ms) / 1000
 
     def slide(self, log: RawLog) -> None:
         while self._add(log, 0.0):
             pass
         found = self._windows.take(self._now_ms())
-        if self._clock() >= self._compare_at:
+        if self.clock() >= self._compare_at:
             self._compare()
         elif found:
             self._ensure_topic()
-            table = self._context.target.compacted_topic(internal_topics.METRICS_WINDOWS)
+            table = self.context.target.compacted_topic(internal_topics.METRICS_WINDOWS)
             table.write({window.key(): window.value() for window in found})
 
     def _wall_ms(self) -> float:
-        return self._context.now_ms() - self._clock() * 1000
+        return self.context.now_ms() - self.clock() * 1000
 
     def _now_ms(self) -> int:
-        return self._context.now_ms() - _LATE_MS
+        return self.context.now_ms() - _LATE_MS
 
     def _add(self, log: RawLog, timeout_s: float) -> bool:
         found = log.poll(timeout_s)
@@ -464,17 +464,17 @@ class _Keeper:
         found = self._windows.all(self._windows.bounds(now_ms))
         if found:
             self._ensure_topic()
-        flow, keeping = self._context.config.flow, self._spec.keeping(now_ms)
-        written, expired = store(self._context.target, flow, found, keeping)
-        self._compare_at = self._clock() + self._spec.look_back_ms / _COMPARISONS / 1000
+        flow, keeping = self.context.config.flow, self.spec.keeping(now_ms)
+        written, expired = store(self.context.target, flow, found, keeping)
+        self._compare_at = self.clock() + self.spec.look_back_ms / _COMPARISONS / 1000
         logger.debug("%s: %d windows written, %d removed", flow, written, expired)
 
     def _ensure_topic(self) -> None:
         if self._has_topic:
             return
-        config = self._context.config
+        config = self.context.config
         ensure_compacted(
-            self._context.target,
+            self.context.target,
             internal_topics.METRICS_WINDOWS,
             replication_factor=config.internal_replication_factor,
         )

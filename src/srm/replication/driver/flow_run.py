@@ -31,6 +31,7 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, DataLossError, FencedError, SrmError, SupersededError
 from srm.replication.driver.driver import SIGN_OFF_S, FlowDriver, keep_running
+from srm.threads import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class _Followed:
     again: Callable[[Config], object]
 
 
+@dataclass(eq=False)
 class SettingsReload:
     """Reads the file again and again, with the secrets and lists that it refers to.
 
@@ -58,15 +60,14 @@ class SettingsReload:
     in a row agree: an editor may be half way through.
     """
 
-    def __init__(
-        self, load: Callable[[], Config], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._load = load
-        self._clock = clock
-        self._flows: dict[Flow, _Followed] = {}
-        self._look_at = clock() + LOOK_S
-        self._failure = ""
-        self._read: tuple[Config, Mapping[Flow, _Clients]] | None = None
+    load: Callable[[], Config]
+    clock: Callable[[], float] = time.monotonic
+    _flows: dict[Flow, _Followed] = field(default_factory=dict)
+    _failure: str = ""
+    _read: tuple[Config, Mapping[Flow, _Clients]] | None = None
+
+    def __post_init__(self) -> None:
+        self._look_at = self.clock() + LOOK_S
 
     def follow(
         self,
@@ -85,35 +86,27 @@ class SettingsReload:
         driver.settings = SettingsRecord(plain_settings(started), was, now_ms()).value()
 
     def look(self) -> None:
-        if self._clock() < self._look_at:
+        if self.clock() < self._look_at:
             return
         try:
-            found = self._load()
+            found = self.load()
         except SrmError as error:
             if str(error) != self._failure:
                 logger.warning("the settings stay as they are: %s", error)
             self._failure, self._read = str(error), None
         else:
             self._failure = ""
-            read = (
-                found,
-                {
-                    flow: _clients_of(found, flow)
-                    for flow in self._flows
-                    if flow in found.flow_configs
-                },
-            )
-            if read == self._read:
-                self._take(*read)
+            followed = [flow for flow in self._flows if flow in found.flow_configs]
+            read = found, {flow: _clients_of(found, flow) for flow in followed}
+            for flow in followed if read == self._read else ():
+                self._take(flow, self._flows[flow], *read)
             self._read = read
-        self._look_at = self._clock() + LOOK_S
+        self._look_at = self.clock() + LOOK_S
 
-    def _take(self, found: Config, clients_of: Mapping[Flow, _Clients]) -> None:
-        for flow, clients in clients_of.items():
-            self._take_of(flow, self._flows[flow], found, clients)
-
-    def _take_of(self, flow: Flow, one: _Followed, found: Config, clients: _Clients) -> None:
-        written = found.flow(flow)
+    def _take(
+        self, flow: Flow, one: _Followed, found: Config, clients_of: Mapping[Flow, _Clients]
+    ) -> None:
+        written, clients = found.flow(flow), clients_of[flow]
         if (written, clients) == (one.written, one.clients):
             return
         changes = differences(plain_settings(one.written), plain_settings(written))
@@ -208,7 +201,7 @@ class FlowRun:
         return self._failure or self.driver.refusal
 
     def start(self) -> None:
-        self._threads.append(start_thread(f"driver {self.flow}", self._drive))
+        self._threads.append(start_thread(f"srm driver {self.flow}", self._drive))
 
     def is_over(self, *, until_caught_up: bool) -> bool:
         if self.failure is None and until_caught_up:
@@ -263,11 +256,12 @@ class FlowRun:
         if self._over.is_set() or self._slots:
             return
         self._threads += [
-            start_thread(f"{name} {self.flow}", partial(self._do, work))
+            start_thread(f"srm {name} {self.flow}", partial(self._do, work))
             for name, work in self.works.items()
         ]
         for name, job in self.jobs.items():
-            self._slots[name] = start_thread(name, partial(self._keep_running, name, job))
+            run = partial(self._keep_running, name, job)
+            self._slots[name] = start_thread(f"srm {name}", run)
 
     def _do(self, work: Work) -> None:
         with logs.about(flow=str(self.flow)):
@@ -294,12 +288,6 @@ class FlowRun:
                 thread.join(_CANCEL_EVERY_S)
 
 
-def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=target, name=f"srm {name}", daemon=True)
-    thread.start()
-    return thread
-
-
 @dataclass(eq=False)
 class CatchUp:
     """Compares the positions of one flow with the source's last stable offsets after the start."""
@@ -316,12 +304,12 @@ class CatchUp:
         if self._goal is None:
             self._goal = self._ends()
         if self._goal is None:
-            self._check_stuck(progress.trouble or self._pending())
+            self._check_stuck(progress.troubles.first or self._pending())
             return False
         behind = progress.behind(self._goal)
         moves, self._behind = bool(self._behind) and behind != self._behind, behind
         if behind:
-            self._check_stuck(None if moves else progress.trouble or self._reasons(behind))
+            self._check_stuck(None if moves else progress.troubles.first or self._reasons(behind))
         return not behind
 
     def _ends(self) -> dict[AssignedPartition, int] | None:

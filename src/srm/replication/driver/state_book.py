@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from srm.domain.flow_state.replication_records import (
     COMMANDS,
@@ -77,6 +77,7 @@ _AT_ONCE: Final = 1000
 Key = tuple[int, bytes]
 """Partition of the state topic, and key."""
 
+_R = TypeVar("_R", SlotHeartbeat, PositionGroup, PartitionStatus, PartitionNotes)
 SlotRecord = SlotHeartbeat | PositionGroup | PartitionStatus | PartitionNotes
 
 
@@ -98,27 +99,19 @@ class StateBook:
 
     slots: Collection[str]
     newest: dict[str, Incarnation] = field(default_factory=dict)
-    _groups: dict[Key, PositionGroup] = field(default_factory=dict)
-    _heartbeats: dict[Key, SlotHeartbeat] = field(default_factory=dict)
-    _statuses: dict[Key, str] = field(default_factory=dict)
-    _notes: dict[Key, set[str]] = field(default_factory=dict)
+    _records: dict[Key, SlotRecord] = field(default_factory=dict)
 
     def forget(self, key: Key) -> None:
-        for known in (self._groups, self._heartbeats, self._statuses, self._notes):
-            known.pop(key, None)
+        self._records.pop(key, None)
 
     def take(self, key: Key, record: SlotRecord) -> None:
-        match record:
-            case SlotHeartbeat():
-                self._heartbeats[key] = record
-                known = self.newest.get(record.slot, record.incarnation)
-                self.newest[record.slot] = max(known, record.incarnation)
-            case PositionGroup():
-                self._groups[key] = record
-            case PartitionStatus():
-                self._statuses[key] = record.topic
-            case PartitionNotes():
-                self._notes[key] = {record.topic_id, record.target_topic_id}
+        self._records[key] = record
+        if isinstance(record, SlotHeartbeat):
+            known = self.newest.get(record.slot, record.incarnation)
+            self.newest[record.slot] = max(known, record.incarnation)
+
+    def _all(self, kind: type[_R]) -> dict[Key, _R]:
+        return {key: found for key, found in self._records.items() if isinstance(found, kind)}
 
     def finished_topics(
         self, copied: Collection[CopiedTopic], gone: GoneTopics
@@ -131,17 +124,16 @@ class StateBook:
         ]
         if not ended:
             return []
-        told = {
-            (entry.topic_id, entry.target_topic_id)
-            for group in self._groups.values()
+        entries = [
+            (entry, self._is_live(group))
+            for group in self._all(PositionGroup).values()
             for entry in group.positions
-        }
+        ]
+        told = {(entry.topic_id, entry.target_topic_id) for entry, _ in entries}
         inherited = {
             entry.target_topic_id
-            for group in self._groups.values()
-            if self._is_live(group)
-            for entry in group.positions
-            if entry.producer_id >= 0 and entry.topic_id not in gone.source
+            for entry, is_live in entries
+            if is_live and entry.producer_id >= 0 and entry.topic_id not in gone.source
         }
         return [
             topic
@@ -152,13 +144,12 @@ class StateBook:
 
     def superseded_keys(self, gone: GoneTopics) -> list[Key]:
         """Return the records of processes of the past that are of no more use."""
-        closed = {key: group for key, group in self._groups.items() if not self._is_live(group)}
-        left = self._without_use(closed, gone) if closed else set()
-        kept = (group for key, group in self._groups.items() if key not in left)
-        written = {(group.slot, group.incarnation) for group in kept}
+        groups = self._all(PositionGroup)
+        left = self._without_use(groups, gone)
+        written = {(g.slot, g.incarnation) for key, g in groups.items() if key not in left}
         old = [
             key
-            for key, beat in self._heartbeats.items()
+            for key, beat in self._all(SlotHeartbeat).items()
             if not self._is_newest(beat.slot, beat.incarnation)
             and (beat.slot, beat.incarnation) not in written
         ]
@@ -166,9 +157,12 @@ class StateBook:
 
     def about(self, gone_names: Collection[str], gone: GoneTopics) -> list[Key]:
         """Return the statuses of topics that no name leads to any more, and notes of gone ones."""
-        statuses = [key for key, topic in self._statuses.items() if topic in gone_names]
+        statuses, notes = self._all(PartitionStatus).items(), self._all(PartitionNotes).items()
         ended = gone.source | gone.target
-        return [*statuses, *(key for key, about in self._notes.items() if about & ended)]
+        return [
+            *(key for key, status in statuses if status.topic in gone_names),
+            *(key for key, of in notes if not ended.isdisjoint((of.topic_id, of.target_topic_id))),
+        ]
 
     def _is_newest(self, slot: str, incarnation: Incarnation) -> bool:
         return slot in self.slots and self.newest.get(slot) == incarnation
@@ -176,15 +170,14 @@ class StateBook:
     def _is_live(self, group: PositionGroup) -> bool:
         return not group.has_left and self._is_newest(group.slot, group.incarnation)
 
-    def _without_use(self, closed: dict[Key, PositionGroup], gone: GoneTopics) -> set[Key]:
+    def _without_use(self, groups: Mapping[Key, PositionGroup], gone: GoneTopics) -> set[Key]:
+        closed = {key: group for key, group in groups.items() if not self._is_live(group)}
         wanted = {entry.copy_id for group in closed.values() for entry in group.positions}
         heirs = {(number, target) for _, number, target in wanted}
         live = defaultdict[CopyId, list[PartitionPosition]](list)
         successors = defaultdict[tuple[int, str], list[PartitionPosition]](list)
-        for key, group in self._groups.items():
-            if key in closed:
-                continue
-            for entry in group.positions:
+        for key, group in groups.items() if closed else ():
+            for entry in group.positions if key not in closed else ():
                 if entry.copy_id in wanted:
                     live[entry.copy_id].append(entry)
                 place = entry.partition, entry.target_topic_id
@@ -341,7 +334,7 @@ class ProgressBook:
         self._flow = flow
         self._slots = len(slots)
         self._lock = threading.Lock()
-        self._alive = 0
+        self.alive = 0
         self._partitions: dict[CopyId, AssignedPartition] = {}
         self._told: dict[CopyId, dict[Key, PartitionPosition]] = {}
         self._tellers: dict[Key, set[CopyId]] = {}
@@ -353,7 +346,6 @@ class ProgressBook:
         self._bytes = 0
 
     def unknown(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
-        """Return the partitions from which nothing was counted yet."""
         with self._lock:
             return [p for p in partitions if p.copy_id not in self._counted]
 
@@ -375,10 +367,6 @@ class ProgressBook:
             self._rates = {k: v for k, v in self._rates.items() if k in names}
             for copy_id in new:
                 self._choose(copy_id)
-
-    def set_alive(self, slots: Collection[str]) -> None:
-        with self._lock:
-            self._alive = len(slots)
 
     def positions(self, key: Key, positions: Collection[PartitionPosition]) -> None:
         """Take in one record's positions, none if deleted; the newest of a partition counts."""
@@ -425,20 +413,14 @@ class ProgressBook:
     def behind(self, goal: Mapping[AssignedPartition, int]) -> dict[AssignedPartition, int]:
         """Return the positions that have not reached the given source offsets, -1 for none."""
         with self._lock:
-            return {
-                partition: at
-                for partition, offset in goal.items()
-                if (at := self._next(partition)) < offset and partition.copy_id in self._partitions
-            }
+            copied = [p for p in goal if p.copy_id in self._partitions]
+            found = {p: self._positions.get(p.copy_id) for p in copied}
+        reached = {p: -1 if at is None else at.source_next for p, at in found.items()}
+        return {p: at for p, at in reached.items() if at < goal[p]}
 
     def stopped_partitions(self) -> dict[TopicPartition, PartitionStatus]:
         with self._lock:
             return {k: v for k, v in self._statuses.items() if v.state == "stopped"}
-
-    @property
-    def trouble(self) -> SrmError | None:
-        """A failure that lasts and keeps the flow from being copied, None where there is none."""
-        return self.troubles.first
 
     def snapshot(self) -> FlowProgress:
         with self._lock:
@@ -452,30 +434,22 @@ class ProgressBook:
                 lag=lag,
                 records=self._records,
                 bytes=self._bytes,
-                slots_alive=self._alive,
+                slots_alive=self.alive,
                 slots=self._slots,
                 stopped=tuple(sorted(stopped, key=lambda s: (s.topic, s.partition))),
-                trouble=str(self.trouble or self.duty_troubles.first or ""),
+                trouble=str(self.troubles.first or self.duty_troubles.first or ""),
             )
 
-    def _next(self, partition: AssignedPartition) -> int:
-        position = self._positions.get(partition.copy_id)
-        return -1 if position is None else position.source_next
-
     def _choose(self, copy_id: CopyId) -> None:
-        if copy_id in self._partitions:
-            newest = newest_position(self._told.get(copy_id, {}).values())
-            if newest is not None:
-                self._position(newest)
-
-    def _position(self, entry: PartitionPosition) -> None:
-        key = entry.copy_id
-        if self._positions.get(key) == entry.position:
+        if copy_id not in self._partitions:
             return
-        self._positions[key] = entry.position
-        claim = (entry.producer_id, entry.producer_epoch)
-        reached = entry.position.target_next
-        counted, known_claim = self._counted.get(key, (reached, claim))
+        newest = newest_position(self._told.get(copy_id, {}).values())
+        if newest is None or self._positions.get(copy_id) == newest.position:
+            return
+        self._positions[copy_id] = newest.position
+        claim = (newest.producer_id, newest.producer_epoch)
+        reached = newest.position.target_next
+        counted, known_claim = self._counted.get(copy_id, (reached, claim))
         marker = 1 if claim not in (known_claim, _NO_CLAIM) else 0
         self._records += max(0, reached - counted - marker)
-        self._counted[key] = (max(counted, reached), claim)
+        self._counted[copy_id] = (max(counted, reached), claim)

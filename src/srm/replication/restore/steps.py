@@ -248,7 +248,7 @@ def _begin(
     config = restoring(context.copying.config, copies)
     copying = replace(context.copying, config=config)
     source = context.forward.source
-    Discovery(copying, copying.config).prepare()
+    Discovery(copying).prepare()
     context.own_switch.resume()  # an earlier restore, of other topics, has ended there
     tell(f"creating {', '.join(planned.to_restore)} on {source.alias}, as their copies are")
     topic_sync.sync(copying)

@@ -31,32 +31,30 @@ from srm.replication.resume.resume import Resumed, Walked
 from srm.replication.resume.walk import ProvenPlace
 
 
+@dataclass(frozen=True)
 class RestoreLogs:
     """Looks into logs of both clusters, and claims them. Calls block."""
 
-    def __init__(self, connect: Connect, rebuilt: str) -> None:
-        self._connect = connect
-        self._rebuilt = rebuilt
+    connect: Connect
+    rebuilt: str
 
     def seal(
         self, flow: Flow, partitions: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, Sealed]:
-        """Claim copies of a flow, as :func:`srm.replication.claim.seal` does."""
-        return of_each_log(self._connect(flow.target), partitions, lambda log: seal(log, flow))
+        return of_each_log(self.connect(flow.target), partitions, lambda log: seal(log, flow))
 
     def begin_with_records(
         self, partitions: Mapping[TopicPartition, str]
     ) -> frozenset[TopicPartition]:
         """Return those originals that begin with a record, and not with the marker of a claim."""
-        found = of_each_log(self._connect(self._rebuilt), partitions, begins_with_records)
+        found = of_each_log(self.connect(self.rebuilt), partitions, begins_with_records)
         return frozenset(place for place, begins in found.items() if begins)
 
     def first_record_in(
         self, partition: TopicPartition, topic_id: str, ranges: Iterable[tuple[int, int]]
     ) -> int | None:
-        """Return the offset of the first record in these ranges of an original."""
         found = of_each_log(
-            self._connect(self._rebuilt),
+            self.connect(self.rebuilt),
             {partition: topic_id},
             lambda log: first_record_in(log, ranges),
         )
@@ -93,15 +91,18 @@ _TRIES: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class TopicWork:
-    """A topic at work: both of it, and its partitions as the forward flow names them."""
+    """A topic at work: both of it."""
 
     plan: TopicRestore
     copy: TopicDescription
     original: TopicDescription
 
-    def assignment(self, number: int) -> AssignedPartition:
+    @property
+    def assigned(self) -> list[AssignedPartition]:
+        """Its partitions as the forward flow is assigned them."""
         here, there = self.original, self.copy
-        return AssignedPartition(here.name, number, here.topic_id, there.name, there.topic_id)
+        ids = here.topic_id, there.name, there.topic_id
+        return [AssignedPartition(here.name, number, *ids) for number in range(there.partitions)]
 
     def places(self, topic: TopicDescription) -> dict[TopicPartition, str]:
         """Return the partitions of the copy or the original that the copy has, with the id."""
@@ -112,13 +113,10 @@ class TopicWork:
 def hand_topic_over(
     context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed], tell: Tell
 ) -> int:
-    """Give the forward flow the map of one topic, and look whether it reads the same."""
     maps = context.copying.maps.load([work.copy.name])
-    numbers = range(work.copy.partitions)
-    assigned = [work.assignment(number) for number in numbers]
-    starts = context.starts.load(assigned)
+    starts = context.starts.load(work.assigned)
     handovers = []
-    for partition in assigned:
+    for partition in work.assigned:
         place = TopicPartition(partition.target_topic, partition.partition)
         damage = maps.errors.get(place) or maps.gaps.get(place)
         if damage:

@@ -60,7 +60,7 @@ class Site:
         self, config: FlowConfig, clock: Callable[[], float] = time.monotonic
     ) -> Discovery:
         context = FlowContext(config, self.source, self.target, NoMaps(), NoMaps(), lambda: 0)
-        return Discovery(context, config, clock)
+        return Discovery(context, clock)
 
     def allow(self, *topics: str) -> None:
         if internal_topics.control("P") not in self.target.topics():

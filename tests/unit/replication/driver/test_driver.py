@@ -151,7 +151,7 @@ def test_an_outage_of_the_target_ends_nothing_and_moves_nothing(lab):
     lab.second(driver, "0", "1")
     before = lab.topic.assignments()
 
-    driver._log.broken = True
+    driver.log.broken = True
     lab.now += 30.0
     with pytest.raises(UnavailableError):
         driver._step()
@@ -167,12 +167,12 @@ def test_a_driver_that_does_not_hear_itself_opens_its_log_anew(lab):
     driver = lab.driver()
     driver.discovered = found("orders")
     lab.second(driver, "0", "1")
-    hears = driver._log.poll
-    driver._log.poll = lambda _wait_s: []
+    hears = driver.log.poll
+    driver.log.poll = lambda _wait_s: []
     with pytest.raises(UnavailableError, match="do not come back"):
         [lab.second(driver, "0", "1") for _ in range(30)]
 
-    driver._log.poll = hears
+    driver.log.poll = hears
     driver._open(again=True)
     before = lab.topic.assignments()
     for _ in range(30):
@@ -184,7 +184,7 @@ def test_a_driver_that_does_not_hear_itself_opens_its_log_anew(lab):
 def test_run_opens_the_log_again_after_an_outage_and_ends_on_stop(lab):
     driver = lab.driver()
     stop = threading.Event()
-    driver._log.broken = True
+    driver.log.broken = True
     thread = threading.Thread(target=driver.run, args=(stop,))
 
     thread.start()
@@ -208,7 +208,7 @@ def test_a_target_that_does_not_tell_its_log_ends_keeps_no_topic_waiting(lab):
             raise UnavailableError("listing offsets on cluster B: no leader yet for P.orders-0")
 
     driver = lab.driver()
-    driver._discovery = Countless()
+    driver.discovery = Countless()
     stop = threading.Event()
     thread = threading.Thread(target=driver.run, args=(stop,))
 

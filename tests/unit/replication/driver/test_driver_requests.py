@@ -105,7 +105,7 @@ def test_a_driver_whose_first_record_fails_does_not_take_its_dead_predecessor_fo
     monkeypatch.setattr("srm.replication.driver.driver.RETRY_S", 0.01)
     lab.second(lab.driver("dead"))
     driver, stop = lab.driver("living", opened=False), threading.Event()
-    driver._log.broken = True
+    driver.log.broken = True
     thread = threading.Thread(target=driver.run, args=(stop,), daemon=True)
     thread.start()
 

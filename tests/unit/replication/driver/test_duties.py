@@ -133,4 +133,4 @@ def test_a_heartbeat_names_duties_and_which_of_them_fail() -> None:
     assert beat.duties == ("checkpoints", "topics")
     assert beat.troubles == ("topic sync: P does not answer",)
     assert driver.progress.snapshot().trouble == "P does not answer"
-    assert driver.progress.trouble is None, "it keeps the flow from nothing"
+    assert driver.progress.troubles.first is None, "it keeps the flow from nothing"

@@ -113,7 +113,7 @@ def test_a_flow_that_cannot_begin_waits_alone_and_begins_when_its_target_answers
         one.run.start()
 
     eventually(lambda: well.copying.is_set() and well.is_driven(), "the other flow is copied")
-    eventually(lambda: waiting.driver.progress.trouble, "the flow says why it waits")
+    eventually(lambda: waiting.driver.progress.troubles.first, "the flow says why it waits")
     assert str(failure) in waiting.driver.progress.snapshot().trouble
     assert not waiting.copying.is_set()
     assert "P->B: the driver fails and is tried again: " in caplog.text
@@ -256,7 +256,7 @@ def test_a_failure_that_stays_the_same_is_logged_once(
     tries: list[int] = []
     round_of_topics = one.lab.discovery.round
     one.lab.discovery.round = lambda: tries.append(1) or round_of_topics()  # type: ignore[method-assign]
-    one.driver._timing = replace(one.driver._timing, refresh_s=0.01)
+    one.driver.timing = replace(one.driver.timing, refresh_s=0.01)
     one.run.start()
 
     eventually(lambda: len(tries) > 3, "discovery is tried again")

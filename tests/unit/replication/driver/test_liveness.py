@@ -5,7 +5,7 @@ from srm.replication.driver.assignment import Liveness
 
 def running(slots: int = 2) -> Liveness:
     """All slots reported at time 0, and the driver's own heartbeat came back."""
-    liveness = Liveness([str(n) for n in range(slots)], now=0.0)
+    liveness = Liveness([str(n) for n in range(slots)], echoed=0.0)
     for slot in range(slots):
         liveness.observe(str(slot), 0.0)
     return liveness
@@ -41,7 +41,7 @@ def test_slots_of_another_application_do_not_count():
 
 
 def test_the_first_assignment_waits_for_all_slots_or_the_grace():
-    liveness = Liveness(["0", "1"], now=0.0, grace_s=10.0)
+    liveness = Liveness(["0", "1"], echoed=0.0, grace_s=10.0)
 
     nobody = liveness.is_decisive(0.0)
     beat(liveness, 4.0, "0")
@@ -53,7 +53,7 @@ def test_the_first_assignment_waits_for_all_slots_or_the_grace():
 
 
 def test_after_the_grace_a_slot_that_never_came_is_not_waited_for():
-    liveness = Liveness(["0", "1"], now=0.0, grace_s=10.0)
+    liveness = Liveness(["0", "1"], echoed=0.0, grace_s=10.0)
 
     beat(liveness, 10.0, "0")
     before = liveness.is_decisive(10.0)

@@ -151,7 +151,7 @@ def test_a_driver_that_is_stopped_does_not_wait_for_the_word_of_who_fenced_it(la
 
 def after(lab: Lab, driver: FlowDriver, polls: int, act: Callable[[], None]) -> None:
     """Let something happen while a driver waits; the time of its laboratory passes."""
-    log, polled = driver._log, count(1)
+    log, polled = driver.log, count(1)
     poll = log.poll
 
     def wait(timeout_s: float) -> list[LogRecord]:
