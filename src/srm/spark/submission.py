@@ -68,7 +68,8 @@ def submission(
     files, archives = conf.pop("spark.files", None), conf.pop("spark.archives", None)
     _require_image(conf, master, deploy_mode or "client", config)
     if in_cluster:
-        if config is not None and not _is_mounted(config, conf):
+        mounts = [value for key, value in conf.items() if _MOUNT.fullmatch(key)]
+        if config is not None and not any(map(PurePosixPath(config).is_relative_to, mounts)):
             files = ",".join(filter(None, (files, config)))
             name = PurePosixPath(config).name
             arguments = [name if word == config else word for word in arguments]
@@ -88,8 +89,3 @@ def _require_image(conf: Mapping[str, str], master: str, mode: str, config: str 
         raise ConfigError(
             f"{config or 'the properties file'}: Spark master {master} has no image: set {_IMAGE}"
         )
-
-
-def _is_mounted(config: str, conf: Mapping[str, str]) -> bool:
-    folders = (value for key, value in conf.items() if _MOUNT.fullmatch(key))
-    return any(PurePosixPath(config).is_relative_to(folder) for folder in folders)

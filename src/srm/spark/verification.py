@@ -23,6 +23,7 @@ from srm.domain.verification.verification_plan import RangePlan
 from srm.engine.ports import FlowContext
 from srm.engine.verification import Progress, VerificationRequest, carry_out, plan
 from srm.errors import SrmError
+from srm.kafka.tables.single_records import record_of
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.equal_ranges import prove_equal
 from srm.replication.log_reader import LogReader
@@ -134,23 +135,13 @@ class _Reading:
     def records(self) -> Iterator[ComparedRecord]:
         for messages in read(self._consumer, self._wanted):
             self._last = messages[-1]
-            yield from map(_record, messages)
+            yield from map(record_of, messages)
 
     def mark(self, side: SideResult) -> SideResult:
         epoch = None if self._last is None else self._last.leader_epoch()
         if self._last is None or epoch is None:
             return side
         return replace(side, epoch=epoch, reached=self._last.offset() + 1)
-
-
-def _record(message: Message) -> ComparedRecord:
-    return ComparedRecord(
-        message.offset(),
-        message.key(),
-        message.value(),
-        tuple(message.headers() or ()),
-        message.timestamp()[1],
-    )
 
 
 def prove_all(clusters: BothClusters, ranges: Sequence[RangePlan]) -> list[RangeResult | None]:

@@ -239,7 +239,7 @@ def read_first(
         place = TopicPartition(message.topic() or "", max(0, message.partition() or 0))
         if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public constant
             if place in wanted:
-                found.setdefault(place, _record_of(message) if error is None else None)
+                found.setdefault(place, record_of(message) if error is None else None)
         elif error.code() in _NO_POSITION:
             without.add(place)
         elif not (failure := translate(error, where)).retriable:
@@ -267,7 +267,7 @@ def read_first(
     return found
 
 
-def _record_of(message: Message) -> ComparedRecord:
+def record_of(message: Message) -> ComparedRecord:
     kind, time_ms = message.timestamp()
     headers = tuple((name, value) for name, value in message.headers() or ())
     stamped = kind == TIMESTAMP_LOG_APPEND_TIME

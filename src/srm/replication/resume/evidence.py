@@ -82,9 +82,22 @@ class FoundRuns:
     def copy(self) -> FoundRuns:
         return FoundRuns(self._numbers[:])
 
+    def head(self, count: int, source_start: int) -> FoundRuns:
+        """Return the first ``count`` records, counted from a source offset; none of fewer."""
+        found, left = FoundRuns(), count
+        for run in self._runs():
+            if taken := min(run.count, left):
+                found.add(source_start + run.source_start, run.target_start, taken)
+            left -= taken
+        return FoundRuns() if left else found
+
     def take(self) -> list[Run]:
-        numbers, self._numbers = self._numbers, array("q")
-        return [Run(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]
+        found = self._runs()
+        self._numbers = array("q")
+        return found
+
+    def _runs(self) -> list[Run]:
+        return [Run(*self._numbers[at : at + 3]) for at in range(0, len(self._numbers), 3)]
 
 
 @dataclass(slots=True)
@@ -177,34 +190,6 @@ def distinct(places: Iterable[LogReading]) -> list[LogReading]:
     return list(best.values())
 
 
-class EarlyCopies:
-    """Source range of the copies before the first match: known once that is found."""
-
-    def __init__(self) -> None:
-        self._spans: list[tuple[int, int]] | None = []
-
-    def add(self, first: int, count: int) -> None:
-        spans = self._spans
-        if spans is None:
-            return
-        if spans and sum(spans[-1]) == first:
-            spans[-1] = spans[-1][0], spans[-1][1] + count
-        elif len(spans) < _MOST_SPANS:
-            spans.append((first, count))
-        else:
-            self._spans = None
-
-    def runs(self, source_start: int, count: int) -> FoundRuns:
-        """Return the runs of the first ``count`` copies, if they are known one by one."""
-        found = FoundRuns()
-        for first, length in self._spans or ():
-            if taken := min(length, count):
-                found.add(source_start, first, taken)
-            source_start += taken
-            count -= taken
-        return found if not count else FoundRuns()
-
-
 _MOST_UNEXPLAINED: Final = 1024
 """Needed records that are passed without evidence at once, where losses are accepted."""
 _MOST_EQUAL: Final = 4096
@@ -217,7 +202,8 @@ class Steps:
     """Advances places over single records.
 
     ``unexplained``: source offsets passed unproven. ``is_astray``: copies before the batch of the
-    record were lost with a log's end.
+    record were lost with a log's end. ``_early``: copies before the first match, by their numbers:
+    their source offsets are known once that is found; None: in too many pieces.
     """
 
     ahead: SourceAhead
@@ -225,10 +211,11 @@ class Steps:
     _: KW_ONLY
     fresh: bool
     truncated: bool
-    early: EarlyCopies = field(default_factory=EarlyCopies)
     unexplained: Span = field(default_factory=Span)
     is_astray: bool = False
     _begins_suppressed: bool = False
+    _early: FoundRuns | None = field(default_factory=FoundRuns)
+    _early_count: int = 0
 
     def __post_init__(self) -> None:
         self._lenient = self.ahead.comparison.may_lack_some
@@ -247,8 +234,11 @@ class Steps:
             following = []
         for place in following:
             place.owed.discard(copied.key)
-        if any(not place.begun for place in following):
-            self.early.add(copied.offset, 1)
+        if self._early is not None and any(not place.begun for place in following):
+            self._early.add(self._early_count, copied.offset, 1)
+            self._early_count += 1
+            if len(self._early) > _MOST_SPANS:
+                self._early = None
         if len(following) == 1:
             return following
         return distinct(following) or [await self._unexplained_step(places, copied)]
@@ -304,7 +294,8 @@ class Steps:
         if place.certain is None and self.ahead.needed(place.at, index):
             place.certain = place.without_count()
         if not place.begun and place.gone == place.copies == offset - place.passed:
-            place.runs, place.removed = self.early.runs(place.passed, place.gone), Span()
+            early = self._early or FoundRuns()
+            place.runs, place.removed = early.head(place.gone, place.passed), Span()
         place.owed |= owed
         place.find(index, offset, copied.offset, 1)
         return place
