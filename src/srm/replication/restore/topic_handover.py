@@ -7,9 +7,9 @@ is written last, and marks the map as complete.
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
@@ -181,10 +181,7 @@ def _check_foreign(
 
 def check_read(flow: FlowContext, handovers: Sequence[Handover]) -> None:
     """Read back what was handed over, to the end of a map that may have begun before."""
-    by_topic = defaultdict[str, list[Handover]](list)
-    for each in handovers:
-        by_topic[each.assigned.topic].append(each)
-    for topic, of_topic in by_topic.items():
+    for topic, of_topic in groupby(handovers, key=lambda each: each.assigned.topic):
         found = flow.maps.load([topic])
         for each in of_topic:
             place, wanted = TopicPartition(topic, each.assigned.partition), each.map

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -177,28 +177,23 @@ def _follow_back(
     return place
 
 
+@dataclass(eq=False)
 class OurBatches:
     """Recognises copies among the batches of the target, in their order.
 
     While the copy is ``fresh``, a batch at the very first offset is of a former topic of the name.
 
-    What is written under a claim of an unknown producer id is ours only if ``is_of_another`` denies
+    What is written under a claim of an unknown producer id is ours only if ``of_another`` denies
     that of one batch: other flows may copy into the name. An empty batch shows nothing.
     """
 
-    def __init__(
-        self,
-        producer_ids: Collection[int],
-        *,
-        fresh: bool,
-        is_of_another: Callable[[BatchHeader], bool | None] = lambda _claimed: False,
-    ) -> None:
-        self._ids = producer_ids
-        self._fresh = fresh
-        self._is_of_another = is_of_another
-        self._of_others = dict[tuple[int, int], bool | None]()
-        self.claims: set[tuple[int, int]] = set()
-        self._strays: set[tuple[int, int]] = set()
+    producer_ids: Collection[int]
+    _: KW_ONLY
+    fresh: bool
+    of_another: Callable[[BatchHeader], bool | None] = lambda _claimed: False
+    claims: set[tuple[int, int]] = field(default_factory=set)
+    _of_others: dict[tuple[int, int], bool | None] = field(default_factory=dict)
+    _strays: set[tuple[int, int]] = field(default_factory=set)
 
     def is_copy(self, batch: BatchHeader) -> bool:
         producer = batch.producer_id, batch.producer_epoch
@@ -206,20 +201,26 @@ class OurBatches:
             self.claims.add(producer)
             self._strays.discard(producer)
             return False
-        if self._fresh and batch.base_offset == 0:
+        if self.fresh and batch.base_offset == 0:
             self._strays.add(producer)
         if producer in self._strays:
             return False
         claimed = producer in self.claims and not batch.is_transactional
-        return batch.producer_id in self._ids or (claimed and self.is_of_another(batch) is False)
+        return batch.producer_id in self.producer_ids or (
+            claimed and self.is_of_another(batch) is False
+        )
 
     def is_of_another(self, batch: BatchHeader) -> bool | None:
         """Return whether a flow from another cluster wrote the batch under its own claim."""
         claim = batch.producer_id, batch.producer_epoch
-        if batch.is_transactional or batch.producer_id in self._ids or claim not in self.claims:
+        if (
+            batch.is_transactional
+            or batch.producer_id in self.producer_ids
+            or claim not in self.claims
+        ):
             return False
         if claim not in self._of_others:
-            found = self._is_of_another(batch)
+            found = self.of_another(batch)
             if not batch.record_count:
                 return found
             self._of_others[claim] = found
@@ -245,7 +246,7 @@ async def records_of_others(
     log_start, log_end = await target.wire.log_range(target.partition)
     # Retention moves the start, and an unclean election may take the end.
     first, end = (min(max(at, log_start), log_end) for at in known or (log_start, log_start))
-    ours = OurBatches(producer_ids, fresh=True, is_of_another=is_of_another)
+    ours = OurBatches(producer_ids, fresh=True, of_another=is_of_another)
     async for wanted, fetched in fetches(target, end):
         for batch in batches(fetched.records):
             if batch.last_offset < wanted:

@@ -111,7 +111,7 @@ async def resume(
     producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""
     our_batches = partial(
-        OurBatches, producer_ids, fresh=known.fresh, is_of_another=comparison.is_of_another
+        OurBatches, producer_ids, fresh=known.fresh, of_another=comparison.is_of_another
     )
     if start.fresh or not start.has_position:
         start, met = await begin_where_logs_meet(source, target, start, our_batches())

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -102,8 +102,8 @@ class SourceAhead:
     reader: LogReader
     start: int
     comparison: Comparison
-    turns: LoopShare
     lineage: Lineage = UNKNOWN_LINEAGE
+    turns: LoopShare = field(default_factory=LoopShare)
     ended: bool = False
     trimmed: bool = False
     log_start: int = 0

@@ -31,7 +31,7 @@ from srm.replication.batches.batch import (
     next_sequence,
 )
 from srm.replication.batches.codecs import MERGED_CODECS, open_into
-from srm.replication.batches.records import LoopShare, records_of
+from srm.replication.batches.records import records_of
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.starts import NOWHERE, Start
 from srm.replication.native.library import native_library
@@ -65,13 +65,9 @@ class SourceWalk:
     def __init__(self, reader: LogReader, start: Start, comparison: Comparison) -> None:
         known = start if start.has_position else NOWHERE
         self._target_next = known.target_next
-        self._comparison = comparison
         self._lenient = comparison.may_lack_some
-        self._fresh = start.fresh
-        self._turns = LoopShare()
-        self._ahead = SourceAhead(
-            reader, known.source_next, comparison, self._turns, known.source_lineage
-        )
+        self._ahead = SourceAhead(reader, known.source_next, comparison, known.source_lineage)
+        self._turns = self._ahead.turns
         self._native = native_library()
         self._steps = Steps(
             self._ahead, known.target_lineage, fresh=start.fresh, truncated=start.truncated
@@ -155,9 +151,8 @@ class SourceWalk:
         if place.at != ahead.opened_end or batch.base_offset != self._target_next:
             return False
         first = await ahead.batch_ahead()
-        if first is None or not (place.begun or self._begins_here):
-            return False
-        if not place.allows(first.base_offset, 0):
+        may_begin = place.begun or self._begins_here
+        if first is None or not may_begin or not place.allows(first.base_offset, 0):
             return False
         found = await self._originals(batch, first)
         target = batch.base_offset
@@ -195,10 +190,10 @@ class SourceWalk:
 
     @property
     def _begins_here(self) -> bool:
-        return not (self._fresh or self._ahead.trimmed)
+        return not (self._steps.fresh or self._ahead.trimmed)
 
     async def _match_piece(self, piece: Sequence[DecodedRecord], *, with_time: bool) -> None:
-        comparison = self._comparison
+        comparison = self._ahead.comparison
         contents = array("q", [comparison.content(record) for record in piece])
         times = array("q", [record.timestamp for record in piece]) if with_time else None
         done = 0
@@ -256,7 +251,7 @@ class SourceWalk:
         return count
 
     def _prune(self, copied: Content) -> None:
-        if self._fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
+        if self._steps.fresh and any(place.found > _CLEARLY_BEGUN for place in self._places):
             self._places = [place for place in self._places if place.begun]
         if (
             sum(len(place.runs) for place in self._places) > MOST_RUNS
@@ -289,7 +284,7 @@ class SourceWalk:
             if place.copies:
                 await self._ahead.open_until(place.source_next)
         places = [place for place in self._places if self._is_possible(place)]
-        if self._fresh and any(place.begun for place in places):
+        if self._steps.fresh and any(place.begun for place in places):
             places = [place for place in places if place.begun]
         if not places:
             [place, *_] = self._places

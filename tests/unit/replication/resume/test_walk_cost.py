@@ -20,7 +20,6 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MapBlock
 from srm.errors import IntegrityError
-from srm.replication.batches.records import LoopShare
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy
@@ -59,7 +58,7 @@ def test_what_is_opened_ahead_takes_no_more_memory_than_its_account(
     source = log_of(many(60_000, value=b"%0400d"))
 
     async def open_all() -> SourceAhead:
-        ahead = SourceAhead(readers(source, source)[0], 0, Comparison(), LoopShare())
+        ahead = SourceAhead(readers(source, source)[0], 0, Comparison())
         await ahead.index_contents()
         await ahead.index_keys()
         while await ahead.open_more():

@@ -94,7 +94,7 @@ def test_copies_of_a_flow_from_another_cluster_are_known_by_one_batch_of_each_cl
         seen.append(batch.base_offset)
         return batch.producer_id == FORGOTTEN
 
-    ours = OurBatches({OURS}, fresh=False, is_of_another=is_of_another)
+    ours = OurBatches({OURS}, fresh=False, of_another=is_of_another)
     log = [marker(0, FORGOTTEN), of(FORGOTTEN, 1), of(FORGOTTEN, 2), marker(3, FOREIGN)]
     found = [ours.is_copy(one(batch)) for batch in (*log, of(FOREIGN, 4), of(OURS, 5))]
 
