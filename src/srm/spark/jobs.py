@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
+import confluent_kafka as confluent
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
 
@@ -29,11 +29,12 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.groups.proof import FlowProof, merge_proofs
 from srm.domain.names import internal_topics
-from srm.domain.names.topics import Flow
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import OffsetRange, split_ranges
 from srm.domain.text.amount import Reason
 from srm.domain.text.documents import encode
 from srm.engine import emission
+from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.checkpoints import (
     CheckpointSummary,
     Survey,
@@ -43,7 +44,7 @@ from srm.engine.groups.checkpoints import (
     standing_still,
 )
 from srm.engine.groups.group_sync import GroupSyncSummary, sync
-from srm.engine.groups.proving import ProofShare, keep_proof
+from srm.engine.groups.proving import keep_proof
 from srm.engine.metrics.aggregation import AggregationSummary, aggregate_by
 from srm.engine.metrics.metrics import KeptWindows, WindowSpec
 from srm.engine.ports import FlowContext
@@ -156,7 +157,7 @@ def read(
     if wanted.size == 0:
         return
     with kafka_errors(f"read {wanted}"):
-        consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+        consumer.assign([confluent.TopicPartition(wanted.topic, wanted.partition, wanted.start)])
         deadline = time.monotonic() + silence_seconds
         complete = False
         while not complete:
@@ -263,7 +264,6 @@ def _run_flow(
 
 
 RANGE_SIZE: Final = 100_000
-_TIMEOUT_S: Final = 30.0
 
 
 def aggregate(
@@ -281,7 +281,7 @@ def aggregate(
             yield counted
 
         since_ms = windows.bounds(now_ms).first_start_ms
-        ranges = _plan_ranges(target, topic, since_ms)
+        ranges = _plan_ranges(context.target, topic, since_ms)
         logger.info("aggregating %s of %s in %d ranges", topic, config.flow, len(ranges))
         for counted in spread(spark, ranges, count_part):
             windows.merge(counted)
@@ -292,23 +292,13 @@ def aggregate(
     return found
 
 
-def _plan_ranges(
-    properties: Mapping[str, str], topic: str, since_ms: int
-) -> tuple[OffsetRange, ...]:
-    with reader(properties, "read_uncommitted") as consumer, kafka_errors(f"plan {topic}"):
-        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
-        wanted = [TopicPartition(topic, p, since_ms) for p in metadata.partitions]
-        if metadata.error is not None or not wanted:
-            return ()
-        found = consumer.offsets_for_times(wanted, timeout=_TIMEOUT_S)
-        return split_ranges([_range_from(consumer, start) for start in found], RANGE_SIZE)
-
-
-def _range_from(consumer: Consumer, start: TopicPartition) -> OffsetRange:
-    _, end = consumer.get_watermark_offsets(start, timeout=_TIMEOUT_S)
-    # A negative offset says that no record is that young.
-    begin = start.offset if start.offset >= 0 else end
-    return OffsetRange(start.topic, start.partition, begin, end)
+def _plan_ranges(cluster: Cluster, topic: str, since_ms: int) -> tuple[OffsetRange, ...]:
+    partitions = range(cluster.partition_counts().get(topic, 0))
+    times = {TopicPartition(topic, number): since_ms for number in partitions}
+    starts, ends = cluster.offsets_at(times), cluster.high_watermarks(times)
+    # A partition without a start has no record that is so young.
+    ranges = (OffsetRange(*place, starts[place], ends[place]) for place in starts if place in ends)
+    return split_ranges(ranges, RANGE_SIZE)
 
 
 _S = TypeVar("_S")
@@ -326,8 +316,11 @@ def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSu
         if start.skipped:
             return start
         groups = selected_groups(context, remember=True)
-        share = proof_share(context)
-    call = partial(_emit_part, share, len(groups))
+        share, total = proof_share(context), len(groups)
+
+    def call(context: FlowContext, part: Collection[str]) -> CheckpointSummary:
+        return emit(context, part, share=share.of(len(part), total))
+
     found = merge_checkpoints(start, *over_groups(spark, config, flow, groups, call))
     if found.proof is not None:
         with open_flow(config, flow) as context:
@@ -344,12 +337,6 @@ def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSum
             return start
         groups = selected_groups(context, remember=True)
     return merge_syncs(start, *over_groups(spark, config, flow, groups, sync))
-
-
-def _emit_part(
-    share: ProofShare, total: int, context: FlowContext, groups: Collection[str]
-) -> CheckpointSummary:
-    return emit(context, groups, share=share.of(len(groups), total))
 
 
 def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary) -> FlowProof:
@@ -406,7 +393,7 @@ def deal(groups: Collection[str], hands: int) -> list[tuple[str, ...]]:
 def over_groups(
     spark: SparkSession, config: Config, flow: Flow, groups: Collection[str], call: _GroupCall[_S]
 ) -> tuple[list[_S], dict[str, str]]:
-    """Run an importable engine call on the groups in Spark tasks: results, and errors by group."""
+    """Run an engine call on the groups in Spark tasks: results, and errors by group."""
     if not groups:
         return [], {}
     wanted = max(1, len(groups) // _GROUPS_PER_TASK)

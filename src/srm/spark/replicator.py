@@ -132,7 +132,6 @@ class Replicator:
         *,
         master: str | None = None,
         without: Collection[Duty] = (),
-        timing: Timing | None = None,
     ) -> None:
         """Start nothing yet; ``without``: duties that something else does, such as Airflow."""
         disabled = [flow for flow in flows if not config.flow(flow).enabled]
@@ -146,7 +145,6 @@ class Replicator:
         self._flows = tuple(dict.fromkeys(flows))
         self._master = master
         self._duties = frozenset(DUTIES) - frozenset(without)
-        self._timing = timing
         self._runs: dict[Flow, FlowRun] = {}
         self._host = FlowHost(self._cancel, _one_line)
         self._spark: SparkContext | None = None
@@ -231,7 +229,7 @@ class Replicator:
             slots=slots,
             identity=self._identity,
             duties=self._duties,
-            timing=self._timing or Timing(flow_config.refresh_topics_interval.total_seconds()),
+            timing=Timing(flow_config.refresh_topics_interval.total_seconds()),
         )
         jobs = {
             name: partial(self._job, name, SlotSpec(flow_config, slot, source, target, self._id))

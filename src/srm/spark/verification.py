@@ -28,7 +28,6 @@ from srm.kafka.wire.cluster import open_wire
 from srm.replication.equal_ranges import prove_equal
 from srm.replication.log_reader import LogReader
 from srm.replication.native.library import NativeLibrary, native_library
-from srm.replication.ports import Wire
 from srm.spark.jobs import TASKS_PER_CORE, cores, read, reader, spread
 
 logger = logging.getLogger(__name__)
@@ -90,9 +89,7 @@ def compare_all(
 ) -> Iterator[RangeResult | str]:
     """Compare ranges one after another: by their bytes, and what is not equal by its records."""
     plans = list(ranges)
-    proven: list[RangeResult | None] = [None] * len(plans)
-    if not by_records:
-        proven = prove_all(properties, plans)
+    proven = [None] * len(plans) if by_records else prove_all(properties, plans)
     left = iter(
         _compare_records(properties, [p for p, r in zip(plans, proven, strict=True) if not r])
     )
@@ -158,20 +155,17 @@ def prove_all(clusters: BothClusters, ranges: Sequence[RangePlan]) -> list[Range
 async def _prove(
     native: NativeLibrary, clusters: BothClusters, ranges: Sequence[RangePlan]
 ) -> list[RangeResult | None]:
+    found = list[RangeResult | None]()
     async with (
         open_wire("source", clusters.source) as source,
         open_wire("target", clusters.target) as target,
     ):
-        return [await _prove_one(native, source, target, plan) for plan in ranges]
-
-
-async def _prove_one(
-    native: NativeLibrary, source: Wire, target: Wire, plan: RangePlan
-) -> RangeResult | None:
-    if not plan.source_id or not plan.target_id:
-        return None
-
-    source_id, target_id = topic_id_bytes(plan.source_id), topic_id_bytes(plan.target_id)
-    ours = LogReader(source, plan.place, source_id, read_committed=plan.committed)
-    theirs = LogReader(target, plan.copy, target_id, read_committed=True)
-    return await prove_equal(plan, ours, theirs, native)
+        for plan in ranges:
+            if not plan.source_id or not plan.target_id:
+                found.append(None)
+                continue
+            ids = topic_id_bytes(plan.source_id), topic_id_bytes(plan.target_id)
+            ours = LogReader(source, plan.place, ids[0], read_committed=plan.committed)
+            theirs = LogReader(target, plan.copy, ids[1], read_committed=True)
+            found.append(await prove_equal(plan, ours, theirs, native))
+    return found

@@ -163,9 +163,8 @@ class Discovery:
         kept = frozenset(filter(names.keeps_name, selected))
         taken = kept
         if kept:
-            taken &= copies_of_others(
-                context.target, target_topics, context.config, context.now_ms()
-            )
+            now_ms = context.now_ms()
+            taken &= copies_of_others(context.target, target_topics, context.config, now_ms)
         if taken - self._taken:
             logger.warning(
                 "%s: not copied: %s of %s is the copy of a flow that is not joined with this one; "
