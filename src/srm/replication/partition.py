@@ -54,25 +54,18 @@ class Traffic:
     latency_ms_min: int = 0
     latency_ms_max: int = 0
     latency_ms_sum: int = 0
-    latency_count: int = 0
 
     def add(self, records: int, size: int, latency_ms: int) -> None:
-        """Count a batch with its records and bytes."""
-        known = self.latency_count
+        known = self.records
         self.latency_ms_min = min(self.latency_ms_min, latency_ms) if known else latency_ms
         self.latency_ms_max = max(self.latency_ms_max, latency_ms)
         self.latency_ms_sum += latency_ms * records
-        self.latency_count += records
         self.records += records
         self.bytes += size
 
 
-@dataclass(frozen=True, slots=True)
-class SyncMark:
-    """Offsets of one record on both sides."""
-
-    upstream: int
-    downstream: int
+SyncMark = tuple[int, int]
+"""Source and target offset of one record."""
 
 
 class SyncMarks:
@@ -83,16 +76,10 @@ class SyncMarks:
         self._run_start: SyncMark | None = None
 
     def add(self, runs: Sequence[Run]) -> None:
-        """Note what was copied, in order."""
         first, last, before = runs[0], runs[-1], self.last_copied
-        if (
-            len(runs) > 1
-            or before is None
-            or first.source_start != before.upstream + 1
-            or first.target_start != before.downstream + 1
-        ):
-            self._run_start = SyncMark(last.source_start, last.target_start)
-        self.last_copied = SyncMark(last.source_end - 1, last.target_end - 1)
+        if len(runs) > 1 or before != (first.source_start - 1, first.target_start - 1):
+            self._run_start = last.source_start, last.target_start
+        self.last_copied = last.source_end - 1, last.target_end - 1
 
     def take_run_start(self) -> SyncMark | None:
         """Return the start of the newest run since the last call, if there is a new one."""
@@ -100,13 +87,10 @@ class SyncMarks:
         return run_start
 
 
-Rewrite = Callable[[memoryview, int, int, int], None]
-
-
 class SendQueue:
     """Batches in the order of the source: first those in flight, then those that wait."""
 
-    def __init__(self, rewrite: Rewrite) -> None:
+    def __init__(self, rewrite: Callable[[memoryview, int, int, int], None]) -> None:
         self._rewrite = rewrite
         self._waiting: deque[BatchToSend] = deque()
         self._in_flight: deque[BatchToSend] = deque()
@@ -261,17 +245,7 @@ class PartitionCopy:
         start = self.start
         self.limits = TargetLimits()
         self.sync_marks = SyncMarks()
-        self.map = MapWriter(
-            assigned,
-            start.producer_ids,
-            start.tree,
-            start.found,
-            start.garbage,
-            start.source_lineage,
-            rewrite_index=start.rewrite_index,
-        )
-        if start.cut:
-            self.map.cut(start.source_next, start.target_next)
+        self.map = MapWriter(assigned, start)
         self._fetch_from(start.source_next, start.source_lineage)
         self.target_next = start.target_next
         self.target_lineage, self.written_by = start.target_lineage, start.written_by
@@ -285,7 +259,7 @@ class PartitionCopy:
         self._truncated = start.truncated
         self._is_cut = self.position_is_untold = start.cut
         self.is_troubled = start.at_rest is not None
-        self._queue = SendQueue(self.merging.native.rewrite if self.merging else rewrite)
+        self.queue = SendQueue(self.merging.native.rewrite if self.merging else rewrite)
 
     @property
     def wants_data(self) -> bool:
@@ -293,18 +267,18 @@ class PartitionCopy:
         if self.in_doubt or self.held_back:
             return False
         if self.phase is Phase.IDLE:
-            return not self._queue.has_waiting
-        return self.phase is Phase.COPYING and self._queue.bytes < _QUEUE_BYTES
+            return not self.queue.has_waiting
+        return self.phase is Phase.COPYING and self.queue.bytes < _QUEUE_BYTES
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes fetched and not yet acknowledged by the target."""
-        return self._queue.bytes
+        return self.queue.bytes
 
     @property
     def can_send(self) -> bool:
         """True if a batch may be sent now."""
-        return self.phase is Phase.COPYING and self._queue.has_waiting
+        return self.phase is Phase.COPYING and self.queue.has_waiting
 
     @property
     def needs_claim(self) -> bool:
@@ -314,9 +288,9 @@ class PartitionCopy:
         is the newest. Without a position there is nothing to report, even if nothing is copied.
         """
         if self.phase is Phase.IDLE:
-            return self._queue.has_waiting or self._is_cut or not self.has_position
+            return self.queue.has_waiting or self._is_cut or not self.has_position
         lapsed = self.claim is None or not self.claim.holds()
-        return self.phase is Phase.COPYING and lapsed and self._queue.has_waiting
+        return self.phase is Phase.COPYING and lapsed and self.queue.has_waiting
 
     def accept(
         self, fetched: FetchedPartition, owner: object, requested: int, *, read_committed: bool
@@ -341,7 +315,7 @@ class PartitionCopy:
             merging=self.merging,
         ):
             if isinstance(outgoing, BatchToSend):
-                self._queue.put(outgoing)
+                self.queue.put(outgoing)
             if outgoing.leader_epoch != self.fetch_lineage.epoch:
                 self._note_epochs(fetched.records, outgoing.source_next)
             self.fetch_offset, self.fetch_epoch = outgoing.source_next, outgoing.leader_epoch
@@ -367,7 +341,7 @@ class PartitionCopy:
     @property
     def is_drained(self) -> bool:
         """True if all fetched records are acknowledged."""
-        return self._queue.is_empty
+        return self.queue.is_empty
 
     @property
     def is_idle(self) -> bool:
@@ -402,16 +376,16 @@ class PartitionCopy:
         """Take the next batch, made ours; only while :attr:`can_send` and the claim holds."""
         if self.claim is None:
             raise RuntimeError(f"{self.target}: sending without a claim")
-        return self._queue.send_next(self.claim.producer)
+        return self.queue.send_next(self.claim.producer)
 
     def on_ack(self, outgoing: BatchToSend, base_offset: int, now_ms: int) -> bool:
         """Record an acknowledged batch; False when the target put it somewhere unexpected."""
         is_expected = base_offset == self.target_next or (
             self.is_shared and base_offset > self.target_next
         )
-        if not is_expected or self._queue.oldest_in_flight is not outgoing:
+        if not is_expected or self.queue.oldest_in_flight is not outgoing:
             return False
-        self._queue.acknowledge()
+        self.queue.acknowledge()
         runs, target_start = list[Run](), base_offset
         for source_start, count in outgoing.stretches:
             runs.append(Run(source_start, target_start, count))
@@ -427,11 +401,6 @@ class PartitionCopy:
             outgoing.count, len(outgoing.view), max(0, now_ms - outgoing.max_timestamp)
         )
         return True
-
-    @property
-    def oldest_in_flight(self) -> BatchToSend:
-        """The batch that the next answer of the target is about."""
-        return self._queue.oldest_in_flight
 
     def note_source_end(self, end: int) -> None:
         """The source's log is so long, though nothing of it is fetched now."""
@@ -474,11 +443,9 @@ class PartitionCopy:
         return not (self.has_position or is_known)
 
     def note_others(self, offsets: tuple[int, int] | None) -> None:
-        """Remember which target offsets others have written."""
         self.others = offsets
 
     def note_leader(self, leader: Leader) -> None:
-        """Fetch from this leader of the source from now on."""
         self.source_leader = leader
 
     def note_target(self, lineage: Lineage) -> None:
@@ -515,7 +482,6 @@ class PartitionCopy:
         self.checked = self.source_next, log_start
 
     def hold_back(self, *, held: bool) -> None:
-        """Fetch no more until what was copied can be written down, or fetch again."""
         self.held_back = held
 
     @property
@@ -649,5 +615,5 @@ class PartitionCopy:
         self.blocked = None
 
     def _forget(self) -> None:
-        self._queue.clear()
+        self.queue.clear()
         self.go_back_to(self.source_next)

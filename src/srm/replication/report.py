@@ -537,7 +537,7 @@ class Reporter:
     def _write_syncs(self, syncs: Sequence[_Sync]) -> None:
         self._look_after_syncs()
         for copy, at in syncs:
-            record = OffsetSync(copy.source, at.upstream, at.downstream)
+            record = OffsetSync(copy.source, *at)
             topic, partition = self._syncs_place
             self._offset_syncs.write(topic, record.key(), record.value(), partition)
 
@@ -604,6 +604,7 @@ class MetricsReader:
                     remote_topic=copy.target.topic,
                     partition=copy.source.partition,
                     lag_records=lag,
+                    latency_count=traffic.records,
                     **asdict(traffic),
                 )
                 found.append(metric)

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
@@ -250,15 +249,15 @@ class Lifecycle:
             copy.begin_claiming()
             self._run(copy, self._claim_and_resume(copy, copy.attempt))
 
-    async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> None:
+    async def _claim_and_resume(self, copy: PartitionCopy, attempt: int) -> Stop | None:
         outcome = await self._claiming.claim_and_resume(copy, attempt)
         if copy.attempt != attempt:
-            return
+            return None
         match outcome:
             case TargetCut(end):
                 await self._begin_at_cut(copy, attempt, end)
             case Stop():
-                self._stop(copy, outcome)
+                return outcome
             case write_answers.Doubt():
                 copy.take_up()
                 self._carry_out(copy, outcome)
@@ -271,6 +270,7 @@ class Lifecycle:
                     self._reporter.over(copy)
                 copy.begin_copying(claim, resumed)
                 await self._place(copy)
+        return None
 
     async def _begin_at_cut(self, copy: PartitionCopy, attempt: int, target_end: int) -> None:
         start = await self._cut_map(copy.assigned, target_end)
@@ -288,26 +288,24 @@ class Lifecycle:
     # ----- trouble
 
     def on_fetch_trouble(self, copy: PartitionCopy, error: int, failure: SrmError | None) -> None:
-        """Handle a failed fetch of a partition."""
+        if error in codes.TOPIC_GONE:
+            self._placement.remove(copy)
+            self._run(copy, write_answers.judge_topic(copy, self._source, error))
+            return
         self._carry_out(copy, write_answers.judge_fetch(copy, error, failure, self._source.alias))
 
     def on_refused(self, copy: PartitionCopy, produced: Produced) -> None:
-        """The target did not take a batch."""
-        self._carry_out(copy, write_answers.judge_refusal(copy, produced, self._target.alias))
+        """The target did not take the oldest batch in flight."""
+        if produced.error in codes.OF_A_RECORD:
+            self._blame_record(copy, produced)
+        else:
+            self._carry_out(copy, write_answers.judge_refusal(copy, produced, self._target.alias))
 
     def _settle_doubt(self, copy: PartitionCopy) -> None:
         """Ask whether the source holds what was copied, once nothing is on its way."""
         if copy.is_drained:
             self._placement.remove(copy)
-            ask = partial(write_answers.judge_doubt, copy, self._source)
-            self._run(copy, self._judge(copy, copy.attempt, ask))
-
-    async def _judge(
-        self, copy: PartitionCopy, attempt: int, ask: Callable[[], Awaitable[Verdict]]
-    ) -> None:
-        verdict = await ask()
-        if copy.attempt == attempt:
-            self._carry_out(copy, verdict)
+            self._run(copy, write_answers.judge_doubt(copy, self._source))
 
     def _carry_out(self, copy: PartitionCopy, verdict: Verdict) -> None:
         match verdict:
@@ -322,12 +320,6 @@ class Lifecycle:
                 self._placement.remove(copy)
                 self._source.leaders_changed()
                 self._run(copy, self._follow_leader(copy, copy.attempt, otherwise))
-            case write_answers.TopicUnknown(error):
-                self._placement.remove(copy)
-                ask = partial(write_answers.judge_topic, copy, self._source, error)
-                self._run(copy, self._judge(copy, copy.attempt, ask))
-            case write_answers.BlameRecord(produced):
-                self._blame_record(copy, produced)
             case write_answers.Walk(source_start):
                 copy.note_checked(source_start)
                 self.claim(copy)
@@ -337,19 +329,20 @@ class Lifecycle:
                 copy.believe()
                 self._run(copy, self._place(copy))
 
-    async def _follow_leader(self, copy: PartitionCopy, attempt: int, otherwise: Stop) -> None:
+    async def _follow_leader(
+        self, copy: PartitionCopy, attempt: int, otherwise: Stop
+    ) -> Stop | None:
         """Fetch from another leader under the same claim: an election needs no walk."""
         leader = await self._source.leader(copy.source)
-        if copy.attempt != attempt:
-            return
         if leader == copy.source_leader:
-            self._stop(copy, otherwise)
-        else:
+            return otherwise
+        if copy.attempt == attempt:
             await self._place(copy)
+        return None
 
     def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
         """Find the record to blame by cutting the batch; what is left is one record."""
-        outgoing = copy.oldest_in_flight
+        outgoing = copy.queue.oldest_in_flight
         offsets = outgoing.offsets()
         size, is_merged = len(outgoing.view), outgoing.is_merged
         if copy.limits.learn(produced, size, offsets, is_merged=is_merged):
@@ -422,23 +415,21 @@ class Lifecycle:
         if copy.attempt == attempt and self.copies.get(copy.assigned) is copy:
             self._take_up(copy)
 
-    def _run(self, copy: PartitionCopy, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, copy: PartitionCopy, work: Coroutine[Any, Any, Verdict | None]) -> None:
         if self._has_ended:
             work.close()
         else:
             self._spawn(self._guard(copy, copy.attempt, work))
 
     async def _guard(
-        self, copy: PartitionCopy, attempt: int, work: Coroutine[Any, Any, None]
+        self, copy: PartitionCopy, attempt: int, work: Coroutine[Any, Any, Verdict | None]
     ) -> None:
         try:
-            await work
+            verdict = await work
         except SrmError as error:
             verdict = write_answers.judge_error(error)
         except Exception as error:
             logger.exception("%s: unexpected failure", copy.source)
             verdict = write_answers.stop_of(SrmError(f"unexpected {error!r}", "see the log"))
-        else:
-            return
-        if copy.attempt == attempt:
+        if verdict is not None and copy.attempt == attempt:
             self._carry_out(copy, verdict)

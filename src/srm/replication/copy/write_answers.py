@@ -35,20 +35,6 @@ class SourceMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicUnknown:
-    """The broker does not know the source topic by its id: ask the cluster which id it has."""
-
-    error: int
-
-
-@dataclass(frozen=True, slots=True)
-class BlameRecord:
-    """A record of the oldest batch in flight is refused; splitting the batch finds it."""
-
-    produced: Produced
-
-
-@dataclass(frozen=True, slots=True)
 class Walk:
     """Claim and walk the logs again: more may be on the target than is known."""
 
@@ -73,7 +59,7 @@ class Fine:
     """The source holds what was copied: fetch again from the copy's position."""
 
 
-Verdict = Stop | Fenced | Doubt | SourceMoved | TopicUnknown | BlameRecord | Walk | Lost | Fine
+Verdict = Stop | Fenced | Doubt | SourceMoved | Walk | Lost | Fine
 
 
 def judge_error(error: SrmError) -> Verdict:
@@ -98,15 +84,13 @@ def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdi
     error = produced.error
     if error in codes.FENCED:
         return Fenced(f"fenced by another owner (error {error})")
-    if error in codes.OF_A_RECORD:
-        return BlameRecord(produced)
     if error in codes.REFUSED:
         refusal = codes.REFUSED[error]
         reason, action = refusal.explain(produced.message), refusal.action
         if error == codes.TOPIC_RIGHT_MISSING:
             missing = codes.missing_right("Write", copy.target.topic, target)
             reason, action = str(missing), missing.action
-        outgoing = copy.oldest_in_flight
+        outgoing = copy.queue.oldest_in_flight
         first = outgoing.stretches[0][0]
         return Stop(
             f"target refused {copy.target} at source offset {first}: {reason}",
@@ -124,8 +108,6 @@ def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, sourc
     """Judge a failed fetch from the source, a cluster alias; ``failure``: the cause, if known."""
     if error == codes.OFFSET_OUT_OF_RANGE:
         return Doubt()
-    if error in codes.TOPIC_GONE:
-        return TopicUnknown(error)
     if error == codes.TOPIC_RIGHT_MISSING:
         return stop_of(codes.missing_right("Read", copy.source.topic, source))
     if failure is None:
@@ -138,7 +120,7 @@ def judge_fetch(copy: PartitionCopy, error: int, failure: SrmError | None, sourc
 
 
 async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
-    """Check whether a source topic was deleted, or is just not known yet to a broker."""
+    """Check whether a source topic was deleted, or a broker does not know its id yet."""
     topic_id = await source.topic_id(copy.source.topic)
     if topic_id == copy.source_id:
         text = f"{copy.source}: the broker does not know the topic yet (error {error})"

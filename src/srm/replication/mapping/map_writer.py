@@ -24,6 +24,7 @@ from srm.domain.offset_map.map_records import (
 from srm.domain.offset_map.map_tree import NO_ENTRIES, MapTree
 from srm.domain.offset_map.offset_map import Position, Run, Runs
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, solid_runs
+from srm.replication.mapping.starts import NOWHERE, Start
 from srm.replication.ports import ProducerId
 
 Record = tuple[bytes, bytes | None]
@@ -301,29 +302,18 @@ class MapWriter:
     the former block is deleted once the new one is reported. So no other process may write a valid
     block.
 
-    ``found``: end of a former owner's open run, known only from its report, which ours replaces.
-    ``garbage``: invalid blocks, deleted once a report has ours. ``source_lineage``: to the map's
-    end. ``last_run``: the last run or cut, None without any.
+    Garbage of the start is deleted once a report has our blocks. ``last_run``: the last run or cut,
+    None without any.
     """
 
-    def __init__(
-        self,
-        assigned: AssignedPartition,
-        producer_ids: Iterable[int],
-        tree: MapTree | None = None,
-        found: Run | None = None,
-        garbage: Iterable[BlockKey] = (),
-        source_lineage: Lineage = UNKNOWN_LINEAGE,
-        *,
-        rewrite_index: bool = False,
-    ) -> None:
-        tree = tree or MapTree()
-        self.index = IndexWriter(assigned, tree, rewrite=rewrite_index)
+    def __init__(self, assigned: AssignedPartition, start: Start = NOWHERE) -> None:
+        tree, found = start.tree, start.found
+        self.index = IndexWriter(assigned, tree, rewrite=start.rewrite_index)
         self.source_log_start = self.target_log_start = 0
         self.changes = 0
         self._assigned = assigned
-        self._producer_ids = set(producer_ids)
-        self._replaced = list(garbage)
+        self._producer_ids = set(start.producer_ids)
+        self._replaced = list(start.garbage)
         self._inherited = tree.last
         self._previous: BlockKey | None = None
         self._owner = (-1, found.target_end if found else -1)
@@ -336,8 +326,10 @@ class MapWriter:
         self._lineage = UNKNOWN_LINEAGE
         if found is not None:
             self._take_over()
-            self.add([found], source_lineage)
+            self.add([found], start.source_lineage)
             self._changed = True
+        if start.cut:
+            self.cut(start.source_next, start.target_next)
 
     @property
     def producer_ids(self) -> frozenset[int]:

@@ -38,7 +38,6 @@ class Source:
 
 def judged(copy: PartitionCopy, topic_id: bytes | None) -> write_answers.Stop:
     error = min(codes.TOPIC_GONE)
-    assert write_answers.judge_fetch(copy, error, None, "P") == write_answers.TopicUnknown(error)
     verdict = asyncio.run(write_answers.judge_topic(copy, cast("Any", Source(topic_id)), error))
     assert isinstance(verdict, write_answers.Stop)
     return verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -66,14 +67,8 @@ class Process:
     def __init__(self, world: World, epoch: int) -> None:
         self.world, self.epoch = world, epoch
         known = start(world)
-        self.writer = MapWriter(
-            ASSIGNED,
-            known.producer_ids | {7},
-            known.tree,
-            known.found,
-            known.garbage,
-            rewrite_index=known.rewrite_index,
-        )
+        known = replace(known, producer_ids=known.producer_ids | {7})
+        self.writer = MapWriter(ASSIGNED, known)
         self.source, self.target = known.source_next, known.target_next
         # What was copied after that is found again by the walk.
         self.lost = runs_of([p for p in world.pairs if p[1] >= known.target_next])

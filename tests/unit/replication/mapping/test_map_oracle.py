@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
 import pytest
@@ -162,16 +162,8 @@ class Process:
             position = Position(known.source_next, known.target_next, known.source_next)
             found = translate_back(known.tree, position, at, self.site.table)
             known = cut_start(known, found, at)
-        self.writer = MapWriter(
-            ASSIGNED,
-            known.producer_ids | {7},
-            known.tree,
-            known.found,
-            known.garbage,
-            rewrite_index=known.rewrite_index,
-        )
-        if known.cut:
-            self.writer.cut(known.source_next, known.target_next)
+        known = replace(known, producer_ids=known.producer_ids | {7})
+        self.writer = MapWriter(ASSIGNED, known)
         self.source, self.target = known.source_next, known.target_next
         self.written_by = known.written_by
         self.owner = -1

@@ -50,14 +50,7 @@ def map_without_index() -> World:
 def writer(world: World) -> MapWriter:
     known = start(world)
     assert (known.source_next, known.target_next) == (END.source_next, END.target_next)
-    return MapWriter(
-        ASSIGNED,
-        known.producer_ids,
-        known.tree,
-        known.found,
-        known.garbage,
-        rewrite_index=known.rewrite_index,
-    )
+    return MapWriter(ASSIGNED, known)
 
 
 def test_a_partition_without_a_claim_gets_an_index_too() -> None:

@@ -14,10 +14,12 @@ from srm.domain.offset_map.map_tree import MapTree
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run, Runs, coalesce
 from srm.domain.offset_map.runs import Lineage
 from srm.replication.mapping.map_writer import MapLog, MapWriter
+from srm.replication.mapping.starts import NOWHERE
 from srm.replication.ports import ProducerId
 from srm_lab.testing.simulation.damage import last_block
 
 ASSIGNED = AssignedPartition("T", 0, "A" * 22, "P.T", "B" * 22)
+BY_3 = replace(NOWHERE, producer_ids=frozenset({3}))
 
 
 def last(run: Run, previous: BlockKey | None = None) -> MapBlock:
@@ -48,7 +50,7 @@ steps = st.lists(
 def test_after_each_report_a_reader_knows_exactly_what_was_copied(
     history: list[tuple[int, int, int, bool]],
 ) -> None:
-    log, topic, runs = MapWriter(ASSIGNED, ()), Topic(), []
+    log, topic, runs = MapWriter(ASSIGNED), Topic(), []
     source = target = 0
     for count, source_hole, target_hole, reclaim in history:
         if reclaim:
@@ -66,7 +68,7 @@ def test_after_each_report_a_reader_knows_exactly_what_was_copied(
 
 def test_an_owner_that_wakes_up_late_overwrites_no_block_of_its_successor() -> None:
     """The successor found the same runs in the logs, and more, and went on."""
-    late, successor, topic = MapWriter(ASSIGNED, ()), MapWriter(ASSIGNED, ()), Topic()
+    late, successor, topic = MapWriter(ASSIGNED), MapWriter(ASSIGNED), Topic()
     late.begin_claim(ProducerId(9, 0))
     late.add([Run(0, 1, 5)])
     successor.begin_claim(ProducerId(9, 1))
@@ -82,7 +84,9 @@ def test_an_owner_that_wakes_up_late_overwrites_no_block_of_its_successor() -> N
 
 def test_a_run_that_only_reports_tell_of_has_a_key_for_each_length() -> None:
     keys = {
-        MapWriter(ASSIGNED, (), found=Run(5, 6, count)).changed_blocks(Position(9, 9, 9))[0].key()
+        MapWriter(ASSIGNED, replace(NOWHERE, found=Run(5, 6, count)))
+        .changed_blocks(Position(9, 9, 9))[0]
+        .key()
         for count in (1, 2)
     }
 
@@ -91,7 +95,7 @@ def test_a_run_that_only_reports_tell_of_has_a_key_for_each_length() -> None:
 
 def test_a_block_that_cannot_be_read_goes_once_what_it_held_is_found_again() -> None:
     damaged = BlockKey("A" * 22, 0, 5, (9, 0))
-    log = MapWriter(ASSIGNED, (), garbage=[damaged])
+    log = MapWriter(ASSIGNED, replace(NOWHERE, garbage=(damaged,)))
     assert log.replaced_blocks() == []
 
     log.begin_claim(ProducerId(9, 1))
@@ -104,7 +108,7 @@ def test_a_block_that_cannot_be_read_goes_once_what_it_held_is_found_again() -> 
 
 
 def test_each_claim_writes_the_open_block_under_its_own_key() -> None:
-    log = MapWriter(ASSIGNED, ())
+    log = MapWriter(ASSIGNED)
     log.begin_claim(ProducerId(9, 0))
     log.add([Run(0, 1, 10)])
     [first] = log.changed_blocks(Position(10, 11, 10))
@@ -118,7 +122,7 @@ def test_each_claim_writes_the_open_block_under_its_own_key() -> None:
 
 
 def test_a_cut_shortens_the_open_block_or_begins_one_that_cuts_others() -> None:
-    log = MapWriter(ASSIGNED, ())
+    log = MapWriter(ASSIGNED)
     log.begin_claim(ProducerId(9, 0))
     log.add([Run(100, 1, 10), Run(120, 12, 10)])
 
@@ -133,7 +137,7 @@ def test_a_cut_shortens_the_open_block_or_begins_one_that_cuts_others() -> None:
 
 
 def test_a_run_that_only_grows_is_written_once() -> None:
-    log = MapWriter(ASSIGNED, ())
+    log = MapWriter(ASSIGNED)
     log.add([Run(0, 0, 10)])
     assert len(log.changed_blocks(Position(10, 10, 10))) == 1
 
@@ -143,7 +147,7 @@ def test_a_run_that_only_grows_is_written_once() -> None:
 
 
 def test_a_full_block_is_left_alone_and_a_new_one_begins() -> None:
-    log = MapWriter(ASSIGNED, (3,))
+    log = MapWriter(ASSIGNED, BY_3)
     for number in range(RUNS_PER_BLOCK + 1):
         log.add([Run(2 * number, number, 1)])
     end = Position(2 * RUNS_PER_BLOCK + 1, RUNS_PER_BLOCK + 1, 0)
@@ -158,7 +162,7 @@ def test_a_full_block_is_left_alone_and_a_new_one_begins() -> None:
 def test_each_block_names_the_one_before_it_across_owners() -> None:
     """The last block of the former owner is taken over: what it held is in the first of ours."""
     before = BlockKey(ASSIGNED.topic_id, 0, 0, (3, 0))
-    log = MapWriter(ASSIGNED, (3,), MapTree(last(Run(7, 8, 1), previous=before), 5))
+    log = MapWriter(ASSIGNED, replace(BY_3, tree=MapTree(last(Run(7, 8, 1), previous=before), 5)))
     log.begin_claim(ProducerId(3, 1))
     for number in range(10, 2 * RUNS_PER_BLOCK + 10):
         log.add([Run(2 * number, number, 1)])
@@ -176,11 +180,11 @@ def test_each_block_names_the_one_before_it_across_owners() -> None:
 
 def test_an_owner_that_never_claimed_takes_nothing_from_one_that_still_copies() -> None:
     """It came and went while the former owner, who was not told, copies on."""
-    owner = MapWriter(ASSIGNED, ())
+    owner = MapWriter(ASSIGNED)
     owner.begin_claim(ProducerId(9, 1))
     owner.add([Run(0, 1, 10)])
     [written] = owner.changed_blocks(Position(10, 11, 10))
-    passing = MapWriter(ASSIGNED, (), MapTree(written, 0), Run(10, 11, 5))
+    passing = MapWriter(ASSIGNED, replace(NOWHERE, tree=MapTree(written, 0), found=Run(10, 11, 5)))
 
     [own] = passing.changed_blocks(Position(15, 16, 15))
 
@@ -191,7 +195,7 @@ def test_an_owner_that_never_claimed_takes_nothing_from_one_that_still_copies() 
 
 
 def test_what_only_a_former_report_told_is_written_at_once() -> None:
-    log = MapWriter(ASSIGNED, (3,), found=Run(10, 10, 990))
+    log = MapWriter(ASSIGNED, replace(BY_3, found=Run(10, 10, 990)))
 
     [block] = log.changed_blocks(Position(1000, 1000, 1000))
 
@@ -200,7 +204,7 @@ def test_what_only_a_former_report_told_is_written_at_once() -> None:
 
 def test_a_block_has_the_sources_lineage_before_its_end_as_it_was_written() -> None:
     read = Lineage(((3, 0), (4, 15), (5, 20)))
-    log = MapWriter(ASSIGNED, ())
+    log = MapWriter(ASSIGNED)
     log.begin_claim(ProducerId(9, 0))
 
     log.add([Run(0, 1, 10)], read)
@@ -216,7 +220,7 @@ def test_a_block_has_the_sources_lineage_before_its_end_as_it_was_written() -> N
 
 def test_records_after_a_reported_cut_are_known_though_they_continue_its_line() -> None:
     """The source was truncated, a report told of the cut alone, then the copy continued there."""
-    log, topic = MapWriter(ASSIGNED, ()), Topic()
+    log, topic = MapWriter(ASSIGNED), Topic()
     log.begin_claim(ProducerId(9, 0))
     for run in (Run(0, 1, 2), Run(0, 3, 0), Run(0, 3, 5)):
         log.add([run])
@@ -229,7 +233,7 @@ def test_nothing_is_kept_of_partitions_that_have_left_once_all_of_theirs_is_writ
     maps, log = MapLog(), FakeMapTopic()
     for number in range(50):
         assigned = replace(ASSIGNED, partition=number)
-        copy_id, writer = assigned.copy_id, MapWriter(assigned, [])
+        copy_id, writer = assigned.copy_id, MapWriter(assigned)
         writer.begin_claim(ProducerId(7, 1))
         writer.add([Run(0, 0, 5)])
         maps.take(writer, Position(5, 5, 5))
@@ -249,7 +253,7 @@ def test_nothing_is_kept_of_partitions_that_have_left_once_all_of_theirs_is_writ
 
 def test_nothing_is_deleted_before_the_report_that_does_not_reach_it_any_more() -> None:
     """A report was late; with the next one the map was, whose last block the report still names."""
-    maps, log, writer = MapLog(), FakeMapTopic(), MapWriter(ASSIGNED, [])
+    maps, log, writer = MapLog(), FakeMapTopic(), MapWriter(ASSIGNED)
     writer.begin_claim(ProducerId(7, 1))
     writer.add([Run(0, 1, 5)])
     maps.take(writer, Position(5, 6, 5))

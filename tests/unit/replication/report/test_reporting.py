@@ -31,7 +31,7 @@ from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.claim import Claim
 from srm.replication.mapping import map_writer
 from srm.replication.mapping.starts import Start
-from srm.replication.partition import PartitionCopy, Phase, Stop, SyncMark
+from srm.replication.partition import PartitionCopy, Phase, Stop
 from srm.replication.ports import ProducerId
 from srm.replication.report import Reporter
 from srm.replication.resume.resume import Resumed, Walked
@@ -171,12 +171,12 @@ def test_offset_syncs_go_to_the_target_once_the_source_refuses_them() -> None:
     state, syncs = FakeStateLog(), FakeStateLog()
     reporter = reporter_to(state, syncs)
     copy = copying()
-    copy.sync_marks.last_copied = SyncMark(9, 9)
+    copy.sync_marks.last_copied = (9, 9)
     reporter.prepare([copy])()
     assert written(syncs) == [SYNCS]
 
     syncs.refused = {SYNCS: AuthorizationError("refused")}
-    copy.sync_marks.last_copied = SyncMark(10, 10)
+    copy.sync_marks.last_copied = (10, 10)
     for _ in range(3):
         reporter.prepare([copy])()
 
@@ -188,7 +188,7 @@ def test_an_offset_sync_that_was_lost_is_written_again_though_nothing_is_copied_
     state, syncs = FakeStateLog(), FakeStateLog()
     reporter = reporter_to(state, syncs)
     copy = copying()
-    copy.sync_marks.last_copied = SyncMark(9, 9)
+    copy.sync_marks.last_copied = (9, 9)
     syncs.refused = {SYNCS: UnavailableError("timed out")}
     reporter.prepare([copy])()
     syncs.refused = {}
