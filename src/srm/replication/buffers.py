@@ -17,7 +17,6 @@ class BufferPool:
         self._free: list[bytearray] = []  # the smallest first
 
     def take(self, size: int) -> PooledBuffer:
-        """Return a buffer of at least ``size`` bytes."""
         if size < _GRAIN:
             return PooledBuffer(bytearray(size), size, self)
         index = bisect_left(self._free, size, key=len)

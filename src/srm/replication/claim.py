@@ -62,7 +62,6 @@ class Claim:
     expires: float
 
     def holds(self) -> bool:
-        """Return whether the claim is still valid."""
         return now_s() < self.expires
 
     def claims_since(self, last: ProducerId | None) -> int:
@@ -129,7 +128,6 @@ class ClaimLifetime:
 
 
 def is_marker(batch: BatchHeader, claim: Claim) -> bool:
-    """Return whether a batch is the marker of a claim."""
     return (
         batch.is_control
         and batch.producer_id == claim.producer.id

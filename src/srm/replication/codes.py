@@ -45,11 +45,9 @@ class Refusal:
     action: str = ""
 
     def describe(self, message: str = "") -> str:
-        """Return the name, and what the broker says."""
         return f"{self.name} {message}".strip()
 
     def explain(self, answer: str = "") -> str:
-        """Return one line: the name, the broker's message, and the remedy."""
         return message(self.describe(answer), self.action)
 
 
@@ -84,7 +82,6 @@ OF_A_RECORD: Final = TOO_LARGE | frozenset({32, 87})
 
 
 def missing_right(operation: str, topic: str, cluster: str) -> AuthorizationError:
-    """Return the error that says which right on a topic is missing, and where."""
     return AuthorizationError(
         f"{REFUSED[TOPIC_RIGHT_MISSING].name} on {cluster}",
         f"grant {operation} on topic {topic} to srm's principal (docs/security.md)",

@@ -92,7 +92,6 @@ class Framing:
 
     @property
     def count(self) -> int:
-        """Number of records in the piece."""
         return int(self._job.n)
 
     @property
@@ -102,7 +101,6 @@ class Framing:
 
     @property
     def is_complete(self) -> bool:
-        """True once everything up to the end was read."""
         return bool(self._job.next >= self._job.to)
 
     def feed(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:

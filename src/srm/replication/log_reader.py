@@ -92,7 +92,6 @@ class LogReader:
         *,
         read_committed: bool = False,
     ) -> LogReader:
-        """Return a reader of the original of an assigned partition."""
         place = TopicPartition(assigned.topic, assigned.partition)
         return LogReader(wire, place, topic_id_bytes(assigned.topic_id), read_committed, meter)
 
@@ -100,7 +99,6 @@ class LogReader:
     def of_target(
         cls, wire: Wire, assigned: AssignedPartition, meter: Meter | None = None
     ) -> LogReader:
-        """Return a reader of the copy of an assigned partition."""
         place = TopicPartition(assigned.target_topic, assigned.partition)
         topic_id = topic_id_bytes(assigned.target_topic_id)
         return LogReader(wire, place, topic_id, read_committed=False, meter=meter)

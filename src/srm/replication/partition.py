@@ -100,7 +100,6 @@ class SendQueue:
 
     @property
     def has_waiting(self) -> bool:
-        """True if a batch waits to be sent."""
         return bool(self._waiting)
 
     @property
@@ -110,11 +109,9 @@ class SendQueue:
 
     @property
     def oldest_in_flight(self) -> BatchToSend:
-        """The batch that the next answer of the target is about."""
         return self._in_flight[0]
 
     def put(self, batch: BatchToSend) -> None:
-        """Add a batch."""
         self._waiting.append(batch)
         self.bytes += len(batch.view)
 
@@ -127,7 +124,6 @@ class SendQueue:
         return batch
 
     def acknowledge(self) -> None:
-        """Let go of the oldest batch in flight."""
         self.bytes -= len(self._in_flight.popleft().view)
 
     def clear(self) -> None:
@@ -165,7 +161,6 @@ class Stop:
     action: str = ""
 
     def back_off_s(self, failures: int) -> float:
-        """Return the back-off after a number of consecutive failures."""
         if self.retry_s is not None:
             return self.retry_s
         if self.retriable:
@@ -263,7 +258,6 @@ class PartitionCopy:
 
     @property
     def wants_data(self) -> bool:
-        """True if a fetch should include the partition."""
         if self.in_doubt or self.held_back:
             return False
         if self.phase is Phase.IDLE:
@@ -277,7 +271,6 @@ class PartitionCopy:
 
     @property
     def can_send(self) -> bool:
-        """True if a batch may be sent now."""
         return self.phase is Phase.COPYING and self.queue.has_waiting
 
     @property
@@ -520,7 +513,6 @@ class PartitionCopy:
             self._stand_at(claim, walked.settled)
 
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
-        """Continue from the proven position."""
         self.claim = claim
         self._old_id_lapses_at = None
         self._stand_at(claim, resumed)
@@ -588,7 +580,6 @@ class PartitionCopy:
         )
 
     def position(self) -> PartitionPosition:
-        """Return the position for the slot's report."""
         written_by = self.written_by
         return PartitionPosition(
             self.assigned.topic_id,
@@ -602,7 +593,6 @@ class PartitionCopy:
         )
 
     def take_traffic(self) -> Traffic:
-        """Return what was copied since the last call."""
         taken, self.traffic = self.traffic, Traffic()
         return taken
 

@@ -65,7 +65,6 @@ class PositionGroups:
         return len(self._number_of)
 
     def put(self, entry: PartitionPosition) -> None:
-        """Report a position from now on."""
         copy_id = entry.copy_id
         self._leaving.pop(copy_id, None)
         number = self._number_of.get(copy_id)
@@ -116,7 +115,6 @@ class PositionGroups:
         }
 
     def written(self) -> None:
-        """Record that the last result of :meth:`to_write` is acknowledged."""
         self._changed.clear()
 
     def _number_with_room(self) -> int:
@@ -145,7 +143,6 @@ class Statuses:
         self._rests_since: dict[TopicPartition, int] = {}
 
     def forget(self, copy: PartitionCopy) -> None:
-        """A partition is copied here no more."""
         self._told.pop(copy.source, None)
         self._rests_since.pop(copy.source, None)
 
@@ -265,7 +262,6 @@ class Reporter:
         return self.accepts_loss or self._config.errors_tolerance == "all"
 
     def is_written(self, assigned: AssignedPartition) -> bool:
-        """Return whether a partition's last report, and all it depends on, is acknowledged."""
         late = self._late
         return late is not None and map_partition(assigned.topic, assigned.partition) not in late
 
@@ -275,7 +271,6 @@ class Reporter:
         return self._late is not None and not self._late and not self._leaving
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
-        """Note that source records in a range can never be copied."""
         gone = both_ends(lost_from, lost_to)
         logger.error("%s: records %s are lost: %s", copy.source, gone, what)
         self._note(self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms()))
@@ -314,7 +309,6 @@ class Reporter:
         return self._map.is_full(map_partition(*copy.source))
 
     def has_told_position(self, copy: PartitionCopy) -> bool:
-        """Return whether the last report contains the position after a cut or a skip."""
         claim = copy.untold_claim
         return claim is not None and self._told_positions.get(copy.assigned.copy_id) == claim
 

@@ -116,7 +116,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """True if the batch belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
@@ -126,7 +125,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def base_sequence(self) -> int:
-        """Sequence number of the first record."""
         (sequence,) = _SEQUENCE.unpack_from(self.view, _SEQUENCE_AT)
         return int(sequence)
 
@@ -189,7 +187,6 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
 
 
 def disorder(offset: int) -> IntegrityError:
-    """Return the error that a batch begins before the end of the one before it."""
     return IntegrityError(
         f"batch at offset {offset} follows batches with higher offsets: one of them is damaged",
         _COMPARE,
@@ -207,7 +204,6 @@ def verify(batch: BatchHeader) -> None:
 
 
 def seal(view: memoryview) -> None:
-    """Compute and write the checksum of a batch of our own making."""
     _CRC.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
 
 
@@ -266,7 +262,6 @@ class BatchToSend:
     is_merged: bool = False
 
     def offsets(self) -> list[int]:
-        """Return the source offset of each record."""
         return [first + index for first, count in self.stretches for index in range(count)]
 
 

@@ -56,7 +56,6 @@ def snappy_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def compress_snappy(data: memoryview) -> bytes:
-    """Pack records in that format."""
     made = bytearray(_XERIAL_MAGIC + _XERIAL_VERSIONS)
     for at in range(0, len(data), _XERIAL_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_SIZE]))

@@ -56,7 +56,6 @@ def _reader() -> Reader:
 
 
 def read_plainly(batch: memoryview) -> Iterator[DecodedRecord]:
-    """Do the same in Python."""
     base, attributes, first_time, latest_time, count = _HEADER.unpack_from(batch)
     stamped = attributes & _LOG_APPEND_TIME
     packed = batch[HEADER_SIZE:]
@@ -215,7 +214,6 @@ async def records_of(
 
 
 def first_record(batch: BatchHeader) -> DecodedRecord:
-    """Decode the first record of a batch that has one."""
     with _decoding(batch):
         return next(records_in(batch.view))
 

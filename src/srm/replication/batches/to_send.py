@@ -67,7 +67,6 @@ class TargetLimits:
         return self._merge_limit
 
     def passes(self, batch: BatchHeader) -> bool:
-        """Return whether no learned limit concerns the batch."""
         if self._refused != NO_LIMIT:
             if now_s() - self._learned_at > _FORGET_S:
                 self._refused, self._accepted = NO_LIMIT, 0
@@ -144,7 +143,6 @@ class TargetLimits:
         ]
 
     def leaves_out(self, first: int, end: int) -> bool:
-        """Return whether a whole range of source offsets is left out."""
         for begins, ends in self.left_out:
             if begins <= first:
                 first = max(first, ends)

@@ -126,7 +126,6 @@ class Claiming:
         return Claimed(claim, resumed)
 
     async def _is_source_whole(self, copy: PartitionCopy) -> bool:
-        """Return whether the source's log is the one that was read before the position."""
         log = LogReader.of_source(self._source, copy.assigned)
         at, lineage = copy.source_next, copy.source_lineage
         return not lineage or (await log.holds_to(lineage, at)).end == at

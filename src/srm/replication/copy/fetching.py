@@ -104,7 +104,6 @@ class SourceLoop:
         self._partition_bytes = _PARTITION_BYTES
 
     def add(self, copy: PartitionCopy, target_node: int) -> None:
-        """Fetch for one more partition, whose records go to a target node."""
         self._copies[_key(copy)] = copy
         if copy.is_troubled:
             self._troubled[_key(copy)] = copy
@@ -112,7 +111,6 @@ class SourceLoop:
         self.look_at(copy)
 
     def remove(self, copy: PartitionCopy) -> None:
-        """Fetch no more for a partition."""
         key = _key(copy)
         if self._copies.get(key) is copy:
             del self._copies[key]
@@ -121,12 +119,10 @@ class SourceLoop:
             self.look_at(copy)
 
     def look_at(self, copy: PartitionCopy) -> None:
-        """Look again at whether, and from where, a partition wants data."""
         self._changed[_key(copy)] = None
         self._wake.set()
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
         while True:
             self._wake.clear()
             limit = max(_WAITING_BYTES, 2 * self._partition_bytes)
@@ -256,13 +252,11 @@ class Backlog:
         """Bytes waiting for all brokers at the last weighing."""
 
     def add(self, copy: PartitionCopy, node: int) -> None:
-        """Count a partition that goes to a target node."""
         self.remove(copy)
         self._node_of[copy] = node
         self._copies[node][copy] = None
 
     def remove(self, copy: PartitionCopy) -> None:
-        """Count a partition no more."""
         node = self._node_of.pop(copy, None)
         if node is None:
             return
@@ -273,7 +267,6 @@ class Backlog:
             self._held.discard(node)
 
     def on_data(self, copy: PartitionCopy) -> None:
-        """Something was fetched for a partition."""
         self._waiting[self._node_of[copy]][copy] = None
 
     def holds_back(self, copy: PartitionCopy) -> bool:

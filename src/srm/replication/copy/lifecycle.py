@@ -237,14 +237,12 @@ class Lifecycle:
             self._placement.data_waits(copy)
 
     def on_progress(self, copy: PartitionCopy) -> None:
-        """There is room to fetch more."""
         if copy.in_doubt:
             self._settle_doubt(copy)
         else:
             self._placement.fetch_on(copy)
 
     def claim(self, copy: PartitionCopy) -> None:
-        """Claim the partition, find its position and copy on."""
         if copy.phase is not Phase.CLAIMING:
             copy.begin_claiming()
             self._run(copy, self._claim_and_resume(copy, copy.attempt))

@@ -182,7 +182,6 @@ class Placement:
     _placed: dict[PartitionCopy, tuple[SourceLoop, TargetLink]] = field(default_factory=dict)
 
     def put(self, copy: PartitionCopy, source: Leader, target_node: int) -> None:
-        """Fetch a partition from one node, and send it to another."""
         self.remove(copy)
         copy.note_leader(source)
         loop, link = self._loop(source.node), self._link(target_node)
@@ -192,7 +191,6 @@ class Placement:
             link.data_waits(copy)
 
     def remove(self, copy: PartitionCopy) -> None:
-        """Fetch no more for a partition."""
         placed = self._placed.pop(copy, None)
         if placed is not None:
             placed[0].remove(copy)
@@ -203,7 +201,6 @@ class Placement:
             self._placed[copy][1].data_waits(copy)
 
     def fetch_on(self, copy: PartitionCopy) -> None:
-        """Include the partition in fetches again if it wants data and is placed."""
         if copy.wants_data and copy in self._placed:
             self._placed[copy][0].look_at(copy)
 

@@ -63,14 +63,12 @@ Verdict = Stop | Fenced | Doubt | SourceMoved | Walk | Lost | Fine
 
 
 def judge_error(error: SrmError) -> Verdict:
-    """Claiming, resuming or finding the leaders failed."""
     if isinstance(error, FencedError):
         return Fenced(str(error))
     return stop_of(error)
 
 
 def stop_of(error: SrmError) -> Stop:
-    """Rest because of an error."""
     return Stop(
         str(error),
         retriable=error.retriable,

@@ -89,7 +89,6 @@ class IndexWriter:
 
     @property
     def waiting(self) -> int:
-        """Number of blocks that wait for acknowledgement."""
         return sum(place < 0 for _, place in self._blocks.values())
 
     @property
@@ -157,7 +156,6 @@ class IndexWriter:
         return []
 
     def written(self, places: Mapping[bytes, int]) -> None:
-        """Record the offsets of acknowledged records."""
         root, chunk = (self._key(kind).encode() for kind in (IndexKind.ROOT, IndexKind.CHUNK))
         for key, place in places.items():
             if key in self._leaving:
@@ -333,7 +331,6 @@ class MapWriter:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """Producer ids under which records of this partition were written."""
         return frozenset(self._producer_ids)
 
     @property

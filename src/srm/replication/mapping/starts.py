@@ -81,7 +81,6 @@ def known_maps(
     topic: MapTopic,
     thorough: Collection[AssignedPartition] = (),
 ) -> dict[AssignedPartition, KnownMap]:
-    """Return what is known of maps in one partition of the map topic."""
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
     trees = _map_ends(ends, topic)
     rest = {p: end for p, end in wanted.items() if p not in trees}

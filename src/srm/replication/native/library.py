@@ -161,16 +161,13 @@ class NativeLibrary:
         self._library.srm_rewrite(address(batch), len(batch), producer, epoch, sequence)
 
     def seal(self, batch: memoryview) -> None:
-        """Write length and checksum of a batch of our own making."""
         self._library.srm_seal(address(batch), len(batch))
 
     def crc32c(self, data: memoryview) -> int:
-        """Return the checksum of memory."""
         read = np.frombuffer(data, np.uint8)  # ctypes takes no address of what is read-only
         return int(self._library.srm_crc32c(read.ctypes.data, len(read)))
 
     def is_valid(self, batch: memoryview) -> bool:
-        """Return whether the checksum of a batch is correct."""
         (checksum,) = _CRC.unpack_from(batch, _CRC_AT)
         return bool(self.crc32c(batch[_CRC_FROM:]) == checksum)
 
@@ -194,7 +191,6 @@ class NativeComparison:
 
     @property
     def index(self) -> int:
-        """Number of records that were found equal."""
         return int(self.compared.index)
 
     def equals(self, theirs: memoryview) -> list[tuple[int, int]] | None:
