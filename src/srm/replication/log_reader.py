@@ -24,6 +24,7 @@ ONE_BATCH: Final = 1
 WAIT_MS: Final = 50
 _ELECTED_S: Final = 3.0
 _PAUSE_S: Final = 0.2
+_SILENT_S: Final = 30.0
 _AT_ONCE: Final = 64
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -239,23 +240,28 @@ class LogReader:
         return batch is not None and batch.base_offset < end
 
 
-async def fetches(log: LogReader, start: int) -> AsyncIterator[tuple[int, FetchedPartition]]:
-    """Fetch a log to its end; each answer comes with the first offset that is wanted in it."""
-    offset = start
-    while True:
+async def fetches(
+    log: LogReader, start: int, end: int | None = None
+) -> AsyncIterator[tuple[int, FetchedPartition]]:
+    """Fetch a log to its end, or wait until an offset; yield the first wanted offset of answers."""
+    offset, heard = start, now_s()
+    while end is None or offset < end:
         try:
-            fetched = await log.fetch(offset, wait_ms=0)
+            fetched = await log.fetch(offset, wait_ms=0 if end is None else WAIT_MS)
         except OutOfRangeError as error:
             if error.log_start <= offset:
                 return
             offset = error.log_start
             continue
         following = max((b.last_offset + 1 for b in batches(fetched.records)), default=offset)
-        if following <= offset:
+        if following > offset:
+            yield offset, fetched
+            offset, heard = following, now_s()
+        elif end is None:
             log.check_end(offset, fetched)
             return
-        yield offset, fetched
-        offset = following
+        elif now_s() - heard > _SILENT_S:
+            raise UnavailableError(f"{log.partition}: nothing arrives from offset {offset} on")
 
 
 async def some_at_once(

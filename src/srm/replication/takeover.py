@@ -11,30 +11,21 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.recovery.source_return import CopyEnd, Wanted
-from srm.errors import IntegrityError, SrmError, UnavailableError
+from srm.errors import IntegrityError, SrmError
 from srm.replication.batches.batch import AbortedTransactions, BatchHeader, batches, verify
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.claim import held_log
-from srm.replication.log_reader import (
-    ONE_BATCH,
-    WAIT_MS,
-    Connect,
-    LogReader,
-    OutOfRangeError,
-    some_at_once,
-)
-from srm.replication.mapping.starts import Start, StartReader
+from srm.replication.log_reader import ONE_BATCH, Connect, LogReader, fetches, some_at_once
+from srm.replication.mapping.starts import NOWHERE, Start, StartReader
 from srm.replication.ports import DecodedRecord, FetchedPartition, Wire
 from srm.replication.resume.resume import resume
 from srm.replication.resume.source_lookahead import Comparison
 
-_SILENT_S: Final = 30.0
 _AT_ONCE: Final = 16
 
 
@@ -53,7 +44,7 @@ async def find_copy_end(
     epoch = last[-1] if last else -1
     if target is None:
         return CopyEnd(log_start, log_start, 0, log_start, log_end, high, epoch=epoch)
-    start = start or Start(0, 0, fresh=True, has_position=False)
+    start = start or NOWHERE
     known_next, cut_from = start.source_next, None
     if start.has_position:
         cut_from = start.source_next if start.truncated else None
@@ -101,16 +92,8 @@ async def read_range(
     source: LogReader, wanted: OffsetRange, transform: Transform | None = None
 ) -> AsyncGenerator[list[DecodedRecord]]:
     """Yield the records of a range that the flow would copy, piece by piece; none is a marker."""
-    offset, turns, heard = wanted.start, LoopShare(), now_s()
-    while offset < wanted.end:
-        try:
-            fetched = await source.fetch(offset, wait_ms=WAIT_MS)
-        except OutOfRangeError as error:
-            if error.log_start <= offset:
-                return  # it has lost its end since
-            offset = error.log_start
-            continue
-        before = offset
+    turns = LoopShare()
+    async for before, fetched in fetches(source, wanted.start, wanted.end):
         for batch in data_batches(fetched, read_committed=source.read_committed):
             if batch.record_count and batch.last_offset >= before:
                 verify(batch)
@@ -118,12 +101,6 @@ async def read_range(
                     kept = [record for record in piece if record.offset < wanted.end]
                     if kept := list(kept if transform is None else transform.select(kept)):
                         yield kept
-        found = batches(fetched.records)
-        offset = max((batch.last_offset + 1 for batch in found), default=offset)
-        if offset > before:
-            heard = now_s()
-        elif now_s() - heard > _SILENT_S:
-            raise UnavailableError(f"{source.partition}: nothing arrives from offset {offset} on")
 
 
 def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator[BatchHeader]:
