@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -280,13 +281,9 @@ class _Walks:
             self.context.connect(flow.source) as source,
             self.context.connect(flow.target) as target,
         ):
+            return await some_at_once(partial(self._one, source, target), assigned, _AT_ONCE)
 
-            async def one(partition: AssignedPartition) -> AdoptedCopy:
-                return await self._one(partition, source, target)
-
-            return await some_at_once(one, assigned, _AT_ONCE)
-
-    async def _one(self, assigned: AssignedPartition, source: Wire, target: Wire) -> AdoptedCopy:
+    async def _one(self, source: Wire, target: Wire, assigned: AssignedPartition) -> AdoptedCopy:
         original = TopicPartition(assigned.topic, assigned.partition)
         copy = TopicPartition(assigned.target_topic, assigned.partition)
         target_start, target_end = await target.log_range(copy)

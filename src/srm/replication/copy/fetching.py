@@ -68,8 +68,6 @@ _WORTH_A_ROUND: Final = 1 << 19
 _RETRY_S: Final = 0.2
 _LONG_TURN_S: Final = 0.01
 
-OnData = Callable[[PartitionCopy], None]
-OnTrouble = Callable[[PartitionCopy, int, SrmError | None], None]
 _Key = tuple[bytes, int]
 
 
@@ -83,8 +81,8 @@ class SourceLoop:
 
     session: FetchSession
     where: str
-    on_data: OnData
-    on_trouble: OnTrouble
+    on_data: Callable[[PartitionCopy], None]
+    on_trouble: Callable[[PartitionCopy, int, SrmError | None], None]
     quota: Quota
     _: KW_ONLY
     read_committed: bool

@@ -36,7 +36,6 @@ What was sent too early waits in the connection, and every answer after it.
 _FAILED: Final = "%s: unexpected failure"
 
 Sent = list[tuple[PartitionCopy, int, BatchToSend]]
-OnRefused = Callable[[PartitionCopy, Produced], None]
 
 
 @dataclass(eq=False)
@@ -48,7 +47,7 @@ class TargetLink:
     now_ms: Clock
     on_progress: Callable[[PartitionCopy], None]
     on_claim_needed: Callable[[PartitionCopy], None]
-    on_refused: OnRefused
+    on_refused: Callable[[PartitionCopy, Produced], None]
     _ready: dict[PartitionCopy, None] = field(default_factory=dict)
     _in_flight: int = 0
     _in_flight_bytes: int = 0

@@ -40,13 +40,17 @@ _ROUND_S: Final = 600.0
 _FIRST_ROUNDS_S: Final = 1.0
 
 
+class _Read(Protocol):
+    def __call__(self, work: Callable[[], _T]) -> Awaitable[_T]: ...
+
+
 @dataclass(eq=False)
 class MapScrub:
     """Goes through the maps of the partitions that a slot has at that moment, again and again."""
 
     copies: Callable[[], Sequence[PartitionCopy]]
     checker: StartReader
-    run: Callable[[Callable[[], object]], Awaitable[object]]
+    read: _Read
     begin_again: Callable[[PartitionCopy], Awaitable[None]]
     _seen: set[PartitionCopy] = field(default_factory=set)
 
@@ -76,15 +80,14 @@ class MapScrub:
     async def _note_starts(self, copies: Sequence[PartitionCopy]) -> None:
         if copies:
             assigned = [copy.assigned for copy in copies]
-            starts = await self._call(lambda: self.checker.target_log_starts(assigned))
+            starts = await self.read(partial(self.checker.target_log_starts, assigned))
             for copy in copies:
                 copy.map.target_log_start = starts.get(copy.assigned, 0)
 
     async def _look_at(self, copy: PartitionCopy) -> None:
         root, newest = copy.map.index.records
         for number in range(root.deleted, len(root.entries)):
-            read = partial(self.checker.read_chunk, copy.assigned, root, number)
-            chunk = await self._call(read)
+            chunk = await self.read(partial(self.checker.read_chunk, copy.assigned, root, number))
             if chunk is not None and number == 0 and self._is_below(copy, root):
                 copy.map.index.drop_chunk(chunk)
             elif chunk is None or not await self._is_whole(copy, chunk):
@@ -104,12 +107,7 @@ class MapScrub:
     async def _is_whole(self, copy: PartitionCopy, chunk: IndexRecord) -> bool:
         if len(chunk.entries) == chunk.deleted:
             return True
-        return await self._call(partial(self.checker.is_whole, copy.assigned, chunk))
-
-    async def _call(self, ask: Callable[[], _T]) -> _T:
-        found: list[_T] = []
-        await self.run(lambda: found.append(ask()))
-        return found[0]
+        return await self.read(partial(self.checker.is_whole, copy.assigned, chunk))
 
 
 _REPORT_EVERY_S: Final = 1.0

@@ -123,9 +123,14 @@ async def judge_topic(copy: PartitionCopy, source: Wire, error: int) -> Verdict:
     if topic_id == copy.source_id:
         text = f"{copy.source}: the broker does not know the topic yet (error {error})"
         return Stop(text, stale_leader="source")
+    gone = ""
+    if copy.source_end > copy.source_next:
+        gone = (
+            f", with its records from offset {copy.source_next} to {copy.source_end - 1} or later"
+        )
     return Stop(
         f"source topic {copy.source.topic} with id {copy.assigned.topic_id} is gone: "
-        f"deleted or re-created{_records_gone_with(copy)}; the driver assigns it again if "
+        f"deleted or re-created{gone}; the driver assigns it again if "
         "it exists",
         retriable=topic_id is None and copy.failures < _CERTAIN_AFTER,
         stale_leader="source",
@@ -155,9 +160,3 @@ async def judge_doubt(copy: PartitionCopy, source: Wire) -> Verdict:
     if lineage:
         return Fine()
     return Stop(f"offset {at} of {copy.source} is out of range at the moment")
-
-
-def _records_gone_with(copy: PartitionCopy) -> str:
-    if copy.source_end <= copy.source_next:
-        return ""
-    return f", with its records from offset {copy.source_next} to {copy.source_end - 1} or later"

@@ -21,7 +21,6 @@ from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from, reach
 from srm.domain.offset_map.map_records import (
     BlockKey,
     IndexRecord,
-    MapBlock,
     MapEnd,
     decode_key,
 )
@@ -82,23 +81,15 @@ def known_maps(
     thorough: Collection[AssignedPartition] = (),
 ) -> dict[AssignedPartition, KnownMap]:
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
-    trees = _map_ends(ends, topic)
-    rest = {p: end for p, end in wanted.items() if p not in trees}
-    known = {p: KnownMap(RebuiltMap(tree)) for p, tree in trees.items()}
-    return {**known, **_scan(rest, topic)} if rest else known
-
-
-def _map_ends(
-    ends: Mapping[AssignedPartition, MapEnd], topic: MapTopic
-) -> dict[AssignedPartition, MapTree]:
     readings = {partition: reach(partition.copy_id, end) for partition, end in ends.items()}
-    found: dict[AssignedPartition, MapTree] = {}
+    known: dict[AssignedPartition, KnownMap] = {}
     for partition, tree in carry_out(readings, topic.at).items():
         if isinstance(tree, IntegrityError):
             logger.info("the map of %s is looked for: %s", partition.topic, tree)
         else:
-            found[partition] = tree
-    return found
+            known[partition] = KnownMap(RebuiltMap(tree))
+    rest = {p: end for p, end in wanted.items() if p not in known}
+    return known | _scan(rest, topic) if rest else known
 
 
 def _scan(
@@ -305,7 +296,9 @@ def start_of(
     fresh = last is None
     if places:
         target_next, source_next, lineage = max(places, key=lambda place: place[:2])
-        told = newest if newest and newest.position.target_next == target_next else None
+        claim = last.owner if last else (-1, -1)
+        if newest and newest.position.target_next == target_next:
+            claim = newest.producer_id, newest.producer_epoch
         return Start(
             source_next,
             target_next,
@@ -317,7 +310,7 @@ def start_of(
             garbage=found.garbage,
             rewrite_index=found.rewrite,
             target_lineage=newest.target_lineage if newest else UNKNOWN_LINEAGE,
-            written_by=_claim(told) if told or last is None else _owner(last),
+            written_by=ProducerId(*claim) if claim[0] >= 0 else None,
             has_former=behind is not None,
             last_run=end or found.tree.last_run,
         )
@@ -386,17 +379,6 @@ def _producer_ids(
     if found.tree.last is not None:
         ids.update(found.tree.last.producer_ids)
     return frozenset(ids)
-
-
-def _claim(told: PartitionPosition | None) -> ProducerId | None:
-    if told is None or told.producer_id < 0:
-        return None
-    return ProducerId(told.producer_id, told.producer_epoch)
-
-
-def _owner(last: MapBlock) -> ProducerId | None:
-    producer_id, epoch = last.owner
-    return ProducerId(producer_id, epoch) if producer_id >= 0 else None
 
 
 def _held_of(found: Run | None, target_end: int) -> Run | None:

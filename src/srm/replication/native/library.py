@@ -171,23 +171,30 @@ class NativeLibrary:
         (checksum,) = _CRC.unpack_from(batch, _CRC_AT)
         return bool(self.crc32c(batch[_CRC_FROM:]) == checksum)
 
+    def compare(self, ours: _Compared, theirs: memoryview) -> list[tuple[int, int]] | None:
+        """Return the next records' stretches in a batch of the source; None: not equal."""
+        with self._turn:
+            room = self._stretches
+            found = self._library.srm_compare(
+                ours, address(theirs), len(theirs), address(room), _MOST_STRETCHES
+            )
+            if found < 0:
+                return None
+            return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
+
     def comparison(self, ours: memoryview, *, with_time: bool) -> NativeComparison:
         """Begin to compare a batch of ours with batches of the source, all uncompressed."""
         compared = _Compared(address(ours), len(ours), 0, 0, with_time)
-        return NativeComparison(
-            self._library.srm_compare, compared, ours, self._stretches, self._turn
-        )
+        return NativeComparison(self, compared, ours)
 
 
 @dataclass(eq=False)
 class NativeComparison:
     """A batch of ours and the matching batches of the source (``compare.c``)."""
 
-    function: Any
+    library: NativeLibrary
     compared: _Compared
     ours: memoryview
-    stretches: bytearray
-    turn: threading.Lock
 
     @property
     def index(self) -> int:
@@ -195,13 +202,7 @@ class NativeComparison:
 
     def equals(self, theirs: memoryview) -> list[tuple[int, int]] | None:
         """Return our next records' (first source offset, count) in a batch; None: not equal."""
-        room = self.stretches
-        most = len(room) // _STRETCH.size
-        with self.turn:
-            found = self.function(self.compared, address(theirs), len(theirs), address(room), most)
-            if found < 0:
-                return None
-            return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
+        return self.library.compare(self.compared, theirs)
 
 
 def _declare(function: Any, result: Any, *arguments: Any) -> Any:

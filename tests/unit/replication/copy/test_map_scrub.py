@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -79,7 +80,7 @@ def scrub(world: World, copy: PartitionCopy, target_start: int = 0) -> list[Part
     """Look at the copy's map once; return what had to begin again."""
     again: list[PartitionCopy] = []
 
-    async def run(ask: Callable[[], object]) -> object:
+    async def run(ask: Callable[[], Any]) -> Any:
         return ask()
 
     async def begin(lost: PartitionCopy) -> None:
