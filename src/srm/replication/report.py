@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -36,7 +36,7 @@ from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import CopyId, map_partition
+from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.runs import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.replication.mapping.map_writer import MapLog
@@ -195,9 +195,9 @@ _Sync = tuple[PartitionCopy, SyncMark]
 class _Snapshot:
     """Contents of one report: changed and leaving positions, MM2 syncs, metrics."""
 
-    positions: Sequence[tuple[int, PartitionPosition]]
+    positions: Sequence[PartitionPosition]
     without_position: Sequence[CopyId]
-    last_positions: Sequence[tuple[int, PartitionPosition]]
+    last_positions: Sequence[PartitionPosition]
     syncs: Sequence[_Sync]
     metrics: Sequence[RawMetric]
     copied: frozenset[CopyId]
@@ -231,17 +231,17 @@ class Reporter:
         self._notes: dict[tuple[str, int], PartitionNotes] = {}
         self._untold: dict[bytes, PartitionStatus] = {}
         self._untold_notes: dict[bytes, PartitionNotes] = {}
-        self._leaving: list[tuple[int, PartitionPosition]] = []
+        self._leaving: list[PartitionPosition] = []
         self._told_positions: dict[CopyId, ProducerId] = {}
         self._looked_at: dict[PartitionCopy, tuple[object, ...]] = {}
         self._copies: Sequence[PartitionCopy] = ()
         self._copied: frozenset[CopyId] = frozenset()
-        self._positions: dict[CopyId, tuple[int, PartitionPosition]] = {}
+        self._positions: dict[CopyId, PartitionPosition] = {}
         self._unplaced: dict[CopyId, None] = {}
         """Partitions whose position, or the end of whose map, is not in its group yet."""
         self._synced: dict[PartitionCopy, SyncMark] = {}
-        self._late: Collection[int] | None = None
-        """Partitions of the map topic that kept positions from the last report; None: all."""
+        self._has_written = False
+        """True if the last report is acknowledged, except where the map is late."""
         self._metrics = MetricsReader(config)
         self._writing = threading.RLock()
 
@@ -262,13 +262,12 @@ class Reporter:
         return self.accepts_loss or self._config.errors_tolerance == "all"
 
     def is_written(self, assigned: AssignedPartition) -> bool:
-        late = self._late
-        return late is not None and map_partition(assigned.topic, assigned.partition) not in late
+        return self._has_written and not self._map.is_late(assigned.copy_id)
 
     @property
     def has_told_all(self) -> bool:
         """True if the whole last report is acknowledged, partitions that left included."""
-        return self._late is not None and not self._late and not self._leaving
+        return self._has_written and not (self._map.late or self._leaving)
 
     def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
         gone = both_ends(lost_from, lost_to)
@@ -304,9 +303,7 @@ class Reporter:
 
     def is_full(self, copy: PartitionCopy) -> bool:
         """Return whether the partition has to wait because too much of its map is unwritten."""
-        if not self._map.is_late:
-            return False
-        return self._map.is_full(map_partition(*copy.source))
+        return self._map.is_full(copy.map.index.partition)
 
     def has_told_position(self, copy: PartitionCopy) -> bool:
         claim = copy.untold_claim
@@ -371,10 +368,11 @@ class Reporter:
         )
 
         def write() -> None:
-            self._late, self._told_positions = None, {}
+            self._has_written, self._told_positions = False, {}
             with self._writing:
                 try:
-                    self._late = self._write(snapshot)
+                    self._write(snapshot)
+                    self._has_written = True
                 except SrmError as error:
                     logger.warning("slot %s: report is late: %s", self.slot, error)
 
@@ -393,14 +391,13 @@ class Reporter:
                 changed.append(copy)
         return changed
 
-    def _take(self, copies: Iterable[PartitionCopy]) -> list[tuple[int, PartitionPosition]]:
+    def _take(self, copies: Iterable[PartitionCopy]) -> list[PartitionPosition]:
         positions = []
         for copy in copies:
             position = copy.position()
             self._map.take(copy.map, position.position)
             if copy.has_position:
-                number = map_partition(*copy.source)
-                positions.append((number, position))
+                positions.append(position)
         return positions
 
     def report(
@@ -431,29 +428,27 @@ class Reporter:
         unknown = settled.pending | settled.failed.keys()
         return {place[1]: settled.offsets.get(place, {}) for place in sent if place not in unknown}
 
-    def _write(self, snapshot: _Snapshot) -> Collection[int]:
-        """Write what is known; return the partitions of the map topic whose positions wait."""
+    def _write(self, snapshot: _Snapshot) -> None:
         # A returning partition and its map begin at the reported position. It has to find again
         # what was copied beyond that, as a later position would lack those runs in the map.
         leaving = (*self._leaving, *snapshot.last_positions)
-        self._leaving = [left for left in leaving if left[1].copy_id not in snapshot.copied]
+        self._leaving = [left for left in leaving if left.copy_id not in snapshot.copied]
         self._note_positions(snapshot)
-        late = self._map.write(self._send_map)
+        self._map.write(self._send_map)
         self._unplaced |= dict.fromkeys(self._map.moved_ends() & self._positions.keys())
-        self._write_first(late)
-        self._place_positions(late)
+        self._write_first()
+        self._place_positions()
         self._write_groups()
         self._told_positions = {
-            entry.copy_id: snapshot.untold[entry.copy_id]
-            for number, entry in snapshot.positions
-            if entry.copy_id in snapshot.untold and number not in late
+            copy_id: claim
+            for copy_id, claim in snapshot.untold.items()
+            if copy_id in self._positions and not self._map.is_late(copy_id)
         }
         self._map.on_report()
-        untold = {entry.copy_id for _, entry in self._leaving}
+        untold = {entry.copy_id for entry in self._leaving}
         self._map.forget_others(snapshot.copied | untold)
         self._write_metrics(snapshot.metrics)
         self._write_syncs(snapshot.syncs)
-        return late
 
     def _note_positions(self, snapshot: _Snapshot) -> None:
         gone = set(snapshot.without_position)
@@ -462,26 +457,27 @@ class Reporter:
         for copy_id in gone:
             self._positions.pop(copy_id, None)
             self._unplaced.pop(copy_id, None)
-        for number, entry in snapshot.positions:
-            self._positions[entry.copy_id] = number, entry
+        for entry in snapshot.positions:
+            self._positions[entry.copy_id] = entry
             self._unplaced[entry.copy_id] = None
 
-    def _place_positions(self, late: Collection[int]) -> None:
+    def _place_positions(self) -> None:
         for copy_id in list(self._unplaced):
-            number, entry = self._positions[copy_id]
-            if number not in late:
-                self._groups.put(self._with_map_end(entry))
+            if not self._map.is_late(copy_id):
+                self._groups.put(self._with_map_end(self._positions[copy_id]))
                 del self._unplaced[copy_id]
 
     def _with_map_end(self, entry: PartitionPosition) -> PartitionPosition:
         return replace(entry, map_end=self._map.end(entry.copy_id))
 
-    def _write_first(self, late: Iterable[int]) -> None:
+    def _write_first(self) -> None:
         """Write what no position may come before: notes, and last positions of what leaves."""
-        ready = [entry for number, entry in self._leaving if number not in late]
-        self._leaving = [(number, entry) for number, entry in self._leaving if number in late]
-        for entry in ready:
-            self._groups.leave(self._with_map_end(entry))
+        leaving, self._leaving = self._leaving, []
+        for entry in leaving:
+            if self._map.is_late(entry.copy_id):
+                self._leaving.append(entry)
+            else:
+                self._groups.leave(self._with_map_end(entry))
         notes = dict(self._untold_notes)
         first: Records = {key: noted.value() for key, noted in notes.items()}
         first |= self._groups.last_positions()

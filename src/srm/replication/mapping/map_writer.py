@@ -481,7 +481,8 @@ class MapLog:
         self._untold: dict[CopyId, IndexWriter] = {}
         self._ends: dict[CopyId, MapEnd] = {}
         self._moved: set[CopyId] = set()
-        self._late: frozenset[int] = frozenset()
+        self.late: frozenset[int] = frozenset()
+        """Partitions of the topic where something was late in the last :meth:`write`."""
 
     @property
     def size(self) -> int:
@@ -527,8 +528,8 @@ class MapLog:
                 self._moved.add(index.copy_id)
             self._untold[index.copy_id] = index
             del self._writers[index.copy_id]
-        self._late = frozenset(late)
-        return self._late
+        self.late = frozenset(late)
+        return self.late
 
     def end(self, copy_id: CopyId) -> MapEnd | None:
         """Return the end of the map for a position, None if it is not known here."""
@@ -556,14 +557,14 @@ class MapLog:
             for copy_id in known.keys() - kept:
                 del known[copy_id]
 
-    @property
-    def is_late(self) -> bool:
-        """True if something was late in the last :meth:`write`."""
-        return bool(self._late)
+    def is_late(self, copy_id: CopyId) -> bool:
+        """Return whether no position of a copy may be reported yet."""
+        index = self._current.get(copy_id)
+        return index is not None and index.partition in self.late
 
     def is_full(self, partition: int) -> bool:
         """Return whether too many blocks wait to add more to this partition's maps."""
-        if partition not in self._late:
+        if partition not in self.late:
             return False
         writers = (index for index in self._writers.values() if index.partition == partition)
         return sum(index.waiting for index in writers) > MOST_BLOCKS
