@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import struct
 import time
 from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_void_p
@@ -24,6 +23,7 @@ from srm.domain.offset_map.runs import Runs
 from srm.domain.verification.verification import RangeResult, SideResult, new_hash
 from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError
+from srm.replication.batches.batch import INT32, LENGTH_AT, PREFIX
 from srm.replication.batches.codecs import open_batch
 from srm.replication.log_reader import LogReader
 from srm.replication.native.library import NativeLibrary, address, layout
@@ -35,10 +35,6 @@ _COMPRESSED: Final = 1
 _STRANGE: Final = -1
 _LEAST_RECORD: Final = 7
 _FRAME_GROWTH: Final = 4
-
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_AT: Final = 8
-_NOT_COUNTED: Final = 12
 
 
 class Found(IntEnum):
@@ -139,8 +135,8 @@ class Framing:
 
     def _open(self) -> None:
         job, at = self._job, self._job.at
-        (length,) = _LENGTH.unpack_from(self._records, at + _LENGTH_AT)
-        batch = self._records[at : at + _NOT_COUNTED + length]
+        (length,) = INT32.unpack_from(self._records, at + LENGTH_AT)
+        batch = self._records[at : at + PREFIX + length]
         records = memoryview(open_batch(batch))
         outer = getattr(job, "in"), job.size
         self._make_room(len(records))

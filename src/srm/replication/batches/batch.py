@@ -42,7 +42,9 @@ HEADER_SIZE: Final = 61
 MAX_SEQUENCE: Final = 2**31
 
 _HEADER: Final = struct.Struct(">qiibIhi8xqqh4xi")
-_PREFIX: Final = 12
+PREFIX: Final = 12
+"""Bytes that the length of a batch does not count."""
+LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
@@ -56,17 +58,17 @@ _SEQUENCE_AT: Final = 53
 _TINY_COUNT: Final = 8
 _TINY_BYTES: Final = 8192
 
-_CODEC_BITS: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
+CODEC_BITS: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
-_KEPT_ATTRIBUTES: Final = _CODEC_BITS
+_KEPT_ATTRIBUTES: Final = CODEC_BITS
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _PRODUCER: Final = struct.Struct(">qhi")
-_SEQUENCE: Final = struct.Struct(">i")
+INT32: Final = struct.Struct(">i")
 
 
 class Path(Enum):
@@ -121,17 +123,17 @@ class BatchHeader(NamedTuple):
     @property
     def has_log_append_time(self) -> bool:
         """True if the broker set the records' time (all have ``max_timestamp`` then)."""
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def base_sequence(self) -> int:
-        (sequence,) = _SEQUENCE.unpack_from(self.view, _SEQUENCE_AT)
+        (sequence,) = INT32.unpack_from(self.view, _SEQUENCE_AT)
         return int(sequence)
 
     @property
     def codec(self) -> int:
         """Number of the compression codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
-        return self.attributes & _CODEC_BITS
+        return self.attributes & CODEC_BITS
 
     def path(self, wanted_offset: int) -> Path:
         """Decide how the batch travels, given the first offset that is still to be copied."""
@@ -153,7 +155,7 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
     while end - at > _MAGIC_AT:
         if records[at + _MAGIC_AT] < 2:
             (_, length) = _OFFSET_AND_LENGTH.unpack_from(records, at)
-            size = _PREFIX + length
+            size = PREFIX + length
             if end - at < size:
                 return
             for batch in batches(convert(records[at : at + size])):
@@ -165,12 +167,12 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             return
         header = _HEADER.unpack_from(records, at)
         base, length, epoch, magic, crc, bits, delta, latest, producer, its_epoch, count = header
-        if magic != 2 or length < HEADER_SIZE - _PREFIX:
+        if magic != 2 or length < HEADER_SIZE - PREFIX:
             raise IntegrityError(
                 f"batch at offset {base} has format {magic} and length {length}, which "
                 "srm does not know"
             )
-        size = _PREFIX + length
+        size = PREFIX + length
         if end - at < size:
             return
         if count < 0 or delta < 0:
@@ -193,9 +195,15 @@ def disorder(offset: int) -> IntegrityError:
     )
 
 
+def is_valid(view: memoryview) -> bool:
+    """Return whether the checksum of a batch is correct."""
+    (checksum,) = _CRC.unpack_from(view, _CRC_AT)
+    return bool(crc32c(view[_CRC_FROM:]) == checksum)
+
+
 def verify(batch: BatchHeader) -> None:
     """Check the checksum of a batch that is not sent on as it is: damage must not become valid."""
-    if crc32c(batch.view[_CRC_FROM:]) != batch.crc:
+    if not is_valid(batch.view):
         raise IntegrityError(
             f"records at offsets {batch.base_offset} to {batch.last_offset} are damaged: their "
             "checksum is wrong",
@@ -231,7 +239,7 @@ def correct_checksum(view: memoryview, before: int) -> None:
 def rewrite(view: memoryview, producer_id: int, producer_epoch: int, sequence: int) -> None:
     """Make a batch ours, in place: base offset 0, our producer, no transaction."""
     before = header_checksum(view)
-    _OFFSET_AND_LENGTH.pack_into(view, 0, 0, len(view) - _PREFIX)
+    _OFFSET_AND_LENGTH.pack_into(view, 0, 0, len(view) - PREFIX)
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(view, _ATTRIBUTES_AT, attributes & _KEPT_ATTRIBUTES)
     _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
@@ -318,7 +326,6 @@ class AbortedTransactions:
 
 
 _KEYED: Final = blake2b(digest_size=8, key=os.urandom(16))
-_LENGTH: Final = struct.Struct(">i")
 _HASH: Final = struct.Struct(">q")
 
 
@@ -326,7 +333,7 @@ def content_hash(*parts: bytes | memoryview | None) -> int:
     """Hash some parts to 64 bits, each with its length, under a key of this process."""
     state = _KEYED.copy()
     for part in parts:
-        state.update(_LENGTH.pack(-1 if part is None else len(part)))
+        state.update(INT32.pack(-1 if part is None else len(part)))
         if part:
             state.update(part)
     (hashed,) = _HASH.unpack(state.digest())
@@ -336,12 +343,12 @@ def content_hash(*parts: bytes | memoryview | None) -> int:
 default_records = library("aiokafka.record.default_records")
 legacy_records = library("aiokafka.record.legacy_records")
 
-_NO_LIMIT: Final = 2**31 - 1
+NO_LIMIT: Final = 2**31 - 1
 _NO_TIMESTAMP: Final = -1
 _OFFSET: Final = struct.Struct(">q")
 _OLD_ATTRIBUTES_AT: Final = 17
-_TIMESTAMPS: Final = struct.Struct(">qq")
-_TIMESTAMPS_AT: Final = 27
+TIMESTAMPS: Final = struct.Struct(">qq")
+TIMESTAMPS_AT: Final = 27
 
 
 def batch_builder(codec: int) -> Any:
@@ -353,7 +360,7 @@ def batch_builder(codec: int) -> Any:
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        batch_size=_NO_LIMIT,
+        batch_size=NO_LIMIT,
     )
 
 
@@ -373,13 +380,13 @@ def convert(message_set: memoryview) -> memoryview:
         raise IntegrityError(f"message at offset {offset} cannot be decoded: {error!r}") from error
     if not records:
         raise IntegrityError(f"message at offset {offset} is damaged: its checksum is wrong")
-    builder = batch_builder(message_set[_OLD_ATTRIBUTES_AT] & _CODEC_BITS)
+    builder = batch_builder(message_set[_OLD_ATTRIBUTES_AT] & CODEC_BITS)
     times = [_NO_TIMESTAMP if r.timestamp is None else r.timestamp for r in records]
     first = records[0].offset
     for record, time in zip(records, times, strict=True):
         builder.append(record.offset - first, time - times[0], record.key, record.value, [])
     batch = memoryview(builder.build())
     _OFFSET.pack_into(batch, 0, first)
-    _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_AT, times[0], max(times))
+    TIMESTAMPS.pack_into(batch, TIMESTAMPS_AT, times[0], max(times))
     seal(batch)
     return batch

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import cramjam
 
 from srm.errors import IntegrityError
-from srm.replication.batches.batch import HEADER_SIZE
+from srm.replication.batches.batch import CODEC_BITS, HEADER_SIZE, INT32, LENGTH_AT, PREFIX
 
 GZIP: Final = 1
 SNAPPY: Final = 2
@@ -24,7 +24,6 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_VERSIONS: Final = struct.pack(">ii", 1, 1)
 _XERIAL_HEADER: Final = len(_XERIAL_MAGIC + _XERIAL_VERSIONS)
 _XERIAL_SIZE: Final = 32 << 10
-_XERIAL_BLOCK: Final = struct.Struct(">i")
 
 
 def decompress(codec: int, data: memoryview) -> bytes:
@@ -47,8 +46,8 @@ def snappy_blocks(data: memoryview) -> Iterator[memoryview]:
         return
     at = _XERIAL_HEADER
     while at < len(data):
-        (size,) = _XERIAL_BLOCK.unpack_from(data, at)
-        at += _XERIAL_BLOCK.size
+        (size,) = INT32.unpack_from(data, at)
+        at += INT32.size
         if not 0 < size <= len(data) - at:
             raise ValueError("a block is not complete")
         yield data[at : at + size]
@@ -59,15 +58,11 @@ def compress_snappy(data: memoryview) -> bytes:
     made = bytearray(_XERIAL_MAGIC + _XERIAL_VERSIONS)
     for at in range(0, len(data), _XERIAL_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_SIZE]))
-        made += _XERIAL_BLOCK.pack(len(block)) + block
+        made += INT32.pack(len(block)) + block
     return bytes(made)
 
 
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_AT: Final = 8
-_NOT_COUNTED: Final = 12
 _CODEC_AT: Final = 22
-_CODEC_BITS: Final = 0x07
 
 
 class _Codec(NamedTuple):
@@ -105,7 +100,7 @@ MERGED_CODECS: Final = frozenset(_CODECS)
 
 def codec_of(batch: memoryview) -> int:
     """Number of the codec of a batch, 0 for none."""
-    return batch[_CODEC_AT] & _CODEC_BITS
+    return batch[_CODEC_AT] & CODEC_BITS
 
 
 def open_into(batch: memoryview, room: memoryview) -> int:
@@ -133,8 +128,8 @@ def open_batch(batch: memoryview) -> bytearray:
 
 
 def _mark_opened(batch: bytearray | memoryview, size: int) -> None:
-    batch[_CODEC_AT] &= ~_CODEC_BITS & 0xFF
-    _LENGTH.pack_into(batch, _LENGTH_AT, size - _NOT_COUNTED)
+    batch[_CODEC_AT] &= ~CODEC_BITS & 0xFF
+    INT32.pack_into(batch, LENGTH_AT, size - PREFIX)
 
 
 def compress(batch: memoryview, codec: int) -> memoryview:

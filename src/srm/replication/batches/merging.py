@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from srm.errors import IntegrityError
-from srm.replication.batches.batch import BatchToSend, Dropped, disorder
+from srm.replication.batches.batch import BatchToSend, Dropped, disorder, is_valid
 from srm.replication.batches.codecs import MERGED_CODECS, codec_of, compress, open_into
 from srm.replication.buffers import BufferPool, PooledBuffer
 from srm.replication.native.library import Kind, Merged, NativeLibrary
@@ -109,7 +109,7 @@ class Merging:
         yield from self._compress(group, image[:size], limit)
 
     def _open_into(self, batch: memoryview, room: memoryview) -> int:
-        if not self.native.is_valid(batch):
+        if not is_valid(batch):
             return 0
         try:
             return open_into(batch, room)

@@ -19,6 +19,10 @@ from srm.clock import now_s
 from srm.errors import IntegrityError, SrmError
 from srm.replication.batches.batch import (
     HEADER_SIZE,
+    LOG_APPEND_TIME,
+    NO_LIMIT,
+    TIMESTAMPS,
+    TIMESTAMPS_AT,
     BatchHeader,
     BatchToSend,
     Dropped,
@@ -31,7 +35,6 @@ from srm.replication.batches.codecs import codec_of, decompress
 from srm.replication.ports import DecodedRecord, Header
 
 _HEADER: Final = struct.Struct(">q13xh4xqq14xi")
-_LOG_APPEND_TIME: Final = 0x08
 
 Reader = Callable[[memoryview], Iterator[DecodedRecord]]
 
@@ -57,7 +60,7 @@ def _reader() -> Reader:
 
 def read_plainly(batch: memoryview) -> Iterator[DecodedRecord]:
     base, attributes, first_time, latest_time, count = _HEADER.unpack_from(batch)
-    stamped = attributes & _LOG_APPEND_TIME
+    stamped = attributes & LOG_APPEND_TIME
     packed = batch[HEADER_SIZE:]
     data = decompress(codec_of(batch), packed) if codec_of(batch) else bytes(packed)
     at = 0
@@ -96,10 +99,7 @@ def _field(data: bytes, at: int) -> tuple[bytes | None, int]:
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
-NO_LIMIT: Final = 2**31 - 1
 _NO_END: Final = Dropped(0, -1)
-_TIMESTAMPS: Final = struct.Struct(">qq")
-_TIMESTAMPS_AT: Final = 27
 
 
 HeadersOf = Callable[[DecodedRecord], list[Header]]
@@ -153,8 +153,8 @@ def _build(
             append(index, record.timestamp - first, record.key, record.value, headers)
     view = memoryview(builder.build())
     before = header_checksum(view)
-    _, latest = _TIMESTAMPS.unpack_from(view, _TIMESTAMPS_AT)
-    _TIMESTAMPS.pack_into(view, _TIMESTAMPS_AT, first, first + latest)
+    _, latest = TIMESTAMPS.unpack_from(view, TIMESTAMPS_AT)
+    TIMESTAMPS.pack_into(view, TIMESTAMPS_AT, first, first + latest)
     correct_checksum(view, before)
     return BatchToSend(
         view, len(records), stretches([r.offset for r in records]), *end, first + latest, view

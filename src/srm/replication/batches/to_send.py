@@ -15,6 +15,7 @@ from srm.domain.names.record_headers import Transform
 from srm.errors import IntegrityError
 from srm.replication import codes
 from srm.replication.batches.batch import (
+    NO_LIMIT,
     AbortedTransactions,
     BatchHeader,
     BatchToSend,
@@ -24,7 +25,7 @@ from srm.replication.batches.batch import (
     verify,
 )
 from srm.replication.batches.merging import Merging
-from srm.replication.batches.records import NO_LIMIT, decode, encode
+from srm.replication.batches.records import decode, encode
 from srm.replication.ports import DecodedRecord, FetchedPartition, Produced
 
 _FORGET_S: Final = 600.0

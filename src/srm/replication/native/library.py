@@ -28,9 +28,6 @@ _MOST_OUTGOING: Final = 4096
 _MOST_STRETCHES: Final = 1 << 16
 _OUTGOING: Final = struct.Struct("=qqqqiiii")
 _STRETCH: Final = struct.Struct("=qq")
-_CRC: Final = struct.Struct(">I")
-_CRC_AT: Final = 17
-_CRC_FROM: Final = 21
 
 
 class Kind(IntEnum):
@@ -166,10 +163,6 @@ class NativeLibrary:
     def crc32c(self, data: memoryview) -> int:
         read = np.frombuffer(data, np.uint8)  # ctypes takes no address of what is read-only
         return int(self._library.srm_crc32c(read.ctypes.data, len(read)))
-
-    def is_valid(self, batch: memoryview) -> bool:
-        (checksum,) = _CRC.unpack_from(batch, _CRC_AT)
-        return bool(self.crc32c(batch[_CRC_FROM:]) == checksum)
 
     def compare(self, ours: _Compared, theirs: memoryview) -> list[tuple[int, int]] | None:
         """Return the next records' stretches in a batch of the source; None: not equal."""
