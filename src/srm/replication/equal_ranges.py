@@ -13,7 +13,6 @@ import ctypes
 import time
 from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_void_p
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -72,35 +71,71 @@ class _Pairs(Structure):
     )
 
 
-class Framing:
-    """The committed records from ``start`` to before ``end`` as frames, a piece at a time."""
+class _LogSide:
+    """The committed records of a range of one log as frames, a piece at a time.
 
-    def __init__(self, library: NativeLibrary, start: int, end: int, *, with_time: bool) -> None:
-        self._library = library
+    It is one fetch answer ahead of what is looked at.
+    """
+
+    def __init__(
+        self, reader: LogReader, native: NativeLibrary, start: int, end: int, *, with_time: bool
+    ) -> None:
+        self._reader = reader
+        self._native = native
         self._job = job = _Framing(next=start, to=end, least=_PIECE_BYTES, epoch=-1)
         setattr(job, "from", start)
         job.with_time = with_time
         self._records = memoryview(b"")
         self._aborted = np.empty(0, np.int64)
+        self._ahead: asyncio.Task[FetchedPartition] | None = None
         self.room = np.empty(0, np.uint8)
-        self.offsets = np.empty(0, np.int64)
+        self._offsets = np.empty(0, np.int64)
         self.ends = np.empty(0, np.int64)
+        self._count = 0
+        self._fetch_ahead(start)
 
-    @property
-    def count(self) -> int:
-        return int(self._job.n)
+    def result(self, content: str) -> SideResult:
+        return SideResult(self._count, content, int(self._job.epoch), int(self._job.next))
 
-    @property
-    def end(self) -> tuple[int, int]:
-        """Leader epoch of the last batch, -1 before the first, and the offset after it."""
-        return int(self._job.epoch), int(self._job.next)
+    def _fetch_ahead(self, offset: int) -> None:
+        if offset < self._job.to:
+            self._ahead = asyncio.ensure_future(self._fetch(offset))
 
-    @property
-    def is_complete(self) -> bool:
-        return bool(self._job.next >= self._job.to)
+    async def _fetch(self, offset: int) -> FetchedPartition:
+        deadline = time.monotonic() + _SILENCE_S
+        while True:
+            answer = await self._reader.fetch(offset, _FETCH_BYTES, _WAIT_MS)
+            if len(answer.records):
+                return answer
+            if time.monotonic() > deadline:
+                raise IntegrityError(f"{self._reader.partition}: nothing comes behind {offset}")
 
-    def feed(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:
-        """Continue with the next fetch answer; ``aborted``: producer ids and first offsets."""
+    async def feed(self, side: _Side) -> None:
+        """Continue a side of the search for pairs with the next piece."""
+        while not self._frame_more():
+            if self._job.next >= self._job.to:
+                side.done = 1
+                return
+            if self._ahead is None:
+                raise IntegrityError(f"{self._reader.partition}: no longer in the log")
+            answer = await self._ahead
+            self._ahead = None
+            records = answer.records
+            self._fetch_ahead(int(self._native.behind(address(records), len(records))))
+            self._frame(records, answer.aborted)
+        side.frames = self.room.ctypes.data
+        side.offsets, side.ends = self._offsets.ctypes.data, self.ends.ctypes.data
+        side.at, side.n = 0, self._job.n
+        self._count += self._job.n
+
+    async def close(self) -> None:
+        """Wait for abandoned requests: answers arrive in order."""
+        if self._ahead is not None:
+            await asyncio.wait([self._ahead])
+            if not self._ahead.cancelled():
+                self._ahead.exception()
+
+    def _frame(self, records: memoryview, aborted: Sequence[tuple[int, int]]) -> None:
         job = self._job
         self._records = records
         ordered = sorted(aborted, key=lambda transaction: transaction[1])
@@ -110,10 +145,10 @@ class Framing:
         setattr(job, "in", address(records))
         job.size, job.at = len(records), 0
 
-    def next_piece(self) -> bool:
+    def _frame_more(self) -> bool:
         """Frame more of the answer; False where it holds no more whole batch."""
         job = self._job
-        while not self.is_complete:
+        while job.next < job.to:
             at = job.at
             self._make_room(job.size - at)
             outcome = self._frames()
@@ -128,7 +163,7 @@ class Framing:
         return False
 
     def _frames(self) -> int:
-        outcome = int(self._library.frames(ctypes.byref(self._job)))
+        outcome = int(self._native.frames(ctypes.byref(self._job)))
         if outcome == _STRANGE:
             raise IntegrityError(f"the batch at or after offset {self._job.next} is malformed")
         return outcome
@@ -153,51 +188,10 @@ class Framing:
         if len(self.room) < size * _FRAME_GROWTH:
             self.room = np.empty(size * _FRAME_GROWTH, np.uint8)
             job.room = self.room.ctypes.data
-        if len(self.offsets) <= size // _LEAST_RECORD:
-            self.offsets = np.empty(size // _LEAST_RECORD + 1, np.int64)
+        if len(self._offsets) <= size // _LEAST_RECORD:
+            self._offsets = np.empty(size // _LEAST_RECORD + 1, np.int64)
             self.ends = np.empty(size // _LEAST_RECORD + 1, np.int64)
-            job.offsets, job.ends = self.offsets.ctypes.data, self.ends.ctypes.data
-
-
-class PairSearch:
-    """Walks the pieces of both sides along the map's runs; ``compacted``: skips lone records."""
-
-    def __init__(self, library: NativeLibrary, runs: Runs, *, compacted: bool) -> None:
-        self._library = library
-        self._runs = runs
-        self._job = _Pairs(
-            sources=runs.sources.ctypes.data,
-            targets=runs.targets.ctypes.data,
-            counts=runs.counts.ctypes.data,
-            n_runs=len(runs),
-            compacted=compacted,
-        )
-
-    @property
-    def one_sided(self) -> int:
-        """Number of skipped records, on either side."""
-        return int(self._job.one_sided)
-
-    @property
-    def waits_for(self) -> tuple[bool, bool]:
-        """For the source's and the target's piece, true if it is used up."""
-        job = self._job
-        return tuple(s.at == s.n and not s.done for s in (job.source, job.target))  # type: ignore[return-value]
-
-    def give(self, which: int, piece: Framing | None) -> None:
-        """Continue with the next piece of a side (0: source), None at its end."""
-        side = self._job.target if which else self._job.source
-        if piece is None:
-            side.done = 1
-            return
-        side.frames = piece.room.ctypes.data
-        side.offsets, side.ends = piece.offsets.ctypes.data, piece.ends.ctypes.data
-        side.at, side.n = 0, piece.count
-
-    def find(self) -> tuple[Found, int, int]:
-        """Find pairs: why it ended, and which of the source's records they are, [from, to)."""
-        outcome = Found(self._library.pairs(ctypes.byref(self._job)))
-        return outcome, int(self._job.first), int(self._job.source.at)
+            job.offsets, job.ends = self._offsets.ctypes.data, self.ends.ctypes.data
 
 
 _FETCH_BYTES: Final = 4 << 20
@@ -214,15 +208,13 @@ async def prove_equal(
     source_end = min(plan.source_end, plan.source_log_end)
     target_end = min(plan.target_end, plan.target_log_end)
     sides = tuple(
-        _LogSide(reader, end, native, Framing(native, start, end, with_time=plan.timestamps))
+        _LogSide(reader, native, start, end, with_time=plan.timestamps)
         for reader, start, end in (
             (source, plan.source_start, source_end),
             (target, plan.target_start, target_end),
         )
     )
     try:
-        sides[0].begin(plan.source_start)
-        sides[1].begin(plan.target_start)
         return await _prove(plan, native, sides)
     except SrmError:
         return None
@@ -231,69 +223,28 @@ async def prove_equal(
             await side.close()
 
 
-@dataclass
-class _LogSide:
-    """Fetch answers of one side as frames, one answer ahead of what is looked at."""
-
-    reader: LogReader
-    end: int
-    native: NativeLibrary
-    framing: Framing
-    count: int = 0
-    _ahead: asyncio.Task[FetchedPartition] | None = None
-
-    def begin(self, offset: int) -> None:
-        if offset < self.end:
-            self._ahead = asyncio.ensure_future(self._fetch(offset))
-
-    async def _fetch(self, offset: int) -> FetchedPartition:
-        deadline = time.monotonic() + _SILENCE_S
-        while True:
-            answer = await self.reader.fetch(offset, _FETCH_BYTES, _WAIT_MS)
-            if len(answer.records):
-                return answer
-            if time.monotonic() > deadline:
-                raise IntegrityError(f"{self.reader.partition}: nothing comes behind {offset}")
-
-    async def next_piece(self) -> Framing | None:
-        while not self.framing.next_piece():
-            if self.framing.is_complete:
-                return None
-            if self._ahead is None:
-                raise IntegrityError(f"{self.reader.partition}: no longer in the log")
-            answer = await self._ahead
-            self._ahead = None
-            records = answer.records
-            self.begin(int(self.native.behind(address(records), len(records))))
-            self.framing.feed(records, answer.aborted)
-        self.count += self.framing.count
-        return self.framing
-
-    async def close(self) -> None:
-        """Wait for abandoned requests: answers arrive in order."""
-        if self._ahead is not None:
-            await asyncio.wait([self._ahead])
-            if not self._ahead.cancelled():
-                self._ahead.exception()
-
-
 async def _prove(
     plan: RangePlan, native: NativeLibrary, sides: tuple[_LogSide, ...]
 ) -> RangeResult | None:
-    search = PairSearch(native, Runs.of(plan.runs), compacted=plan.compacted)
-    content, framing = new_hash(), sides[0].framing
+    runs, content, originals = Runs.of(plan.runs), new_hash(), sides[0]
+    pairs = _Pairs(
+        sources=runs.sources.ctypes.data,
+        targets=runs.targets.ctypes.data,
+        counts=runs.counts.ctypes.data,
+        n_runs=len(runs),
+        compacted=plan.compacted,
+    )
     while True:
-        for which, waits in enumerate(search.waits_for):
-            if waits:
-                search.give(which, await sides[which].next_piece())
-        outcome, first, last = search.find()
+        for side, log in zip((pairs.source, pairs.target), sides, strict=True):
+            if side.at == side.n and not side.done:
+                await log.feed(side)
+        found = Found(native.pairs(ctypes.byref(pairs)))
+        first, last = int(pairs.first), int(pairs.source.at)
         if last > first:
-            start = int(framing.ends[first - 1]) if first else 0
-            content.update(framing.room.data[start : int(framing.ends[last - 1])])
-        if outcome is Found.UNEQUAL:
+            start = int(originals.ends[first - 1]) if first else 0
+            content.update(originals.room.data[start : int(originals.ends[last - 1])])
+        if found is Found.UNEQUAL:
             return None
-        if outcome is Found.ENDED:
-            source, target = (
-                SideResult(side.count, content.hexdigest(), *side.framing.end) for side in sides
-            )
-            return RangeResult(source, target, 0, search.one_sided, None, by_bytes=True)
+        if found is Found.ENDED:
+            source, target = (side.result(content.hexdigest()) for side in sides)
+            return RangeResult(source, target, 0, int(pairs.one_sided), None, by_bytes=True)
