@@ -148,9 +148,9 @@ def _same_attempt(change: Any) -> Any:
 
 
 def _open(block: Any) -> Any:
-    def always_open(self: Any, runs: Any, owner: Any, *, open_end: bool) -> Any:
+    def always_open(self: Any, *, open_end: bool) -> Any:
         del open_end
-        return block(self, runs, owner, open_end=True)
+        return block(self, open_end=True)
 
     return always_open
 

@@ -74,19 +74,19 @@ class Lifecycle:
 
     def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
         """Take a partition on at its known, or first, position; an error stops it at once."""
-        config, known = self._config, start if isinstance(start, Start) else None
+        config, known = self._config, start if isinstance(start, Start) else NOWHERE
         names = config.flow.source, assigned.topic, assigned.target_topic
         copy = PartitionCopy(
             assigned,
-            known or NOWHERE,
+            known,
             Transform.of(config.records, self._context.clusters, *names),
             self._merging,
             is_shared=config.shares(assigned.topic),
         )
         self.copies[assigned] = copy
-        if known is not None and known.fresh and known.has_former:
+        if known.fresh and known.has_former:
             self._reporter.begins(copy, known.target_next)
-        if known is not None and known.copy_is_gone:
+        if known.copy_is_gone:
             self._reporter.strange(
                 copy,
                 f"{copy.target} is another topic than was copied to before: that was deleted, or "

@@ -415,7 +415,8 @@ class SourceSigns:
         self._looked_at = 0.0
         self._ends: dict[Any, int] = {}
         self._growth: deque[float] = deque(maxlen=_GROWTH_LOOKS)
-        self._held: dict[Any, int] = {}
+        self.held_back: Mapping[Any, int] = {}
+        """High watermarks of logs that grew after an open transaction, at the last answer."""
 
     def look(
         self,
@@ -447,17 +448,12 @@ class SourceSigns:
             if high > ends[which] == self._ends.get(which)
         }
         most = sorted(held, key=lambda which: ends[which] - held[which])[:_MOST_HELD]
-        self._held = {which: held[which] for which in most}
+        self.held_back = {which: held[which] for which in most}
         self._ends, self._looked_at = dict(ends), now
 
     def silent_s(self, now: float) -> float:
         """Return for how long the source has not answered; infinity: it never has."""
         return now - self._heard_at
-
-    @property
-    def held_back(self) -> Mapping[Any, int]:
-        """High watermarks of logs that grew after an open transaction, at the last answer."""
-        return self._held
 
     @property
     def growth(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition
@@ -238,8 +239,7 @@ class IndexWriter:
             block, place = next(reversed(self._blocks.values()))
             key = block.block_key
             return MapEnd(key.target_start, key.owner, place, self._chunk_place)
-        end = self.end
-        return MapEnd(end.target_start, end.owner, end.place, self._chunk_place)
+        return replace(self.end, index_place=self._chunk_place)
 
     def _mark_chunk(self) -> None:
         chunk = self._droppable
@@ -407,7 +407,14 @@ class MapWriter:
     def changed_blocks(self, position: Position) -> list[MapBlock]:
         """Return the blocks to write before the position; resume finds what a crash loses."""
         blocks, self._full = self._full, []
-        return [*blocks, *self._open_block(position)]
+        if self._runs:
+            last, at = self._runs[-1], (position.source_next, position.target_next)
+            ended = (last.source_end, last.target_end) != at
+            if self._changed or ended != self._closed:
+                self._changed, self._closed = False, ended
+                blocks.append(self._block(open_end=not ended))
+                self._written = blocks[-1].block_key
+        return blocks
 
     def replaced_blocks(self) -> list[BlockKey]:
         """Return the blocks to delete once a position is reported that rests on ours."""
@@ -416,32 +423,18 @@ class MapWriter:
         replaced, self._replaced = self._replaced, []
         return replaced
 
-    def _open_block(self, position: Position) -> list[MapBlock]:
-        if not self._runs:
-            return []
-        last = self._runs[-1]
-        ended = (last.source_end, last.target_end) != (position.source_next, position.target_next)
-        if not self._changed and ended == self._closed:
-            return []
-        self._changed = False
-        self._closed = ended
-        block = self._block(self._runs, self._owner, open_end=not ended)
-        self._written = block.block_key
-        return [block]
-
     def close_block(self) -> None:
         """End the open block with the final lengths of its runs."""
         self.changes += 1
         if self._runs:
-            block = self._block(self._runs, self._owner, open_end=False)
-            self._full.append(block)
-            self._previous = block.block_key
+            self._full.append(self._block(open_end=False))
+            self._previous = self._full[-1].block_key
         self._runs = []
         self._written = None
         self._changed = False
         self._closed = False
 
-    def _block(self, runs: Sequence[Run], owner: tuple[int, int], *, open_end: bool) -> MapBlock:
+    def _block(self, *, open_end: bool) -> MapBlock:
         assigned = self._assigned
         return MapBlock(
             assigned.topic,
@@ -449,11 +442,11 @@ class MapWriter:
             assigned.partition,
             assigned.target_topic_id,
             tuple(sorted(self._producer_ids)),
-            Runs.of(runs),
+            Runs.of(self._runs),
             open_end,
-            owner,
+            self._owner,
             self._previous,
-            self._lineage.before(runs[-1].source_end),
+            self._lineage.before(self._runs[-1].source_end),
         )
 
 
