@@ -25,6 +25,7 @@ from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Co
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
 from srm.engine.groups import offsets_export
 from srm.engine.ports import FlowContext
@@ -247,15 +248,22 @@ def _running(
     stored: Mapping[TopicPartition, int],
 ) -> str:
     """Return a sign that MirrorMaker 2 still runs: workers, a new position, a copy that grew."""
-    name, group = flow.config.flow, offsets_export.workers_group(flow.config.flow)
-    [workers] = flow.target.groups([group]).values()
-    if workers.members:
-        return f"group {group} on {name.target} has members {', '.join(workers.members)}"
+    name = flow.config.flow
+    if members := _members_of_workers(flow.target, name):
+        return members
     if offsets_export.read_mm2_positions(flow.target, offsets_topic, name) != stored:
         return f"{offsets_topic} on {name.target} was written during the walk"
     ends = flow.target.high_watermarks([_copy(one) for one in walked])
     grown = [str(_copy(one)) for one in walked if ends.get(_copy(one)) != one.target_end]
     return f"{', '.join(grown)} on {name.target} grew during the walk" if grown else ""
+
+
+def _members_of_workers(target: Cluster, flow: Flow) -> str:
+    group = offsets_export.workers_group(flow)
+    [workers] = target.groups([group]).values()
+    if not workers.members:
+        return ""
+    return f"group {group} on {flow.target} has members {', '.join(workers.members)}"
 
 
 def _compaction(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dict[str, bool]:
@@ -485,13 +493,8 @@ def hand_back(context: FlowContext, found: HandedBack, offsets_topic: str = "") 
     """Write the positions where MirrorMaker 2's workers read them, or to another topic."""
     flow, target = found.flow, context.target
     check_stopped(state_topic(context).read(), flow, context.now_ms())
-    group = offsets_export.workers_group(flow)
-    [workers] = target.groups([group]).values()
-    if workers.members:
-        raise ConflictError(
-            f"MirrorMaker 2 runs: group {group} on {flow.target} has members "
-            f"{', '.join(workers.members)}; stop it first"
-        )
+    if members := _members_of_workers(target, flow):
+        raise ConflictError(f"MirrorMaker 2 runs: {members}; stop it first")
     topic = offsets_topic or offsets_export.offsets_topic(flow)
     wanted = {TopicPartition(one.topic, one.partition): one.source_next for one in found.positions}
     offsets_export.write_mm2_positions(target, topic, flow, wanted)

@@ -61,9 +61,6 @@ class PositionGroups:
         self._leaving: dict[CopyId, PartitionPosition] = {}
         self._left = 0
 
-    def __len__(self) -> int:
-        return len(self._number_of)
-
     def put(self, entry: PartitionPosition) -> None:
         copy_id = entry.copy_id
         self._leaving.pop(copy_id, None)

@@ -54,22 +54,17 @@ class SlotContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """The claim is in force, and the position is proven."""
-
-    claim: Claim
-    resumed: Resumed
-
-
-@dataclass(frozen=True, slots=True)
 class TargetCut:
     """The target's log holds nothing of what was copied from an offset on."""
 
     end: int
 
 
-Outcome = Claimed | TargetCut | Doubt | Stop | None
-"""None: the attempt was abandoned; the caller has to check for that in any case."""
+Outcome = tuple[Claim, Resumed] | TargetCut | Doubt | Stop | None
+"""A claim in force with a proven position, or why there is none.
+
+None: the attempt was abandoned; the caller has to check for that in any case.
+"""
 
 
 class Claiming:
@@ -123,7 +118,7 @@ class Claiming:
                     f"may still write for {wait_s:.0f} s, so copying waits"
                 )
                 return Stop(reason, retriable=False, retry_s=wait_s)
-        return Claimed(claim, resumed)
+        return claim, resumed
 
     async def _is_source_whole(self, copy: PartitionCopy) -> bool:
         log = LogReader.of_source(self._source, copy.assigned)

@@ -17,12 +17,12 @@ from srm.domain.flow_state.replication_records import AssignedPartition, Partiti
 from srm.domain.names.record_headers import Transform
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import set_key
-from srm.errors import DataLossError, SrmError, message
+from srm.errors import DataLossError, FencedError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
 from srm.replication.claim import first_record_in
 from srm.replication.copy import write_answers
-from srm.replication.copy.claiming import Claimed, Claiming, SlotContext, TargetCut
+from srm.replication.copy.claiming import Claiming, SlotContext, TargetCut
 from srm.replication.copy.sending import Placement, Spawn
 from srm.replication.copy.write_answers import Verdict
 from srm.replication.log_reader import LogReader
@@ -259,7 +259,7 @@ class Lifecycle:
             case write_answers.Doubt():
                 copy.take_up()
                 self._carry_out(copy, outcome)
-            case Claimed(claim, resumed):
+            case (claim, resumed):
                 if resumed.notes:
                     self._reporter.strange(copy, "; ".join(resumed.notes))
                 if resumed.former_end is not None:
@@ -309,8 +309,8 @@ class Lifecycle:
         match verdict:
             case Stop():
                 self._stop(copy, verdict)
-            case write_answers.Fenced(reason):
-                self._fence(copy, reason)
+            case FencedError():
+                self._fence(copy, str(verdict))
             case write_answers.Doubt():
                 copy.doubt()
                 self._settle_doubt(copy)
@@ -358,15 +358,9 @@ class Lifecycle:
         skip = f"to skip it, {set_key(self._config.flow, 'errors.tolerance', 'all')}"
         action = "; or ".join(filter(None, (refusal.action, skip)))
         refused = f"{copy.target} refused the record at source offset {offset}: {what}"
-        self._stop(
-            copy,
-            Stop(
-                message(refused, action),
-                retriable=False,
-                blocked=(offset, offset + 1),
-                action=action,
-            ),
-        )
+        blocked = offset, offset + 1
+        stop = Stop(message(refused, action), retriable=False, blocked=blocked, action=action)
+        self._stop(copy, stop)
 
     def _lose(self, copy: PartitionCopy, lost: write_answers.Lost) -> None:
         """Records are gone that were to be copied, or that were copied: continue or stop."""

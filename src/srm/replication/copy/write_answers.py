@@ -16,13 +16,6 @@ _CERTAIN_AFTER: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
-    """Another process has claimed the partition."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Doubt:
     """The source may not hold any more what was copied: ask it once nothing is on its way."""
 
@@ -59,13 +52,11 @@ class Fine:
     """The source holds what was copied: fetch again from the copy's position."""
 
 
-Verdict = Stop | Fenced | Doubt | SourceMoved | Walk | Lost | Fine
+Verdict = Stop | FencedError | Doubt | SourceMoved | Walk | Lost | Fine
 
 
 def judge_error(error: SrmError) -> Verdict:
-    if isinstance(error, FencedError):
-        return Fenced(str(error))
-    return stop_of(error)
+    return error if isinstance(error, FencedError) else stop_of(error)
 
 
 def stop_of(error: SrmError) -> Stop:
@@ -81,7 +72,7 @@ def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdi
     """The target, a cluster alias, did not take the oldest batch in flight."""
     error = produced.error
     if error in codes.FENCED:
-        return Fenced(f"fenced by another owner (error {error})")
+        return FencedError(f"fenced by another owner (error {error})")
     if error in codes.REFUSED:
         refusal = codes.REFUSED[error]
         reason, action = refusal.explain(produced.message), refusal.action
