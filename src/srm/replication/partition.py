@@ -516,7 +516,6 @@ class PartitionCopy:
         self.claim = claim
         self._old_id_lapses_at = None
         self._stand_at(claim, resumed)
-        self.in_doubt = False
         self.held_back = self.held_back or self.position_is_untold
         self.phase = Phase.COPYING
         self._forget_reason()

@@ -18,12 +18,7 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.replication_state import newest_position
 from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from, reach
-from srm.domain.offset_map.map_records import (
-    BlockKey,
-    IndexRecord,
-    MapEnd,
-    decode_key,
-)
+from srm.domain.offset_map.map_records import BlockKey, IndexRecord, MapEnd, decode_key
 from srm.domain.offset_map.map_tree import (
     NO_BLOCKS,
     MapTable,
@@ -272,9 +267,11 @@ def start_of(
         (end for end in (known.former_end, former and former.position.target_next) if end),
         default=None,
     )
-    producer_ids = _producer_ids(known, found, (*reports, *former_reports))
     newest = newest_position(reports)
     last = found.tree.last
+    producer_ids = known.former_ids | found.producer_ids | set(last.producer_ids if last else ())
+    told = (report.producer_id for report in (*reports, *former_reports))
+    producer_ids |= {producer_id for producer_id in told if producer_id >= 0}
     if newest is not None and not _rests_on_map(newest, found, behind or 0):
         newest = None
     places = []
@@ -333,12 +330,15 @@ def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:
         )
     held = source_next.offset
     held = min(held, start.source_next) if start.truncated else held
+    found = start.found if start.found and start.found.target_start < target_end else None
+    if found is not None:
+        found = replace(found, count=min(found.count, target_end - found.target_start))
     return replace(
         start,
         source_next=held,
         target_next=target_end,
         source_lineage=start.source_lineage.before(held),
-        found=_held_of(start.found, target_end),
+        found=found,
         target_lineage=start.target_lineage.before(target_end),
         written_by=None,
         cut=True,
@@ -369,22 +369,6 @@ def _rests_on_map(newest: PartitionPosition, found: RebuiltMap, behind: int) -> 
     if found.tree.last is not None or newest.map_end == NO_BLOCKS:
         return True
     return newest.position.target_next <= behind
-
-
-def _producer_ids(
-    known: KnownMap, found: RebuiltMap, reports: Sequence[PartitionPosition]
-) -> frozenset[int]:
-    ids = set(known.former_ids | found.producer_ids)
-    ids.update(report.producer_id for report in reports if report.producer_id >= 0)
-    if found.tree.last is not None:
-        ids.update(found.tree.last.producer_ids)
-    return frozenset(ids)
-
-
-def _held_of(found: Run | None, target_end: int) -> Run | None:
-    if found is None or found.target_start >= target_end:
-        return None
-    return replace(found, count=min(found.count, target_end - found.target_start))
 
 
 def _beyond(written: Run, extended: Run) -> Run:
