@@ -66,7 +66,6 @@ _COMPLETIONS: Final = {
 
 
 def option(name: str) -> Any:
-    """Return the option of a setting, as an annotation of a parameter."""
     setting = FORM[name]
     metavars = {"seconds": "SECONDS", "list": "LIST"}
     several = " May be given several times." if setting.kind == "names" else ""
@@ -79,7 +78,6 @@ def option(name: str) -> Any:
 
 
 def description(setting: MoveSetting) -> str:
-    """Return the meaning of a setting with those of its choices."""
     meanings = "; ".join(text for value, text in setting.meanings.items() if value)
     return f"{setting.text} {meanings}." if meanings else setting.text
 
@@ -384,7 +382,6 @@ class MoveLines:
         self._told: tuple[str, ...] = ()
 
     def show(self, event: RunEvent) -> None:
-        """Print the line of an event, unless it says what the one before it said."""
         news = tuple(_FIGURES.sub("", text) for text in (event.step, *_reasons(event)))
         if news == self._told:
             return

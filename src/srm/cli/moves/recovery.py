@@ -148,7 +148,6 @@ def _approval(
 
 
 def render_found(console: Console, found: SourceReturn) -> None:
-    """Show the shape of the return, and the residue by partition."""
     console.print(f"[bold]{found.flow}: {found.shape}[/bold]. {escape(found.evidence)}")
     if found.pause is None:
         console.print("The flow is not paused and copies the remaining records.")
@@ -172,7 +171,6 @@ def render_found(console: Console, found: SourceReturn) -> None:
 
 
 def render_settled(console: Console, done: SettledReturn) -> None:
-    """Show what was, or would be, decided, and what that means."""
     if not done.applied:
         render_found(console, done.found)
     chosen = [row for row in done.settlement.topics if row.choice or row.open]

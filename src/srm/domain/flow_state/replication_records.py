@@ -63,7 +63,6 @@ COMMITS: Final = "commits"
 
 
 def parse_duties(text: str) -> frozenset[Duty]:
-    """Return the duties of a list that is separated by commas."""
     named = frozenset(name for part in text.split(",") if (name := part.strip()))
     if unknown := sorted(named.difference(DUTIES)):
         raise UsageError(f"--without: {', '.join(unknown)} is none of {', '.join(DUTIES)}")
@@ -107,7 +106,6 @@ class Incarnation:
 
     @classmethod
     def parse(cls, text: str) -> Incarnation:
-        """Parse the form that :meth:`__str__` returns."""
         number, token = text.split("-", 1)
         if ":" in token:
             raise ValueError(text)
@@ -132,7 +130,6 @@ class Assignment:
     incarnation: Incarnation | None = None
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return ASSIGNMENT_PREFIX + self.slot.encode()
 
     def value(self) -> bytes:
@@ -155,7 +152,6 @@ class Assignment:
 
     @classmethod
     def decode(cls, value: bytes) -> Assignment:
-        """Decode a record value."""
         with decoding("assignment", value):
             raw = json.loads(value)
             partitions = tuple(
@@ -227,7 +223,6 @@ class PartitionPosition:
 
     @property
     def copy_id(self) -> CopyId:
-        """Identity of the copy, as in :class:`AssignedPartition`."""
         return self.topic_id, self.partition, self.target_topic_id
 
 
@@ -282,7 +277,6 @@ class PartitionStatus(JsonRecord):
         return self.why.removesuffix(message("", self.action)) if self.action else self.why
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return STATUS_PREFIX + f"{self.topic}-{self.partition}".encode()
 
 
@@ -374,7 +368,6 @@ class PartitionNotes(JsonRecord):
         return self.lost_from or 0, self.lost_to or 0
 
     def up_to(self, end: int) -> PartitionNotes | None:
-        """Return the part of a note before an offset, None if nothing is left."""
         if self.left_out is None:
             return self
         start, known_end = self.left_out
@@ -383,11 +376,9 @@ class PartitionNotes(JsonRecord):
         return self if end >= known_end else replace(self, lost_to=end, lost=end - start)
 
     def with_over(self, over: Mapping[str, int]) -> PartitionNotes:
-        """Note the new ends of decisions whose range the log no longer holds."""
         return replace(self, over={**self.over, **over})
 
     def with_loss(self, lost_from: int, lost_to: int, what: str, now_ms: int) -> PartitionNotes:
-        """Note that source records can never be copied."""
         adjoins = self.lost_to == lost_from
         return replace(
             self,
@@ -426,7 +417,6 @@ class PartitionNotes(JsonRecord):
         return f"{'; '.join(told)} ({at:%Y-%m-%d %H:%M} UTC)"
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return NOTES_PREFIX + f"{self.slot}:{self.topic}-{self.partition}".encode()
 
 
@@ -492,7 +482,6 @@ class Pause(JsonRecord):
 
     @property
     def moves(self) -> tuple[str, ...]:
-        """All moves that rely on it."""
         return (*([self.move_id] if self.move_id else []), *self.joined)
 
     def joined_by(self, other: Pause) -> Pause:

@@ -92,7 +92,6 @@ class CopiedTopic(JsonRecord):
     active: bool = True
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return COPIED_PREFIX + f"{self.topic_id}:{self.target_topic_id}".encode()
 
 
@@ -144,7 +143,6 @@ class ReplicationState:
     copied: tuple[CopiedTopic, ...] = ()
 
     def statuses_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, PartitionStatus]:
-        """Return the statuses of the partitions of topics (current id by name), with notes."""
         found = {
             TopicPartition(status.topic, status.partition): status
             for status in self.statuses
@@ -157,7 +155,6 @@ class ReplicationState:
     def notes_of(
         self, topic_ids: Mapping[str, str]
     ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
-        """Return the notes of slots on partitions of the topics with these ids."""
         noted = defaultdict[TopicPartition, tuple[PartitionNotes, ...]](tuple)
         for entry in self.notes:
             if topic_ids.get(entry.topic) == entry.topic_id:
@@ -165,7 +162,6 @@ class ReplicationState:
         return dict(noted)
 
     def newest_assignments(self) -> dict[PartitionId, tuple[int, AssignedPartition]]:
-        """Return the newest assignment of each partition, with its generation."""
         newest: dict[PartitionId, tuple[int, AssignedPartition]] = {}
         for assignment in sorted(self.assignments, key=lambda a: a.generation):
             for entry in assignment.partitions:

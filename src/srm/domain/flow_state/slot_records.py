@@ -88,11 +88,9 @@ class SlotHeartbeat:
     held_back: tuple[HeldBack, ...] = ()
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return SLOT_PREFIX + f"{self.slot}:{self.incarnation}".encode()
 
     def value(self) -> bytes:
-        """Encode the record value."""
         head = _HEAD.pack(FORMAT, _HEARTBEAT)
         beat = _BEAT.pack(self.generation, self.time_ms, self.partitions)
         source = _SOURCE.pack(self.source_heard_ms, self.source_growth)
@@ -117,7 +115,6 @@ class PositionGroup:
         number: int,
         positions: Iterable[PartitionPosition],
     ) -> PositionGroup:
-        """Make the ``number``-th group of partitions that a process no longer copies."""
         return cls(slot, incarnation, f"{_LEFT}{number}", tuple(positions))
 
     @property
@@ -126,11 +123,9 @@ class PositionGroup:
         return self.name.startswith(_LEFT)
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return SLOT_PREFIX + f"{self.slot}:{self.incarnation}:{self.name}".encode()
 
     def value(self) -> bytes:
-        """Encode the record value."""
         topics: dict[tuple[str, str], int] = {}
         for entry in self.positions:
             topics.setdefault((entry.topic_id, entry.target_topic_id), len(topics))
@@ -149,7 +144,6 @@ class PositionGroup:
 
 
 def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGroup:
-    """Decode a record of a slot."""
     with decoding("slot record", value):
         version, kind = _HEAD.unpack_from(value)
         if version != FORMAT or kind not in (_HEARTBEAT, _GROUP):

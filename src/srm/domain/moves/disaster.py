@@ -119,7 +119,6 @@ class Forecast:
 
     @property
     def not_copied(self) -> int:
-        """Offsets on the source at its last answer that the target lacks."""
         return sum(topic.not_copied for topic in self.topics)
 
     @property
@@ -134,7 +133,6 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        """Age of the oldest lost record of all topics."""
         return max((t.seconds for t in self.topics if t.seconds is not None), default=None)
 
     @property
@@ -145,12 +143,10 @@ class Forecast:
 
     @property
     def re_read(self) -> int:
-        """Upper bound of records that all groups together read again."""
         return sum(group.re_read for group in self.groups)
 
     @property
     def still(self) -> str:
-        """Say how many of these records idle groups would read; empty for none."""
         count = sum(group.re_read for group in self.groups if group.stood_still)
         return f", {count:,} of that by groups that were idle when last checked" if count else ""
 
@@ -167,7 +163,6 @@ class Forecast:
         }
 
     def line(self, source: str) -> str:
-        """Summarise in one line the loss with a source."""
         lost = amount(self.not_copied, "record")
         seconds = "" if self.seconds is None else f" ({duration(self.seconds)})"
         bound = ""
@@ -218,7 +213,6 @@ def _topic(
 
 
 def _seconds(known: Iterable[PartitionKnown]) -> float | None:
-    """Return the age of the oldest uncopied record at the source's last answer, in seconds."""
     late = [one for one in known if one.not_copied]
     ages = [
         max(0, one.heard_ms - one.since_ms) / 1000
@@ -276,7 +270,6 @@ class GroupOutcome:
 
     @property
     def records(self) -> int:
-        """Sum of ``already_read``."""
         return sum(self.already_read.values())
 
 
@@ -302,7 +295,6 @@ class Outcome(Document):
 
     @property
     def records(self) -> int:
-        """Sum of the records that had not been copied."""
         return sum(entry.records for entry in self.partitions)
 
     @property
@@ -324,7 +316,6 @@ class Outcome(Document):
 
 
 def stored_outcome(documents: Mapping[str, bytes], move_id: str) -> bytes | None:
-    """Return the joined parts of an outcome, None if there is none."""
     parts = takewhile(None.__ne__, map(documents.get, _names(move_id)))
     return b"".join(part for part in parts if part) or None
 
@@ -359,7 +350,6 @@ class DrillGroup:
 
     @property
     def ok(self) -> bool:
-        """True if the group would continue at its position, as far as records can prove it."""
         return not self.problems and self.proven == self.read == self.partitions
 
 
@@ -391,12 +381,10 @@ class Drill(Document):
 
     @property
     def ok(self) -> bool:
-        """True if everything was proven and nothing prevents a failover."""
         return self.state == "done" and not self.problems and all(g.ok for g in self.groups)
 
     @property
     def proven(self) -> int:
-        """Number of groups with everything proven."""
         return sum(group.ok for group in self.groups)
 
     @property
@@ -406,22 +394,18 @@ class Drill(Document):
 
     @property
     def all_problems(self) -> tuple[str, ...]:
-        """Problems of the whole drill, then those of groups."""
         of_groups = (f"group {g.group}: {why}" for g in self.groups for why in g.problems)
         return (*self.problems, *of_groups)
 
     @property
     def shadows(self) -> dict[str, str]:
-        """Names of shadow groups that may exist, by group."""
         return {group: f"{SHADOW_PREFIX}{self.drill_id}.{group}" for group in self.shadowed}
 
     def key(self) -> bytes:
-        """Return the key of its record."""
         return DRILL_KEY + self.drill_id.encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Decode what :meth:`value` wrote."""
         found = decode(cls, cls.KIND, value)
         read_json(cls.KIND, value)
         try:

@@ -41,7 +41,6 @@ class Approval:
 
 
 def approval_key(move_id: str) -> str:
-    """Return the key of the approvals of a move in the moves topic."""
     return f"approval:{move_id}"
 
 
@@ -55,12 +54,10 @@ def join_approvals(*some: Iterable[Approval]) -> tuple[Approval, ...]:
 
 
 def encode_approvals(approvals: Iterable[Approval]) -> bytes:
-    """Encode the approvals of one move as JSON."""
     return adapter(tuple[Approval, ...]).dump_json(tuple(approvals))
 
 
 def decode_approvals(value: bytes) -> tuple[Approval, ...]:
-    """Decode the output of :func:`encode_approvals`."""
     return decode(tuple[Approval, ...], "stored approval of a move", value)
 
 
@@ -121,7 +118,6 @@ class Follower:
 
     @classmethod
     def of(cls, one: Said, redirector: str, hold_stamp_ms: int | None) -> Follower:
-        """Return the client of a message, with its times since the hold."""
         ack, states = one[0], get_args(AckState)
         at = (state_ms(one, state) for state in states if hold_stamp_ms is not None)
         times = (None if ms is None else max(0, ms - (hold_stamp_ms or 0)) / 1000 for ms in at)
@@ -197,7 +193,6 @@ def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[Partiti
 
 
 def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
-    """Return the results of a move's calls, the oldest first."""
     found = []
     for key, call in calls.items():
         _, step, kind = key.split("/")
@@ -208,7 +203,6 @@ def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
 def followers_of(
     target: Iterable[Said], source: Iterable[Said], redirector: str, hold_stamp_ms: int | None
 ) -> tuple[Follower, ...]:
-    """Return the progress of each client that acknowledged the routes of one attempt."""
     held = (Follower.of((ack, None), redirector, None) for ack, _ in source if ack.state == "held")
     return join_followers(held, (Follower.of(one, redirector, hold_stamp_ms) for one in target))
 

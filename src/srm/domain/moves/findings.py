@@ -22,7 +22,6 @@ FindingId = Literal[
     "stopped",
     "unreadable",
 ]
-"""Names of conditions of a flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +34,10 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The sentence for an operator."""
         return self.reason.text
 
 
 def warning(name: FindingId, text: str) -> Finding:
-    """Return a condition that does not block."""
     return Finding(name, Reason(text), blocks=False)
 
 

@@ -65,11 +65,9 @@ class Presence:
         return alive
 
     def followers(self, subject: str) -> tuple[Ack, ...]:
-        """Return the clients that follow the route of a subject and have not expired."""
         return tuple(one.ack for one in self._alive.get(subject, ()))
 
     def not_held(self, subject: str, generation: int) -> tuple[StampedAck, ...]:
-        """Return the followers that have not acknowledged the hold of this generation."""
         return tuple(
             one
             for one in self._alive.get(subject, ())
@@ -118,7 +116,6 @@ def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
 
 
 def unheld_producers(topics: Collection[str], generation: int, presence: Presence) -> Iterator[str]:
-    """Yield a reason for each announced producer that has not stopped for the hold."""
     for topic in topics:
         for one in presence.not_held(topic_subject(topic), generation):
             host = f" on {one.ack.host}" if one.ack.host else ""
@@ -154,12 +151,10 @@ class ReplicationFacts:
 
     @property
     def name(self) -> str:
-        """Topic and partition, for messages."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def copied_to(self) -> int:
-        """Source offset up to which it is copied."""
         return self.log_start if self.source_next is None else self.source_next
 
     @property
@@ -191,7 +186,6 @@ class ReplicationFacts:
             yield lost, self.lost
 
     def transaction_reasons(self, source: str) -> Iterator[str]:
-        """Yield the transactions that hold it back, with the command that ends them."""
         held = f"{amount(self.held_back, 'record')} of {self.name} on {source} cannot be copied"
         accept = (
             "or move without them: --accept-open-transactions (in the form: "
@@ -294,12 +288,10 @@ class SyncStatus:
 
     @property
     def open(self) -> bool:
-        """Return whether clients may be sent to the target now."""
         return self.ready and self.applied
 
 
 def decide(facts: GateFacts) -> SyncStatus:
-    """Decide whether the move is ready and its gate open."""
     blocking = (
         *_routing_reasons(facts),
         *facts.unconfirmed,
@@ -375,7 +367,6 @@ def waiting_reasons(facts: GateFacts) -> Iterator[str]:
 
 
 def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: int) -> float | None:
-    """Forecast the time until all is copied, from the rate since the oldest sample."""
     if remaining == 0 or not samples:
         return None
     since_ms, then = samples[0]
@@ -513,7 +504,6 @@ def asks_at_go(
     absent: Mapping[str, Sequence[str]],
     residue: Mapping[str, int],
 ) -> Iterator[str]:
-    """Yield a task for each group or topic whose clients must still be started on the target."""
     there = _settings(request, address)
     for group, before in sorted(absent.items()):
         who = f" ({', '.join(before)})" if before else ""

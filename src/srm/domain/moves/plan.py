@@ -85,7 +85,6 @@ class GroupPosition:
 
     @property
     def is_away(self) -> bool:
-        """Return whether the source is lost."""
         return self.facts.upstream_log is UNKNOWN_LOG
 
 
@@ -117,17 +116,14 @@ class PartitionMove:
 
     @property
     def is_applied(self) -> bool:
-        """Return whether the target holds the intended offset, or nothing is to be written."""
         return self.resume is None or self.resume == self.target_committed
 
     @property
     def name(self) -> str:
-        """Topic and partition on the source, for messages."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def target(self) -> TopicPartition:
-        """The partition on the target where the group continues."""
         return TopicPartition(self.target_topic, self.partition)
 
     @property
@@ -273,17 +269,14 @@ class GroupPlan:
 
     @property
     def lag(self) -> int:
-        """Records that the group has not read on the source yet."""
         return sum(position.lag for position in self.positions)
 
     @property
     def re_read(self) -> int:
-        """Forecast of records that it reads a second time."""
         return sum(position.re_read for position in self.positions)
 
     @property
     def total_skipped(self) -> int:
-        """Forecast of records that it skips."""
         return sum(position.skipped for position in self.positions)
 
 
@@ -313,12 +306,10 @@ class MovePlan(Document):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """Names of the groups that move."""
         return tuple(group.group for group in self.groups)
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Routing subjects: producers' topics, then groups."""
         return subjects_of(self.topics, self.group_names)
 
     @property
@@ -327,7 +318,6 @@ class MovePlan(Document):
         return tuple(map(home_subject, self.homes))
 
     def numbers(self) -> dict[str, int | float | None]:
-        """Return the numbers to approve by name, in records or seconds."""
         if self.forecast is not None:
             return self.forecast.numbers()
         groups = self.groups
@@ -340,7 +330,6 @@ class MovePlan(Document):
         }
 
     def summary(self) -> str:
-        """Summarise in one line the plan to approve."""
         if self.forecast is not None:
             return self.forecast.line(self.request.source)
         found = self.numbers()
@@ -372,7 +361,6 @@ def fingerprint(*settings: Any) -> str:
 
 
 def offsets_to_write(positions: Iterable[PartitionMove]) -> dict[str, int]:
-    """Return the offsets to write on the target, by partition name."""
     return {str(one.target): one.resume for one in positions if one.resume is not None}
 
 

@@ -61,7 +61,6 @@ STEPS: Final = (
     StepRule("report", "reported", "Reported", "measured and kept"),
 )
 RUN_STEPS: Final = STEPS[1:]
-"""Steps after the plan."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ class GroupResume:
 
     @property
     def worked_ms(self) -> int | None:
-        """Time of the first processed record or commit, None before that."""
         known = [at for at in (self.processed_ms, self.first_commit_ms) if at is not None]
         return min(known, default=None)
 
@@ -105,7 +103,6 @@ class Straggler:
     commits: Mapping[str, tuple[int | None, int]] = field(default_factory=dict)
 
     def line(self, group: str, source: str) -> str:
-        """Describe the group, its readers and the remedy in one line."""
         moved = [f"{name} from {a} to {b}" for name, (a, b) in sorted(self.commits.items())]
         by = some(self.members) or "a consumer that assigns partitions by itself"
         commits = f", its commits moved: {some(moved)}" if moved else ""
@@ -139,7 +136,6 @@ class Observation:
         sample: tuple[int, int],
         settled: Collection[str],
     ) -> Observation:
-        """Return the observation after one more look: marks by subject, sample, settled topics."""
         moved = dict(self.moved)
         for subject, offsets in marks.items():
             before = self.marks.get(subject, offsets)
@@ -158,12 +154,10 @@ class Observation:
         )
 
     def rested_s(self, subject: str, clock: float) -> float:
-        """Return the seconds since the last known change of a subject's marks."""
         return clock - max(self.moved.get(subject, {}).values(), default=self.began)
 
     @property
     def fingerprint(self) -> str:
-        """Digest of all marks, the same while none changes."""
         rows = {subject: sorted(offsets.items()) for subject, offsets in self.marks.items()}
         return sha256(repr(sorted(rows.items())).encode()).hexdigest()
 
@@ -193,7 +187,6 @@ class WaitNote(Document):
         *,
         rested: bool,
     ) -> WaitNote:
-        """Summarise in a few bytes the reasons why a move waits."""
         waits = tuple(reason[:_LONGEST_REASON] for reason in few(reasons))
         still, sample = seen.fingerprint if rested else "", next(iter(seen.samples), None)
         return cls(progress.move_id, progress.attempt, now_ms, waits, sample, still)
@@ -257,7 +250,6 @@ class MoveProgress(Document):
 
     @property
     def had_members(self) -> bool:
-        """Return whether any group had members at the hold, which must resume after go."""
         return any(self.members_at_hold.values())
 
     @property
@@ -269,7 +261,6 @@ class MoveProgress(Document):
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Order of precedence of records of one move."""
         return (self.attempt, _ORDER[self.step], self.revision)
 
     def at(self, step: MoveStep, now_ms: int, **changes: Any) -> MoveProgress:
@@ -278,5 +269,4 @@ class MoveProgress(Document):
         return replace(self, revision=self.revision + 1, step=step, times_ms=times, **changes)
 
     def noting(self, **changes: Any) -> MoveProgress:
-        """Return the next revision at the same step."""
         return replace(self, revision=self.revision + 1, **changes)

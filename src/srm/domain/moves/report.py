@@ -380,7 +380,6 @@ def _costs(name: str, group: GroupReport) -> Iterator[str]:
 
 
 def render() -> str:
-    """Return the JSON schema of a report, as published."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA,
@@ -390,7 +389,6 @@ def render() -> str:
 
 
 def _for_readers(part: Any) -> Any:
-    """Remove titles, which repeat the names, and markup of descriptions."""
     if isinstance(part, list):
         return [_for_readers(item) for item in part]
     if not isinstance(part, dict):
@@ -402,7 +400,6 @@ def _for_readers(part: Any) -> Any:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the schema to the given file, by default into docs/."""
     write(lambda _: render(), Path("docs/report.schema.json"), __doc__, arguments)
 
 

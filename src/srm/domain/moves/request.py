@@ -53,12 +53,10 @@ class MoveSetting:
 
     @property
     def title(self) -> str:
-        """The name in a form, with the unit."""
         return self.text.partition(". ")[0] + (" (seconds)" if self.kind == "seconds" else "")
 
     @property
     def help(self) -> str:
-        """The text without its title."""
         return self.text.partition(". ")[2]
 
     @property
@@ -68,13 +66,11 @@ class MoveSetting:
 
 
 def limit(lowest: float, highest: float, text: str, option: str | None = "") -> MoveSetting:
-    """Declare a number of seconds."""
     text = f"{text} {lowest:g} to {highest:g} seconds."
     return MoveSetting(text, bounds=(lowest, highest), section="Time limits", option=option)
 
 
 def detail(text: str, **choices: str) -> MoveSetting:
-    """Declare a setting that few moves need."""
     return MoveSetting(text, choices, section="Details")
 
 
@@ -89,7 +85,6 @@ settings_of: Final[Callable[[Any], tuple[MoveSetting, ...]]] = cache(_settings)
 
 
 def require_bounds(of: Any) -> None:
-    """Check the bounds of a dataclass of settings."""
     for setting in settings_of(type(of)):
         value, (lowest, highest) = getattr(of, setting.name), setting.bounds
         if setting.kind == "seconds" and not lowest <= value <= highest:
@@ -100,7 +95,6 @@ def require_bounds(of: Any) -> None:
 
 
 def read(of: type[_D], given: Mapping[str, Any]) -> _D:
-    """Build a dataclass of settings from a form or JSON object."""
     try:
         return adapter(of).validate_python(dict(given))
     except ValidationError as error:
@@ -250,17 +244,14 @@ class MoveRequest:
 
     @property
     def is_unplanned(self) -> bool:
-        """Return whether the source is abandoned."""
         return self.mode == "unplanned"
 
     @property
     def flow(self) -> Flow:
-        """The flow from the source to the target."""
         return Flow(self.source, self.target)
 
     @classmethod
     def parse(cls, settings: Mapping[str, Any]) -> MoveRequest:
-        """Build a request from a form or JSON object."""
         return read(MoveRequest, settings)
 
 

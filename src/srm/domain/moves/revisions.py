@@ -68,11 +68,9 @@ class Signed:
 
     @property
     def sha256(self) -> str:
-        """Hash of the document, in hexadecimal."""
         return hashlib.sha256(self.document).hexdigest()
 
     def value(self) -> bytes:
-        """Encode as the value of a record."""
         if self.signature is None:
             return self.document
         return self.document + b"\n" + self.signature.value()
@@ -117,7 +115,6 @@ class Signed:
 
 
 def short(key_id: str) -> str:
-    """Shorten the id of a key for messages."""
     return key_id[:_SHOWN]
 
 
@@ -191,13 +188,11 @@ class KeptReport:
 
     @classmethod
     def made(cls, report: MoveReport, key: SigningKey | None) -> KeptReport:
-        """Encode a report, and sign it if there is a key."""
         document = report.value()
         return cls(report, Signed(document, key.sign(document) if key else None))
 
 
 def report_key(move_id: str) -> str:
-    """Return the key of a move's report in the moves topic."""
     return f"report:{move_id}"
 
 

@@ -37,12 +37,10 @@ _rank = attrgetter("rank")
 
 
 def group_subject(group: str) -> str:
-    """Return the subject of a group's consumers, the key of their route."""
     return f"group:{group}"
 
 
 def topic_subject(topic: str) -> str:
-    """Return the subject of a topic's producers."""
     return f"topic:{topic}"
 
 
@@ -52,7 +50,6 @@ def home_subject(cluster: str) -> str:
 
 
 def subjects_of(topics: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]:
-    """Return the subjects of producers to topics, then of consumers of groups."""
     return (*map(topic_subject, topics), *map(group_subject, groups))
 
 
@@ -118,11 +115,9 @@ class Route:
         return self.decided and cluster != self.cluster
 
     def expire(self) -> Route:
-        """Return the route after the lease of a hold has expired: go, on the same cluster."""
         return replace(self, state="go", beat=0, time_ms=0)
 
     def value(self) -> bytes:
-        """Encode the record value."""
         return encode(self)
 
 
@@ -164,7 +159,6 @@ class Ack:
         return f"{_ACK}{self.subject}:{self.client}".encode()
 
     def value(self) -> bytes:
-        """Encode the record value."""
         return encode(self)
 
 
@@ -176,7 +170,6 @@ def merge(one: Route | None, other: Route | None) -> Route | None:
 
 
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
-    """Merge what several clusters say about all subjects."""
     merged: dict[str, Route] = {}
     for table in tables:
         for subject, route in table.items():
@@ -185,7 +178,6 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
 
 
 def home_route(cluster: str) -> Route:
-    """Return the route of a subject without a record: its home cluster, go."""
     return Route(0, cluster, "go")
 
 
@@ -200,17 +192,14 @@ def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: b
 
 
 def is_subject(key: bytes) -> bool:
-    """Return whether a record of the topic is a route."""
     return key.startswith((b"group:", b"topic:", b"home:"))
 
 
 def is_ack(key: bytes) -> bool:
-    """Return whether a record of the topic is an acknowledgement."""
     return key.startswith(_ACK.encode())
 
 
 def decode_route(key: bytes, value: bytes) -> Route:
-    """Decode a route."""
     try:
         key.decode()
     except UnicodeDecodeError as error:
@@ -219,7 +208,6 @@ def decode_route(key: bytes, value: bytes) -> Route:
 
 
 def decode_ack(key: bytes, value: bytes) -> Ack:
-    """Decode an acknowledgement."""
     ack = decode(Ack, f"routing record {key.decode(errors='replace')}", value)
     if ack.key() != key:
         raise IntegrityError(f"routing record {key!r} names another client")
@@ -329,7 +317,6 @@ class RedirectOrder(Document):
 
 
 def order_schema() -> dict[str, Any]:
-    """Return the JSON schema of an order."""
     return adapter(RedirectOrder).json_schema(mode="serialization")
 
 
@@ -339,7 +326,6 @@ def order_number(attempt: int, step: CallStep) -> int:
 
 
 def call_key(attempt: int, step: CallStep, kind: str) -> str:
-    """Return the key under which a move stores a call."""
     return f"{attempt}/{step}/{kind}"
 
 
@@ -361,7 +347,6 @@ def to_call(
 def missing_confirmations(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
 ) -> Iterator[str]:
-    """Yield a reason for each redirector that has not confirmed a step."""
     for kind in to_call(kinds, calls, attempt, step):
         known = calls.get(call_key(attempt, step, kind))
         why = "it was not called yet" if known is None else known.said

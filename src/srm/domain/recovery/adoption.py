@@ -39,7 +39,6 @@ class AdoptedCopy:
 
     @property
     def state(self) -> CopyState:
-        """State of the partition."""
         found = self.aligned
         if self.failure:
             return "undecided"

@@ -81,12 +81,10 @@ def copies_of(
 
 
 def invert(runs: Runs) -> Runs:
-    """Return the inverse of a map: sources and targets exchanged."""
     return Runs(runs.targets, runs.sources, runs.counts)
 
 
 def runs_from(runs: Runs, source_next: int) -> Runs:
-    """Return the part of ordered runs from a source offset on."""
     first = int((runs.source_ends <= source_next).sum())
     left = runs[first:]
     if not len(left) or left[0].source_start >= source_next:
@@ -211,12 +209,10 @@ class RestorePlan:
 
     @property
     def refusals(self) -> tuple[TopicRestore, ...]:
-        """Topics that cannot be restored."""
         return tuple(each for each in self.topics if each.state == "refused")
 
     @property
     def to_restore(self) -> Mapping[str, TopicRestore]:
-        """Topics to restore, by the name of the original."""
         done = ("restored", "refused")
         return {each.topic: each for each in self.topics if each.state not in done}
 

@@ -96,12 +96,10 @@ class PartitionReturn:
 
     @property
     def name(self) -> str:
-        """Topic and partition."""
         return str(self.place)
 
     @property
     def place(self) -> TopicPartition:
-        """The source partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
@@ -144,12 +142,10 @@ class TopicReturn:
 
     @property
     def records(self) -> int:
-        """Number of records of the residue."""
         return sum(entry.records for entry in self.partitions)
 
     @property
     def only_copied(self) -> int:
-        """Number of records that the copy has and the source has lost."""
         return sum(entry.only_copied or 0 for entry in self.partitions)
 
 
@@ -169,19 +165,16 @@ class SourceReturn:
 
     @property
     def records(self) -> int:
-        """Number of records of the residue."""
         return sum(topic.records for topic in self.topics)
 
     @property
     def partitions(self) -> tuple[PartitionReturn, ...]:
-        """Partitions of all topics."""
         return tuple(entry for topic in self.topics for entry in topic.partitions)
 
 
 def topic_shape(
     topic: str, now: str | None, known: Collection[CopiedTopic], copied_ids: Collection[str]
 ) -> tuple[Shape, str]:
-    """Compare a name's current topic with those copied; return the shape and the evidence."""
     before = sorted({entry.topic_id for entry in known if entry.topic == topic})
     if now is not None and (now in before or now in copied_ids):
         return "same", f"topic id {now}, as when it was copied"
@@ -202,7 +195,6 @@ def worst(shapes: Iterable[Shape]) -> Shape:
 def topic_return(
     topic: str, topic_id: str, told: tuple[Shape, str], partitions: Iterable[PartitionReturn]
 ) -> TopicReturn:
-    """Combine partitions; truncated logs make a topic shorter."""
     shape, evidence = told
     found = tuple(partitions)
     cut = [entry for entry in found if entry.cut_from is not None]
@@ -229,7 +221,6 @@ def describe(shape: Shape, source: str, was: str, now: str) -> str:
 
 
 def explain_gone(entry: PartitionReturn) -> str:
-    """Return the offsets that can no longer be copied, as text; empty if there are none."""
     if entry.gone_from is None:
         return ""
     count = amount(entry.retention_loss, "offset")
@@ -237,7 +228,6 @@ def explain_gone(entry: PartitionReturn) -> str:
 
 
 Wanted = tuple[AssignedPartition, OffsetRange]
-"""A range of source offsets of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +254,9 @@ class Counting:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """Number of records and the range of their timestamps, by name."""
         return {"records": self.records, "first_ms": self.first_ms, "last_ms": self.last_ms}
 
     def take(self, offsets: Sequence[int], times: Sequence[int]) -> None:
-        """Count records by their offsets, in order, and timestamps."""
         if not offsets:
             return
         self.records += len(offsets)
@@ -326,7 +314,6 @@ class Settlement:
 
     @property
     def choices(self) -> dict[str, Choice]:
-        """Choices made, by topic."""
         return {row.topic: row.choice for row in self.topics if row.choice is not None}
 
 
@@ -436,7 +423,6 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
 def decisions(
     found: SourceReturn, settlement: Settlement, request: str, by: str, now_ms: int
 ) -> tuple[PartitionNotes, ...]:
-    """Return the notes that execute a settlement."""
     flow, choices = Flow.parse(found.flow), settlement.choices
     return tuple(
         PartitionNotes.from_decision(
@@ -469,7 +455,6 @@ def _ranges(
 def outcome_of(
     found: SourceReturn, settlement: Settlement, move_id: str, by: str, now_ms: int
 ) -> Outcome:
-    """Return the outcome that the report of the disaster shows next to its forecast."""
     entries = found.partitions
     return Outcome(
         *(move_id, found.flow, found.shape, now_ms, by),
