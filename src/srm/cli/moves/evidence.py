@@ -11,13 +11,11 @@ import typer
 from rich.console import Console
 
 from srm import telemetry
-from srm.cli import completing
 from srm.cli.console import open_console, tidying_up, write_document
 from srm.cli.flows.for_flows import say
-from srm.cli.moves.failover import TwoClusters, option
+from srm.cli.moves.failover import AnyMoveArgument, TwoClusters, option
 from srm.config.loader import find_config, load_config
 from srm.config.model import read_public_key
-from srm.domain.moves.evidence import EarlierRevision
 from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_break, short
 from srm.engine import moves
 from srm.engine.drill import read_drills, run_drill
@@ -48,9 +46,7 @@ ReportFormat = Literal["text", "json", "html", "markdown"]
 
 
 def show(
-    move_id: Annotated[
-        str | None, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)
-    ] = None,
+    move_id: AnyMoveArgument = None,
     *,
     pair: TwoClusters,
     list_: Annotated[
@@ -82,8 +78,7 @@ def show(
         return
     with pair.open_for(move_id) as context:
         kept = _look_again(context, move_id)
-    if output is not None:
-        _say_files(export_report(kept, report_page(kept), output))
+    _export([kept], output)
     _print(kept, "json" if pair.as_json else format_)
 
 
@@ -134,22 +129,16 @@ def _look_again(context: MoveContext, move_id: str) -> KeptReport:
 
 
 def _list(pair: TwoClusters, reports: tuple[KeptReport, ...], output: Path | None) -> None:
-    if output is not None:
-        for kept in reports:
-            _say_files(export_report(kept, report_page(kept), output))
-
-    def render(console: Console) -> None:
-        if reports:
-            console.print(list_view(reports))
-        else:
-            console.print("No move has a report yet: srm failover status lists the moves")
-
-    pair.emit([list_row(kept) for kept in reports], render)
+    _export(reports, output)
+    none = "No move has a report yet: srm failover status lists the moves"
+    rows = [list_row(kept) for kept in reports]
+    pair.emit(rows, lambda console: console.print(list_view(reports) if reports else none))
 
 
-def _say_files(files: Iterable[Path]) -> None:
-    for file in files:
-        typer.echo(f"written: {file}", err=True)
+def _export(reports: Iterable[KeptReport], folder: Path | None) -> None:
+    for kept in reports if folder is not None else ():
+        for file in export_report(kept, report_page(kept), folder):
+            typer.echo(f"written: {file}", err=True)
 
 
 def _print(kept: KeptReport, wanted: ReportFormat) -> None:
@@ -167,8 +156,7 @@ def _print(kept: KeptReport, wanted: ReportFormat) -> None:
 def _render(console: Console, kept: KeptReport) -> None:
     console.print(report_view(kept.report))
     for approval in kept.report.approvals:
-        line = f"approved: {approval.by}, {approval.how}, {utc(approval.time_ms)}"
-        say(console, line)
+        say(console, f"approved: {approval.by}, {approval.how}, {utc(approval.time_ms)}")
     say(console, signature_text(kept))
 
 
@@ -220,8 +208,8 @@ def _say_right(console: Console, found: Iterable[KeptReport]) -> None:
     for kept in found:
         report, signature = kept.report, kept.signed.signature
         by = "" if signature is None else f" with key {short(signature.key_id)}"
-        earlier: tuple[EarlierRevision, ...] = report.previous
-        after = f", after {', '.join(str(one.revision) for one in earlier)}" if earlier else ""
+        earlier = ", ".join(str(one.revision) for one in report.previous)
+        after = f", after {earlier}" if earlier else ""
         say(
             console,
             f"{report.move_id}: revision {report.revision}{after} of {utc(report.written_ms)} is "

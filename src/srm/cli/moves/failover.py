@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from types import FrameType
 from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec
@@ -56,7 +56,6 @@ from srm.wiring import open_cluster, open_move, open_records
 
 _P = ParamSpec("_P")
 _TYPES: Final = {"switch": bool, "seconds": float, "names": list[str] | None}
-_UNNAMED: Final = {"names": None, "text": None, "list": ""}
 _COMPLETIONS: Final = {
     "source": completing.clusters,
     "target": completing.clusters,
@@ -99,9 +98,8 @@ def with_settings(command: Callable[Concatenate[dict[str, Any], _P], None]) -> C
 
 
 def _parameter(setting: MoveSetting) -> Parameter:
-    default = _UNNAMED.get(setting.kind, setting.default)
-    if default == "":
-        default = None
+    is_unset = setting.kind == "list" or setting.default in ("", ())
+    default = None if is_unset else setting.default
     of: Any = _TYPES.get(setting.kind, str)
     if setting.kind == "choice":
         of = Literal[tuple(value for value in setting.choices if value)] | None
@@ -142,6 +140,9 @@ class TwoClusters(Common):
 
 
 MoveArgument = Annotated[str, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)]
+AnyMoveArgument = Annotated[
+    str | None, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)
+]
 _ROWS: Final = 100
 """Rows of a table that are shown before a move begins; 'srm failover plan' shows all."""
 
@@ -279,14 +280,13 @@ def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
         return
     how = "--yes" if yes else "srm failover run"
     if planned.request.is_unplanned and not yes:
-        _ask(planned)
-        how = f"typed {planned.request.source}"
+        how = f"typed {_typed_source(planned)}"
     by, now_ms = operator(context.host), context.now_ms()
     approval = moves.Approval(by, how, now_ms, planned.summary(), planned.numbers())
     moves.approve(context, planned.move_id, approval)
 
 
-def _ask(planned: MovePlan) -> None:
+def _typed_source(planned: MovePlan) -> str:
     source = planned.request.source
     if not sys.stdin.isatty():
         raise UsageError(f"an unplanned move abandons {source}: approve the forecast with --yes")
@@ -297,6 +297,7 @@ def _ask(planned: MovePlan) -> None:
     )
     if typed.strip() != source:
         raise UsageError(f"{typed.strip()!r} is not {source!r}: nothing was done")
+    return source
 
 
 def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
@@ -305,14 +306,8 @@ def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
         planned = MoveStore(context).plan(move_id)
         missing = moves.call_redirectors(context, planned)
         calls = MoveStore(context).progress(move_id).calls
-    pair.emit(
-        dict(calls),
-        lambda console: console.print(
-            *(f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())),
-            sep="\n",
-            markup=False,
-        ),
-    )
+    lines = [f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())]
+    pair.emit(dict(calls), lambda console: console.print(*lines, sep="\n", markup=False))
     if missing:
         raise UnavailableError(f"move {move_id}: {'; '.join(missing)}")
 
@@ -343,14 +338,8 @@ def unfence(
             lambda fence: not topics or fence.topic in topics,
             since_ms=0 if topics else None,
         )
-    common.emit(
-        lifted,
-        lambda console: console.print(
-            f"{cluster}: writes are allowed again to {', '.join(lifted)}"
-            if lifted
-            else f"{cluster}: nothing is fenced"
-        ),
-    )
+    allowed = f"writes are allowed again to {', '.join(lifted)}" if lifted else "nothing is fenced"
+    common.emit(lifted, lambda console: console.print(f"{cluster}: {allowed}"))
 
 
 _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
@@ -361,7 +350,7 @@ _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
 def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], None]]:
     """Yield the function that shows each event: a redrawn view, or lines without a terminal."""
     if not console.is_terminal:
-        yield MoveLines(plan, console).show
+        yield _line_printer(plan, console)
         return
     view = MoveView(plan)
     with Live(view, console=console, refresh_per_second=8) as live:
@@ -373,35 +362,25 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
         yield show
 
 
-class MoveLines:
-    """A running move in a file: a line when its step changes, or its wait, not a number."""
+def _line_printer(plan: MovePlan, console: Console) -> Callable[[RunEvent], None]:
+    """Print a line of a move to a file when its step changes, or its wait, not a number."""
+    last: list[str] = []
 
-    def __init__(self, plan: MovePlan, console: Console) -> None:
-        self._plan = plan
-        self._console = console
-        self._told: tuple[str, ...] = ()
+    def show(event: RunEvent) -> None:
+        line: str = event.step
+        reasons: tuple[tuple[str, ...], ...] = ()
+        if event.verify is not None:
+            line = f"{event.step}: {verify_line(event.verify)}"
+            reasons = event.verify.waiting, event.verify.asks
+        if event.sync is not None:
+            line = f"{event.step}: {progress_line(event.sync)}"
+            reasons = event.sync.blocking, event.sync.asks, *reasons
+        news = [_FIGURES.sub("", text) for text in (event.step, *map(reasons_text, reasons))]
+        if news != last:
+            last[:] = news
+            console.print(Text(f"{plan.move_id}  {line}"), soft_wrap=True)
 
-    def show(self, event: RunEvent) -> None:
-        news = tuple(_FIGURES.sub("", text) for text in (event.step, *_reasons(event)))
-        if news == self._told:
-            return
-        self._told = news
-        self._console.print(Text(f"{self._plan.move_id}  {_line(event)}"), soft_wrap=True)
-
-
-def _reasons(event: RunEvent) -> Iterator[str]:
-    if event.sync is not None:
-        yield from map(reasons_text, (event.sync.blocking, event.sync.asks))
-    if event.verify is not None:
-        yield from map(reasons_text, (event.verify.waiting, event.verify.asks))
-
-
-def _line(event: RunEvent) -> str:
-    if event.sync is not None:
-        return f"{event.step}: {progress_line(event.sync)}"
-    if event.verify is not None:
-        return f"{event.step}: {verify_line(event.verify)}"
-    return event.step
+    return show
 
 
 class MoveView:
@@ -440,18 +419,10 @@ _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
 
 
 def status(
-    move_id: Annotated[
-        str | None, typer.Argument(metavar="MOVE_ID", autocompletion=completing.moves)
-    ] = None,
-    *,
-    pair: TwoClusters,
-    watch: WatchOption = None,
+    move_id: AnyMoveArgument = None, *, pair: TwoClusters, watch: WatchOption = None
 ) -> None:
     """List all moves, or look how far one is and what it waits for."""
-
-    def look() -> Looked:
-        return _all_moves(pair) if move_id is None else _one_move(move_id, pair)
-
+    look = partial(_all_moves, pair) if move_id is None else partial(_one_move, move_id, pair)
     show(look, watch, as_json=pair.as_json)
 
 

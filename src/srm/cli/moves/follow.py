@@ -39,13 +39,10 @@ def follow(
         ),
     ],
     *,
-    group: Annotated[
-        str, typer.Option("--group", metavar="GROUP", help="Consumer group to follow.")
-    ] = "",
+    group: Annotated[str, typer.Option(metavar="GROUP", help="Consumer group to follow.")] = "",
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic",
             metavar="TOPIC",
             help="Topic the program reads, or with --producer writes to; several times.",
         ),
@@ -57,7 +54,6 @@ def follow(
     writes: Annotated[
         list[str] | None,
         typer.Option(
-            "--writes",
             metavar="TOPIC",
             help="Topic that a program with a --group writes to: follow its route, too.",
         ),
@@ -66,7 +62,6 @@ def follow(
     home: Annotated[
         str | None,
         typer.Option(
-            "--home",
             metavar="CLUSTER",
             help="Where to run while no record says so; without it the first of the file.",
         ),
@@ -74,7 +69,6 @@ def follow(
     template: Annotated[
         list[str] | None,
         typer.Option(
-            "--template",
             metavar="IN:OUT",
             help="Write OUT from IN, with placeholders filled in, before each start.",
         ),
@@ -82,37 +76,31 @@ def follow(
     properties: Annotated[
         Path | None,
         typer.Option(
-            "--properties",
-            metavar="FILE",
-            help="Write all settings of a Java client here before each start.",
+            metavar="FILE", help="Write all settings of a Java client here before each start."
         ),
     ] = None,
     stop_signal: Annotated[
-        str, typer.Option("--stop-signal", metavar="NAME", help="Signal that ends the program.")
+        str, typer.Option(metavar="NAME", help="Signal that ends the program.")
     ] = "TERM",
     grace: Annotated[
         float,
-        typer.Option("--grace", metavar="SECONDS", min=0, help="Time to end before it is killed."),
+        typer.Option(metavar="SECONDS", min=0, help="Time to end before it is killed."),
     ] = 30.0,
     grace_lost: Annotated[
         float,
         typer.Option(
-            "--grace-lost",
             metavar="SECONDS",
             min=0,
             help="The same where its cluster was abandoned by an unplanned move.",
         ),
     ] = 5.0,
     restart: Annotated[
-        Restart, typer.Option("--restart", help="When the program has ended by itself.")
+        Restart, typer.Option(help="When the program has ended by itself.")
     ] = "on-failure",
     restart_limit: Annotated[
         int,
         typer.Option(
-            "--restart-limit",
-            metavar="N",
-            min=0,
-            help="Maximum consecutive quick restarts; 0 means unlimited.",
+            metavar="N", min=0, help="Maximum consecutive quick restarts; 0 means unlimited."
         ),
     ] = 10,
     json_logs: Annotated[
@@ -129,16 +117,17 @@ def follow(
     """
     use_event_log(as_json=json_logs)
     work = _work(group, topic or [], writes or [], producer=producer)
+    files = [*map(Template.parse, template or ())]
+    if properties:
+        files.append(Template.java_properties(properties))
+    stopping = Stopping(_signal(stop_signal), grace, grace_lost)
     job = Job(
         load_client_config(config),
         work,
         command,
         default_client_id("follow"),
-        [
-            *map(Template.parse, template or ()),
-            *([Template.java_properties(properties)] if properties else []),
-        ],
-        Stopping(_signal(stop_signal), grace, grace_lost),
+        files,
+        stopping,
         json_logs,
     )
     job.check()

@@ -61,29 +61,20 @@ if TYPE_CHECKING:
     from srm.spark.replicator import Replicator
 
 
-def _choice_option(choice: str, means: str) -> object:
-    return typer.Option(
-        f"--{choice}",
-        metavar="TOPIC",
-        help=f"{means}; several times.",
-        autocompletion=completing.topics,
-    )
+def _choice(means: str) -> object:
+    means = f"{means}; several times."
+    return typer.Option(metavar="TOPIC", help=means, autocompletion=completing.topics)
 
 
-MergeOption = Annotated[
-    list[str] | None, _choice_option("merge", "Copy this topic's residue after all")
-]
+MergeOption = Annotated[list[str] | None, _choice("Copy this topic's residue after all")]
 KeepOption = Annotated[
-    list[str] | None,
-    _choice_option("keep", "Leave it on the source, for groups that go back there"),
+    list[str] | None, _choice("Leave it on the source, for groups that go back there")
 ]
 DiscardOption = Annotated[
-    list[str] | None,
-    _choice_option("discard", "Leave it on the source; groups that go back skip it"),
+    list[str] | None, _choice("Leave it on the source; groups that go back skip it")
 ]
 DefaultOption = Annotated[
-    Choice | None,
-    typer.Option("--default", help="For all other topics except rebuilt or missing ones."),
+    Choice | None, typer.Option(help="For all other topics except rebuilt or missing ones.")
 ]
 
 
@@ -126,25 +117,22 @@ def settle(
         if dry_run:
             done = plan_return(context, logs, named, default, by, show)
         else:
-            approve = _approval(ask=not yes, as_json=only.as_json, show=show)
+            approve = partial(_approve, only, show, yes=yes)
             done = settle_return(context, logs, named, default, by, show, approve)
     only.emit(done, lambda console: render_settled(console, done))
     if dry_run and done.settlement.blocked:
         raise GateClosedError(f"not settled: {'; '.join(done.settlement.blocked)}")
 
 
-def _approval(
-    *, ask: bool, as_json: bool, show: Callable[[str], None]
-) -> Callable[[SettledReturn], bool]:
-    def approve(planned: SettledReturn) -> bool:
-        if not ask:
-            return True
-        require_terminal(as_json=as_json)
-        show("")
-        render_settled(open_console(stderr=True), planned)
-        return typer.confirm("Write these decisions and resume the flow?", err=True)
-
-    return approve
+def _approve(
+    only: OneFlow, show: Callable[[str], None], planned: SettledReturn, *, yes: bool
+) -> bool:
+    if yes:
+        return True
+    require_terminal(as_json=only.as_json)
+    show("")
+    render_settled(open_console(stderr=True), planned)
+    return typer.confirm("Write these decisions and resume the flow?", err=True)
 
 
 def render_found(console: Console, found: SourceReturn) -> None:
@@ -174,10 +162,10 @@ def render_settled(console: Console, done: SettledReturn) -> None:
     if not done.applied:
         render_found(console, done.found)
     chosen = [row for row in done.settlement.topics if row.choice or row.open]
-    told = [row for row in done.settlement.topics if not row.choice and row.shape == "shorter"]
+    cut = [row for row in done.settlement.topics if row.shape == "shorter" and row not in chosen]
     rows = [
         (row.topic, row.choice or (Text("open", "red") if row.open else "-"), row.means)
-        for row in (*chosen, *(row for row in told if row not in chosen))
+        for row in (*chosen, *cut)
     ]
     if rows:
         print_table(console, ("topic", "choice", "means"), rows)
@@ -203,15 +191,15 @@ def _topic_lines(topic: TopicReturn, flow: str) -> Iterable[str]:
 
 def _partition_table(console: Console, partitions: Iterable[PartitionReturn]) -> None:
     columns = "partition", "from", "to", "residue", "first", "last", ""
-
-    def cells(entry: PartitionReturn) -> tuple[object, ...]:
-        first, end = entry.residue or (entry.copied_to, entry.copied_to)
-        return (
+    rows = [
+        (
             *(entry.name, str(first), str(end), entry.records),
             *(moment(entry.first_ms), moment(entry.last_ms), "; ".join(_remarks(entry))),
         )
-
-    rows = [cells(entry) for entry in partitions if entry.records or _remarks(entry)]
+        for entry in partitions
+        for first, end in [entry.residue or (entry.copied_to, entry.copied_to)]
+        if entry.records or _remarks(entry)
+    ]
     if rows:
         print_table(console, columns, rows, right=columns[1:4])
 
@@ -234,11 +222,7 @@ PartitionOption = Annotated[
 ]
 
 
-def list_ranges(
-    only: OneFlow,
-    *,
-    topic: TopicsOption = None,
-) -> None:
+def list_ranges(only: OneFlow, *, topic: TopicsOption = None) -> None:
     """List the ranges: those to be decided while the flow is paused, and what was left."""
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         ranges = residue_ranges(context, logs, topic or (), None, show)
