@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
@@ -43,7 +43,7 @@ ASSIGNMENT_PREFIX = b"assignment:"
 SLOT_PREFIX = b"slot:"
 STATUS_PREFIX = b"status:"
 
-_TOPICS: Final = attrgetter("topic", "topic_id", "target_topic", "target_topic_id")
+_NAMES: Final = ("topic", "topic_id", "target_topic", "target_topic_id")
 
 COMMANDS = 0
 """Partition of driver records and of requests to the driver."""
@@ -135,17 +135,10 @@ class Assignment:
     def value(self) -> bytes:
         """Encode the record value: each topic once, with the numbers of its partitions."""
         topics = [
-            {
-                "topic": first.topic,
-                "topic_id": first.topic_id,
-                "target_topic": first.target_topic,
-                "target_topic_id": first.target_topic_id,
-                "partitions": [first.partition, *(p.partition for p in rest)],
-            }
-            for _, (first, *rest) in groupby(self.partitions, _TOPICS)
+            dict(zip(_NAMES, names, strict=True)) | {"partitions": [p.partition for p in some]}
+            for names, some in groupby(self.partitions, attrgetter(*_NAMES))
         ]
-        value: dict[str, Any] = {"slot": self.slot, "generation": self.generation}
-        value["topics"] = topics
+        value = {"slot": self.slot, "generation": self.generation, "topics": topics}
         if self.incarnation is not None:
             value["incarnation"] = str(self.incarnation)
         return json.dumps(value, separators=(",", ":")).encode()
@@ -446,14 +439,12 @@ def with_notes(
     missing = [n for n in ordered if n.lost and n.decision != "discard"]
     newest = missing[-1] if missing else replace(ordered[-1], lost_from=None, lost_to=None)
     status = status or PartitionStatus(newest.topic, newest.partition, "copying")
-    begins = begin_of_copy(notes)
-    former = (
-        f"the topic was re-created: its copy begins at target offset {begins}, earlier "
-        "records belong to the former topic"
-        if begins is not None
-        else ""
-    )
-    texts = (status.reason, *(entry.text for entry in ordered), former)
+    texts = [status.reason, *(entry.text for entry in ordered)]
+    if (begins := begin_of_copy(notes)) is not None:
+        texts.append(
+            f"the topic was re-created: its copy begins at target offset {begins}, earlier "
+            "records belong to the former topic"
+        )
     status = replace(status, reason="; ".join(text for text in texts if text))
     if status.state == "stopped":
         return status
@@ -486,7 +477,7 @@ class Pause(JsonRecord):
 
     def joined_by(self, other: Pause) -> Pause:
         """Return the pause with the moves of both and the first one's reason."""
-        new = tuple(move_id for move_id in other.moves if move_id not in self.moves)
+        new = (move_id for move_id in other.moves if move_id not in self.moves)
         return replace(self, request=other.request, joined=(*self.joined, *new))
 
     def without(self, move_id: str) -> Pause | None:

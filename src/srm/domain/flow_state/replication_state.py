@@ -12,6 +12,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
@@ -127,6 +128,12 @@ def is_superseded(
 
 
 _logger = logging.getLogger(__name__)
+_KINDS: Final[Mapping[bytes, type[Assignment | JsonRecord]]] = {
+    ASSIGNMENT_PREFIX: Assignment,
+    STATUS_PREFIX: PartitionStatus,
+    NOTES_PREFIX: PartitionNotes,
+    COPIED_PREFIX: CopiedTopic,
+}
 
 PartitionId = tuple[str, int]
 """Source topic id and partition number."""
@@ -171,33 +178,22 @@ class ReplicationState:
 
 def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
     """Decode all readable records; log and omit the rest, which only causes delay."""
-    assignments: list[Assignment] = []
-    statuses: list[PartitionStatus] = []
-    notes: list[PartitionNotes] = []
-    copied: list[CopiedTopic] = []
-    slots: list[SlotHeartbeat | PositionGroup] = []
+    found = defaultdict[bytes, list[Any]](list)
     for key, value in table.items():
+        prefix = key[: key.find(b":") + 1]
         try:
-            if key.startswith(ASSIGNMENT_PREFIX):
-                assignments.append(Assignment.decode(value))
-            elif key.startswith(SLOT_PREFIX):
-                slots.append(decode_slot_record(key, value))
-            elif key.startswith(STATUS_PREFIX):
-                statuses.append(PartitionStatus.decode(value))
-            elif key.startswith(NOTES_PREFIX):
-                notes.append(PartitionNotes.decode(value))
-            elif key.startswith(COPIED_PREFIX):
-                copied.append(CopiedTopic.decode(value))
+            if prefix == SLOT_PREFIX:
+                found[prefix].append(decode_slot_record(key, value))
+            elif prefix in _KINDS:
+                found[prefix].append(_KINDS[prefix].decode(value))
         except IntegrityError as error:
             _logger.warning("replication state record %r cannot be read: %s", key, error)
-    return ReplicationState(
-        tuple(assignments), tuple(_reports(slots)), tuple(statuses), tuple(notes), tuple(copied)
-    )
+    reports = tuple(_reports(found[SLOT_PREFIX]))
+    assignments, *others = (tuple(found[prefix]) for prefix in _KINDS)
+    return ReplicationState(assignments, reports, *others)
 
 
-def _reports(
-    records: Iterable[SlotHeartbeat | PositionGroup],
-) -> Iterator[SlotReport]:
+def _reports(records: Iterable[SlotHeartbeat | PositionGroup]) -> Iterator[SlotReport]:
     beats_of = defaultdict[str, list[SlotHeartbeat]](list)
     groups_of = defaultdict[str, list[PositionGroup]](list)
     for record in records:

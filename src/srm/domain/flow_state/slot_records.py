@@ -190,22 +190,14 @@ def _row(entry: PartitionPosition, topics: dict[tuple[str, str], int]) -> tuple[
 
 def _rest(entry: PartitionPosition) -> Iterator[int]:
     """Yield the numbers of an entry that has as many as its row says."""
-    yield from _map_end(entry)
+    if (end := entry.map_end) is not None:
+        yield entry.position.target_next - end.target_start
+        yield end.owner[0] - entry.producer_id
+        yield end.owner[1] - entry.producer_epoch
+        yield end.place
+        yield end.index_place - end.place
     yield from entry.source_lineage.distances(entry.position.source_next)
     yield from entry.target_lineage.distances(entry.position.target_next)
-
-
-def _map_end(entry: PartitionPosition) -> tuple[int, ...]:
-    end = entry.map_end
-    if end is None:
-        return ()
-    return (
-        entry.position.target_next - end.target_start,
-        end.owner[0] - entry.producer_id,
-        end.owner[1] - entry.producer_epoch,
-        end.place,
-        end.index_place - end.place,
-    )
 
 
 def _positions(value: bytes, at: int) -> tuple[PartitionPosition, ...]:
