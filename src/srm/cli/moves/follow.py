@@ -12,7 +12,6 @@ import typer
 from srm.cli.console import ClientConfigOption
 from srm.client.routing import RoutingWatcher, default_client_id
 from srm.client.settings import load_client_config
-from srm.config.model import Config
 from srm.errors import UsageError
 from srm.follow.program import Restart, Restarts, Stopping
 from srm.follow.supervisor import (
@@ -135,14 +134,15 @@ def follow(
 
 
 def _run(job: Job, restarts: Restarts, home: str | None) -> int:
+    def open_cluster(alias: str) -> KafkaCluster:
+        return KafkaCluster(alias, job.config.cluster_clients(alias), timeout_s=_LOOK_TIMEOUT_S)
+
     watcher = RoutingWatcher(job.config, home)
     supervisor = ProgramSupervisor(
         job,
         watcher,
         restarts,
-        lambda group, tell: MemberLooks(
-            lambda alias: _open(job.config, alias), group, job.client_id, tell
-        ),
+        lambda group, tell: MemberLooks(open_cluster, group, job.client_id, tell),
     )
     for number in (*ENDING, *FORWARDED):
         signal.signal(number, lambda received, _frame: supervisor.signal(received))
@@ -152,11 +152,6 @@ def _run(job: Job, restarts: Restarts, home: str | None) -> int:
         return supervisor.run()
     finally:
         watcher.close()
-
-
-def _open(config: Config, alias: str) -> KafkaCluster:
-    clients = config.cluster_clients(alias)
-    return KafkaCluster(alias, clients, timeout_s=_LOOK_TIMEOUT_S)
 
 
 def _work(group: str, topics: list[str], writes: list[str], *, producer: bool) -> ProgramSettings:

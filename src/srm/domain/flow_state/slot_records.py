@@ -153,16 +153,15 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
         text = key.decode().removeprefix(SLOT_PREFIX.decode())
         if kind == _HEARTBEAT:
             slot, incarnation = text.rsplit(":", 1)
-            generation, time_ms, partitions = _BEAT.unpack_from(value, _HEAD.size)
+            beat = _BEAT.unpack_from(value, _HEAD.size)
             at = _HEAD.size + _BEAT.size
-            heard_ms, growth = _SOURCE.unpack_from(value, at)
+            source = _SOURCE.unpack_from(value, at)
             held = tuple(
                 (topic_id_text(topic), number, end)
                 for topic, number, end in _HELD.iter_unpack(value[at + _SOURCE.size :])
             )
-            process = Incarnation.parse(incarnation)
-            known = generation, time_ms, partitions, heard_ms, growth
-            return SlotHeartbeat(slot, process, *known, held)
+            known = *beat, *source, held
+            return SlotHeartbeat(slot, Incarnation.parse(incarnation), *known)
         slot, incarnation, name = text.rsplit(":", 2)
         positions = _positions(value, _HEAD.size)
         return PositionGroup(slot, Incarnation.parse(incarnation), name, positions)

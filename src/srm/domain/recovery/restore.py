@@ -39,8 +39,7 @@ class RestoreRecord(JsonRecord):
     """Key ``restore`` in the commands of ``restore.B->P``: P is being restored.
 
     ``pauses`` are the ids of its pause of P->B, before and after the restore has renewed it: under
-    a later pause, P holds data of its own. ``topics`` are the ids of the restored originals, by
-    name.
+    a later pause, P holds data of its own. ``topics``: ids of the restored originals, by name.
     """
 
     KIND = "restore record"
@@ -66,18 +65,14 @@ def copies_of(
 
     Heartbeats are left out, and topics from a third cluster, whose flow starts again.
     """
-    found = {}
-    for copy in sorted(topics):
-        original = names.original(copy)
-        if (
-            original is None
-            or names.is_heartbeats(original)
-            or names.came_from(original) in clusters
-        ):
-            continue
-        if names.selects(original):
-            found[copy] = original
-    return found
+    return {
+        copy: original
+        for copy in sorted(topics)
+        if (original := names.original(copy)) is not None
+        and not names.is_heartbeats(original)
+        and names.came_from(original) not in clusters
+        and names.selects(original)
+    }
 
 
 def invert(runs: Runs) -> Runs:
@@ -218,5 +213,4 @@ class RestorePlan:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing is left to do, and the flow has resumed."""
         return self.pause is None and all(each.state == "restored" for each in self.topics)

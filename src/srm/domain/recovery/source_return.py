@@ -200,11 +200,11 @@ def topic_return(
     cut = [entry for entry in found if entry.cut_from is not None]
     if shape == "same" and cut:
         shape = "shorter"
-        evidence += "; " + ", ".join(
-            f"{entry.name} ends at {entry.cut_from}, but was copied to {entry.cut_to}"
-            for entry in cut[:3]
+        ends = (
+            f"{one.name} ends at {one.cut_from}, but was copied to {one.cut_to}" for one in cut[:3]
         )
-        evidence += f", {len(cut) - 3} more" if len(cut) > 3 else ""
+        more = f", {len(cut) - 3} more" if len(cut) > 3 else ""
+        evidence = f"{evidence}; {', '.join(ends)}{more}"
     return TopicReturn(topic, topic_id, shape, evidence, found)
 
 
@@ -459,7 +459,11 @@ def outcome_of(
     return Outcome(
         *(move_id, found.flow, found.shape, now_ms, by),
         partitions=tuple(
-            _partition_outcome(entry)
+            PartitionOutcome(
+                *(entry.topic, entry.partition, entry.copied_to, entry.log_end, entry.records),
+                *(entry.first_ms, entry.last_ms, entry.cut_from, entry.cut_to),
+                *(entry.only_copied or 0, entry.retention_loss),
+            )
             for entry in entries
             if entry.records or entry.cut_from is not None or entry.gone_from is not None
         ),
@@ -475,12 +479,4 @@ def outcome_of(
             ),
             *(f"group {text}" for text in found.unread_groups),
         ),
-    )
-
-
-def _partition_outcome(entry: PartitionReturn) -> PartitionOutcome:
-    return PartitionOutcome(
-        *(entry.topic, entry.partition, entry.copied_to, entry.log_end, entry.records),
-        *(entry.first_ms, entry.last_ms, entry.cut_from, entry.cut_to),
-        *(entry.only_copied or 0, entry.retention_loss),
     )
