@@ -81,7 +81,7 @@ def plan(
         source, target = ends(clusters, str(asked.get("operation")), *named)
         asked |= {"source": source, "target": target}
         run = read(RunSettings, {k: asked.pop(k) for k in FORM_ONLY & asked.keys()})
-        request = MoveRequest.parse(asked)
+        request = read(MoveRequest, asked)
         move_id = run_move_id(request.operation, clusters, run_id)
         with (
             _span({**asdict(request), "move_id": move_id}, "plan"),

@@ -136,7 +136,9 @@ def _list(pair: TwoClusters, reports: tuple[KeptReport, ...], output: Path | Non
 
 
 def _export(reports: Iterable[KeptReport], folder: Path | None) -> None:
-    for kept in reports if folder is not None else ():
+    if folder is None:
+        return
+    for kept in reports:
         for file in export_report(kept, report_page(kept), folder):
             typer.echo(f"written: {file}", err=True)
 

@@ -36,7 +36,7 @@ from srm.config.model import Config
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import RUN_STEPS, MoveProgress, MoveStep
-from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends
+from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import some
 from srm.engine import moves
 from srm.engine.flows.supervision import operator
@@ -269,7 +269,7 @@ def _open_move(
     """Open the clusters of a move that is wanted; nothing is opened where it cannot be meant."""
     named = settings.get("source"), settings.get("target")
     source, target = ends(config.clusters, settings["operation"], *named)
-    request = MoveRequest.parse({**settings, "source": source, "target": target})
+    request = read(MoveRequest, {**settings, "source": source, "target": target})
     with open_move(config, source, target, unplanned=request.is_unplanned) as context:
         yield context, request
 

@@ -299,7 +299,6 @@ class Outcome(Document):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the source still had all uncopied records, and all were read."""
         return (
             self.source_return in {"same", "new"}
             and not self.unread

@@ -87,7 +87,6 @@ class PartitionReport:
 
     @property
     def as_planned(self) -> bool:
-        """Return whether the group continues as planned, without records re-read or skipped."""
         return (
             self.applied == self.planned
             and self.started in {None, self.applied}
@@ -173,19 +172,9 @@ def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[Partiti
     seen = progress.resumed.get(group.group, GroupResume())
     return tuple(
         PartitionReport(
-            topic=row.topic,
-            partition=row.partition,
-            target_topic=row.target_topic,
-            direction=row.direction,
-            state=row.state,
-            committed=row.committed,
-            lag=row.lag,
-            re_read=row.re_read,
-            skipped=row.skipped,
-            planned=row.resume,
-            applied=applied.get(str(row.target)),
-            started=seen.started.get(str(row.target)),
-            last_commit=seen.committed.get(str(row.target)),
+            *(row.topic, row.partition, row.target_topic, row.direction, row.state),
+            *(row.committed, row.lag, row.re_read, row.skipped, row.resume),
+            *(each.get(str(row.target)) for each in (applied, seen.started, seen.committed)),
         )
         for row in group.positions
         if row.state != "no-commit" or row.lag or str(row.target) in applied

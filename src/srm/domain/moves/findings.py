@@ -37,10 +37,6 @@ class Finding:
         return self.reason.text
 
 
-def warning(name: FindingId, text: str) -> Finding:
-    return Finding(name, Reason(text), blocks=False)
-
-
 Retention = tuple[int | None, int | None]
 """Milliseconds on source and target; None is unlimited."""
 SKEW_MS = 2_000
@@ -53,8 +49,7 @@ class Surroundings:
 
     ``staying``: groups outside the move, with the topics of the move they have offsets on.
     ``skew_ms``: a cluster's clock minus that of a client's host, by cluster and host.
-    ``plain_members``, ``plain_writers``: members by group, and recent producers by topic, that no
-    hold reaches.
+    ``plain_members`` by group, ``plain_writers`` (recent, by topic): clients that no hold reaches.
     ``shared_ids``: ids of such producers that the target also remembers, by partition.
     ``state``: changelogs of a Kafka Streams application, by group.
     ``absent``: topics of the move that the target has only as copies, with their partition counts.

@@ -27,8 +27,6 @@ from srm.domain.text.amount import Reason, ago, amount
 
 ANNOUNCED_MS = 90_000
 """Expiry of a client after its last announcement; clients repeat it every 30 s."""
-
-
 SUPERVISOR: Final = "srm-follow-"
 """Prefix of the client ids under which ``srm follow`` announces the programs it runs."""
 
@@ -266,8 +264,7 @@ class SyncStatus:
 
     ``blocking``, ``unapplied``: reasons against applying offsets, and against go after that.
     ``eta_seconds``: None if a forecast is not possible.
-    ``rpo_records``: records that the target would lack now, ``missing`` by partition; None if the
-    source is not read.
+    ``rpo_records``, ``missing``: records that the target lacks now; None without the source.
     ``asks``: manual tasks for clients that nothing redirects.
     """
 
@@ -281,7 +278,7 @@ class SyncStatus:
     eta_seconds: float | None
     elapsed_seconds: float
     timed_out: bool
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     rpo_records: int | None = None
     missing: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
@@ -316,7 +313,16 @@ def decide(facts: GateFacts) -> SyncStatus:
         blocking=blocking,
         unapplied=unapplied,
         remaining_records=remaining,
-        groups=tuple(_group_sync(group, facts) for group in facts.groups),
+        groups=tuple(
+            GroupSync(
+                group.group,
+                len(group.source_members),
+                synchronised=not any(_group_reasons(group, facts)),
+                applied=all(position.is_applied for position in group.positions),
+                remaining=sum(position.remaining for position in group.positions),
+            )
+            for group in facts.groups
+        ),
         eta_seconds=0.0 if not blocking else eta_seconds(facts.samples, facts.now_ms, remaining),
         elapsed_seconds=elapsed,
         timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
@@ -328,7 +334,7 @@ def decide(facts: GateFacts) -> SyncStatus:
 
 def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus | None:
     """Decide by progress alone (decided, or unplanned and held); None if a look is needed."""
-    blocking, unapplied = tuple[str, ...](), tuple[str, ...]()
+    blocking = unapplied = tuple[str, ...]()
     notes: tuple[str, ...] = (f"clients have been sent to {plan.request.target}",)
     elapsed = 0.0
     if not progress.is_decided:
@@ -464,16 +470,6 @@ def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:
         problem = position_problem(group.group, position, facts.request)
         if problem is not None:
             yield problem
-
-
-def _group_sync(group: GroupFacts, facts: GateFacts) -> GroupSync:
-    return GroupSync(
-        group=group.group,
-        members_left=len(group.source_members),
-        synchronised=not any(_group_reasons(group, facts)),
-        applied=all(position.is_applied for position in group.positions),
-        remaining=sum(position.remaining for position in group.positions),
-    )
 
 
 def asks_at_hold(

@@ -94,8 +94,7 @@ class PartitionMove:
 
     ``resume``: offset to write on the target, None if nothing is to be written.
     ``remaining``: source offsets to copy before ``resume`` is known.
-    ``passed_kept``: offsets kept on the target at its return, which the group skips because it has
-    read later records in the copy.
+    ``passed_kept``: offsets kept on the target at its return, which the group has passed there.
     """
 
     topic: str

@@ -36,8 +36,7 @@ HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
 class StepRule:
     """One step of a run, taken once and in order.
 
-    ``ended``: step of the progress, or name of a time, that marks its end; ``intent``: step before
-    it.
+    ``ended``: step of the progress, or name of a time, that ends it; ``intent``: step before it.
     ``releases``: a failure in it ends the hold.
     """
 
@@ -245,7 +244,6 @@ class MoveProgress(Document):
 
     @property
     def is_decided(self) -> bool:
-        """Return whether clients were, or are being, sent to the target."""
         return self.step in DECIDED
 
     @property

@@ -148,49 +148,42 @@ def build_report(
     rivals: Iterable[str] = (),
 ) -> MoveReport:
     """Compute the report, without facts of the clusters; ``rivals``: problems by other moves."""
+    request = plan.request
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
     problems = (*_problems(plan, progress, groups), *rivals)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
     at_least, at_most = _rpo(plan, progress, outcome)
     rpo_records = at_least if at_least == at_most else None
     return MoveReport(
-        move_id=plan.move_id,
-        operation=plan.request.operation,
-        source=plan.request.source,
-        target=plan.request.target,
+        **_same(request, "operation", "mode", "source", "target"),
+        **_same(plan, "move_id", "topics", "created_ms", "warnings"),
+        **_same(plan, "redirect", "fence", "fingerprint"),
+        **_same(progress, "step", "times_ms", "hold_stamp_ms", "gone_stamp_ms"),
+        **_same(progress, "residue", "residue_seen_ms", "residue_over"),
         ok=not problems,
-        step=progress.step,
-        topics=plan.topics,
-        created_ms=plan.created_ms,
         rpo_records=rpo_records,
         rpo_at_least=at_least,
         rpo_at_most=at_most,
         rto_seconds=rto_seconds,
         rto_steps=_rto_steps(progress, rto_seconds),
         groups=groups,
-        residue=dict(progress.residue),
         problems=problems,
         assigned_seconds=_until_last(progress, groups, lambda group: group.assigned_seconds)
         if progress.had_members
         else None,
         residue_until_ms=residue_until_ms(plan, progress) if progress.is_decided else None,
-        residue_seen_ms=progress.residue_seen_ms,
-        residue_over=progress.residue_over,
         notes=tuple(_notes(plan, progress, groups)),
-        mode=plan.request.mode,
         rpo_seconds=_rpo_seconds(progress, rpo_records),
         forecast=progress.forecast or plan.forecast,
         outcome=outcome,
-        accepted=tuple(name for name in _SWITCHES if getattr(plan.request, name)),
-        warnings=plan.warnings,
-        times_ms=dict(progress.times_ms),
-        hold_stamp_ms=progress.hold_stamp_ms,
-        gone_stamp_ms=progress.gone_stamp_ms,
-        redirect=plan.redirect,
-        fence=plan.fence,
+        accepted=tuple(name for name in _SWITCHES if getattr(request, name)),
         calls=call_reports(progress.calls),
-        fingerprint=plan.fingerprint,
     )
+
+
+def _same(of: object, *names: str) -> dict[str, Any]:
+    """Return the fields that the report has under the same names."""
+    return {name: getattr(of, name) for name in names}
 
 
 def residue_until_ms(plan: MovePlan, progress: MoveProgress) -> int:

@@ -250,10 +250,6 @@ class MoveRequest:
     def flow(self) -> Flow:
         return Flow(self.source, self.target)
 
-    @classmethod
-    def parse(cls, settings: Mapping[str, Any]) -> MoveRequest:
-        return read(MoveRequest, settings)
-
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
@@ -282,11 +278,7 @@ FORM: Final = {each.name: each for each in (*SETTINGS, *settings_of(RunSettings)
 def ends(
     clusters: Sequence[str], operation: str, source: str | None, target: str | None
 ) -> tuple[str, str]:
-    """Return source and target.
-
-    Of two clusters a failover leaves the first, a failback the second; a named one takes
-    precedence.
-    """
+    """Return source and target: of two clusters a failover leaves the first by default."""
     if len(clusters) != 2 and not (source and target):
         raise UsageError(
             f"name source and target of the move: the clusters are {', '.join(clusters)}"

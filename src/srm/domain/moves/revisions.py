@@ -217,8 +217,16 @@ def next_revision(
     if kept is None:
         return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)
     changed, before, signature = _was_changed(kept, key), kept.report, kept.signed.signature
+    if not changed:
+        report = replace(
+            report,
+            followers=join_followers(before.followers, report.followers),
+            clusters={**report.clusters, **before.clusters},
+            versions=before.versions or report.versions,
+            config_sha256=before.config_sha256 or report.config_sha256,
+        )
     joined = replace(
-        _naming_changes(report if changed else _join_reports(report, before), before.previous),
+        _naming_changes(report, before.previous),
         revision=before.revision,
         written_ms=before.written_ms,
         previous=before.previous,
@@ -255,25 +263,12 @@ def _was_changed(kept: KeptReport, key: SigningKey | None) -> bool:
     return False
 
 
-def _join_reports(report: MoveReport, before: MoveReport) -> MoveReport:
-    return replace(
-        report,
-        followers=join_followers(before.followers, report.followers),
-        clusters={**report.clusters, **before.clusters},
-        versions=before.versions or report.versions,
-        config_sha256=before.config_sha256 or report.config_sha256,
-    )
-
-
 def _naming_changes(report: MoveReport, previous: Iterable[EarlierRevision]) -> MoveReport:
-    problems = tuple(
-        f"revision {one.revision} of this report was changed after it was signed"
-        for one in previous
-        if one.changed
-    )
-    if not problems:
-        return report
-    return replace(report, problems=(*report.problems, *problems), ok=False)
+    for one in previous:
+        if one.changed:
+            why = f"revision {one.revision} of this report was changed after it was signed"
+            report = replace(report, problems=(*report.problems, why), ok=False)
+    return report
 
 
 def chain_break(earlier: KeptReport, later: KeptReport) -> str | None:

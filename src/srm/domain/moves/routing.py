@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator
 
-from srm.domain.text.documents import Document, adapter, decode, encode
+from srm.domain.text.documents import Document, adapter, decode
 from srm.errors import IntegrityError, UsageError
 
 RouteState = Literal["go", "hold"]
@@ -54,7 +54,7 @@ def subjects_of(topics: Iterable[str], groups: Iterable[str]) -> tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Route(Document):
     """Route of the clients of one subject.
 
     ``generation``: number (64 bits) of the attempt that wrote it, 0 without a record; a multiple of
@@ -64,10 +64,10 @@ class Route:
     ``decided``: a ``go`` that follows the decision of a move; otherwise it ends a hold.
     ``lease_ms``: after this time since its newest ``beat``, by its monotonic clock, a held client
     works on ``cluster`` again; 0 is unlimited.
-    ``decided_ms``: broker's time of an unplanned decision, else 0: of two in one generation the
-    later wins.
+    ``decided_ms``: broker's time of an unplanned decision, else 0; in a generation the later wins.
     """
 
+    KIND = "routing record"
     generation: int
     cluster: str
     state: RouteState
@@ -117,26 +117,23 @@ class Route:
     def expire(self) -> Route:
         return replace(self, state="go", beat=0, time_ms=0)
 
-    def value(self) -> bytes:
-        return encode(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(Document):
     """Acknowledgement of a route's generation by one client, and its heartbeat.
 
     A client writes it at its start, even without a route (generation 0), after each step, and every
     half minute; a tombstone when closed. A client with an older record has died.
 
     ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
-    *resumed*: it works on ``cluster``. *processed*: a consumer has processed its first record
-    since.
+    *resumed*: it works on ``cluster``. *processed*: a consumer has since processed a record.
     ``time_ms``: time of ``state`` by the client's clock; ``positions``: offsets it started at.
     ``uncommitted``: records by ``topic-partition`` that it processed before and could not commit.
     ``ages_ms``: age of each state when this was written, by the client's monotonic clock: the
     record's timestamp minus the age is the broker's time of that state.
     """
 
+    KIND = "routing record"
     subject: str
     client: str
     generation: int
@@ -158,15 +155,10 @@ class Ack:
         """Encode the record key: one record per subject and client."""
         return f"{_ACK}{self.subject}:{self.client}".encode()
 
-    def value(self) -> bytes:
-        return encode(self)
-
 
 def merge(one: Route | None, other: Route | None) -> Route | None:
     """Return the route that takes precedence; commutative, associative and idempotent."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other, key=_rank)
+    return max((each for each in (one, other) if each is not None), key=_rank, default=None)
 
 
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
@@ -234,9 +226,7 @@ _IN_FORCE: Final[Mapping[str, CallStep]] = {
 def in_order(names: Iterable[str]) -> tuple[RedirectKind, ...]:
     """Check a list of redirectors; ``routing`` is always the first, named or not."""
     given = tuple(names)
-    known: tuple[RedirectKind, ...] = tuple(
-        kind for name in given for kind in KINDS if kind == name
-    )
+    known = tuple(kind for name in given for kind in KINDS if kind == name)
     if len(known) < len(given):
         unknown = ", ".join(repr(name) for name in given if name not in KINDS)
         raise UsageError(f"redirector {unknown} is unknown: there are {', '.join(KINDS)}")

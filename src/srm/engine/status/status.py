@@ -21,7 +21,7 @@ from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof import FlowProof
 from srm.domain.moves.disaster import Forecast
-from srm.domain.moves.findings import Finding, FindingId, warning
+from srm.domain.moves.findings import Finding, FindingId
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import Reason, amount, some
@@ -367,16 +367,17 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
     silent = [slot.slot for slot in found.slots if not slot.alive]
     if silent and len(silent) < len(found.slots):
         text = f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}"
-        yield warning("silent-slot", text)
+        yield Finding("silent-slot", Reason(text), blocks=False)
     if found.driver is not None and found.driver.alive:
-        yield from (warning("duty", text) for text in found.driver.troubles)
+        for text in found.driver.troubles:
+            yield Finding("duty", Reason(text), blocks=False)
     if found.standing is not None and found.standing.proof is not None:
         wrong = sorted({one.group for one in found.standing.proof.disproved})
         if wrong:
             text = f"a checkpoint was proven wrong and is not emitted: {some(wrong)}"
-            yield warning("proof", text)
+            yield Finding("proof", Reason(text), blocks=False)
     for name, error in found.errors.items():
-        yield warning("unreadable", f"{name}: {error}")
+        yield Finding("unreadable", Reason(f"{name}: {error}"), blocks=False)
 
 
 def _not_copied(found: FlowStatus) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from srm.domain.moves.disaster import Outcome, PartitionOutcome
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, fingerprint
 from srm.domain.moves.progress import GroupResume, MoveProgress
 from srm.domain.moves.report import MoveReport, build_report
-from srm.domain.moves.request import MoveRequest, run_move_id
+from srm.domain.moves.request import MoveRequest, read, run_move_id
 from srm.errors import UsageError
 
 FIELDS = {"operation": "failover", "source": "P", "target": "B"}
@@ -30,7 +30,7 @@ PLAN = MovePlan(
 
 
 def test_a_form_becomes_a_request():
-    request = MoveRequest.parse({**FIELDS, "topics": ["Payments"], "wait_seconds": 5})
+    request = read(MoveRequest, {**FIELDS, "topics": ["Payments"], "wait_seconds": 5})
 
     assert request.topics == ("Payments",)
     assert request.wait_seconds == 5
@@ -54,12 +54,12 @@ def test_a_form_becomes_a_request():
 )
 def test_a_request_that_cannot_be_meant_is_refused(change, message):
     with pytest.raises(UsageError, match=message):
-        MoveRequest.parse({**FIELDS, **change})
+        read(MoveRequest, {**FIELDS, **change})
 
 
 def test_a_missing_cluster_is_named():
     with pytest.raises(UsageError, match="'target'"):
-        MoveRequest.parse({"operation": "failback", "source": "P"})
+        read(MoveRequest, {"operation": "failback", "source": "P"})
 
 
 def test_plan_progress_and_report_survive_their_encoding():

@@ -23,7 +23,7 @@ LIMITS = [setting for setting in FORM.values() if setting.kind == "seconds"]
 
 def parse(name: str, value: object) -> object:
     if name in {setting.name for setting in SETTINGS}:
-        return getattr(MoveRequest.parse({**MOVE, name: value}), name)
+        return getattr(read(MoveRequest, {**MOVE, name: value}), name)
     return getattr(read(RunSettings, {name: value}), name)
 
 

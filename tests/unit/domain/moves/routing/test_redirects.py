@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.moves.gate import asks_at_go, asks_at_hold
-from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.request import MoveRequest, read
 from srm.domain.moves.routing import (
     KINDS,
     Call,
@@ -50,9 +50,9 @@ def test_a_list_that_cannot_be_meant_is_refused(names, message):
 
 
 def test_a_request_of_an_earlier_version_named_one_redirector():
-    known = MoveRequest.parse({"operation": "failover", "source": "P", "target": "B"})
-    older = MoveRequest.parse(
-        {"operation": "failover", "source": "P", "target": "B", "redirect": "routing"}
+    known = read(MoveRequest, {"operation": "failover", "source": "P", "target": "B"})
+    older = read(
+        MoveRequest, {"operation": "failover", "source": "P", "target": "B", "redirect": "routing"}
     )
 
     assert known.redirect == ()
