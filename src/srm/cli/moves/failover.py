@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial
 from inspect import Parameter, Signature, signature
 from types import FrameType
-from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec
+from typing import Annotated, Any, Final, Literal, ParamSpec
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -81,20 +81,12 @@ def description(setting: MoveSetting) -> str:
     return f"{setting.text} {meanings}." if meanings else setting.text
 
 
-def with_settings(command: Callable[Concatenate[dict[str, Any], _P], None]) -> Callable[_P, None]:
-    """Give a command each setting of a move as an option, and hand it those by name first."""
-
-    @wraps(command)
-    def run(*args: _P.args, **given: _P.kwargs) -> None:
-        wanted = {setting.name: given.pop(setting.name) for setting in SETTINGS}
-        command(
-            {name: value for name, value in wanted.items() if value is not None}, *args, **given
-        )
-
-    _, *own = signature(command, eval_str=True).parameters.values()
+def with_settings(command: Callable[_P, None]) -> Callable[_P, None]:
+    """Give a command each setting of a move as an option; its ``**settings`` take them."""
+    *own, _ = signature(command, eval_str=True).parameters.values()
     declared = Signature([*map(_parameter, SETTINGS), *own])
-    setattr(run, "__signature__", declared)  # noqa: B010 -- unknown to mypy
-    return run
+    setattr(command, "__signature__", declared)  # noqa: B010 -- unknown to mypy
+    return command
 
 
 def _parameter(setting: MoveSetting) -> Parameter:
@@ -148,7 +140,7 @@ _ROWS: Final = 100
 
 
 @with_settings
-def plan(settings: Mapping[str, Any], *, common: Common) -> None:
+def plan(*, common: Common, **settings: Any) -> None:
     """Show what a move would do; nothing is written anywhere.
 
     Exit code 0 where the move can begin, 4 where something blocks it.
@@ -160,7 +152,6 @@ def plan(settings: Mapping[str, Any], *, common: Common) -> None:
 
 @with_settings
 def run(
-    settings: Mapping[str, Any],
     *,
     common: Common,
     dry_run: Annotated[bool, option("dry_run")] = False,
@@ -171,6 +162,7 @@ def run(
         str | None,
         typer.Option(help="Id of the move, by default a new one; that of an earlier continues it."),
     ] = None,
+    **settings: Any,
 ) -> None:
     """Carry out a move. Ctrl-C releases the hold, until clients were redirected.
 
@@ -267,9 +259,10 @@ def _open_move(
     config: Config, settings: Mapping[str, Any]
 ) -> Iterator[tuple[MoveContext, MoveRequest]]:
     """Open the clusters of a move that is wanted; nothing is opened where it cannot be meant."""
-    named = settings.get("source"), settings.get("target")
+    named = settings["source"], settings["target"]
     source, target = ends(config.clusters, settings["operation"], *named)
-    request = read(MoveRequest, {**settings, "source": source, "target": target})
+    wanted = {name: value for name, value in settings.items() if value is not None}
+    request = read(MoveRequest, {**wanted, "source": source, "target": target})
     with open_move(config, source, target, unplanned=request.is_unplanned) as context:
         yield context, request
 
@@ -352,7 +345,7 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
     if not console.is_terminal:
         yield _line_printer(plan, console)
         return
-    view = MoveView(plan)
+    view = MoveView(plan, RunEvent("hold"))
     with Live(view, console=console, refresh_per_second=8) as live:
 
         def show(event: RunEvent) -> None:
@@ -383,12 +376,12 @@ def _line_printer(plan: MovePlan, console: Console) -> Callable[[RunEvent], None
     return show
 
 
+@dataclass
 class MoveView:
     """A running move: its steps, its groups, and what it waits for."""
 
-    def __init__(self, plan: MovePlan, event: RunEvent | None = None) -> None:
-        self._plan = plan
-        self.event = event or RunEvent("hold")
+    plan: MovePlan
+    event: RunEvent
 
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = [self._steps()]
@@ -399,7 +392,7 @@ class MoveView:
         return Group(*parts)
 
     def _steps(self) -> Text:
-        line, steps = Text(f"{self._plan.move_id}  "), tuple(step.name for step in RUN_STEPS)
+        line, steps = Text(f"{self.plan.move_id}  "), tuple(step.name for step in RUN_STEPS)
         now = steps.index(self.event.step)
         for index, step in enumerate(steps):
             style = "green" if index < now else "bold cyan" if index == now else "dim"

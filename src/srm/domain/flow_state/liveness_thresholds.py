@@ -1,19 +1,4 @@
-"""Thresholds for missing heartbeats, in seconds: the only table of them.
-
-Sorted, because each must be longer than the one before it:
-
-=============  ======  =================  ==================================================
-name           value   used by            meaning
-=============  ======  =================  ==================================================
-HEARTBEAT_S       1.0  driver, slots      heartbeat interval
-ECHO_S            2.5  driver, plan       its own heartbeat is missing: no slot is judged
-LOOK_S            4.0  supervision        no driver: an application may be started
-SLOT_DEAD_S       5.0  driver             the slot's partitions go to other slots
-SILENT_S         10.0  status, gate       heartbeat reported as missing
-DEAF_S           20.0  driver             its reader is at fault: the log is reopened
-LOST_S           30.0  supervision        the application hangs: another one is started
-STARTUP_S       180.0  supervision        as LOST_S, before a new application drives
-=============  ======  =================  ==================================================
+"""Thresholds for missing heartbeats, in seconds; each must be longer than the one before it.
 
 A brief failure to write the log kills no slot (SLOT_DEAD_S); partitions of a silent slot already
 belong to another one (SILENT_S); a driver can recover by itself (LOST_S). An extra start is
@@ -26,14 +11,14 @@ from __future__ import annotations
 
 from typing import Final
 
-HEARTBEAT_S: Final = 1.0
-ECHO_S: Final = 2.5
-LOOK_S: Final = 4.0
-SLOT_DEAD_S: Final = 5.0
-SILENT_S: Final = 10.0
-DEAF_S: Final = 20.0
-LOST_S: Final = 30.0
-STARTUP_S: Final = 180.0
+HEARTBEAT_S: Final = 1.0  # driver, slots: the interval
+ECHO_S: Final = 2.5  # driver, plan: its own heartbeat is missing, so no slot is judged
+LOOK_S: Final = 4.0  # supervision: without a driver, an application may be started
+SLOT_DEAD_S: Final = 5.0  # driver: the slot's partitions go to other slots
+SILENT_S: Final = 10.0  # status, gate: the heartbeat is reported as missing
+DEAF_S: Final = 20.0  # driver: its reader is at fault, and the log is reopened
+LOST_S: Final = 30.0  # supervision: the application hangs, and another one is started
+STARTUP_S: Final = 180.0  # supervision: as LOST_S, before a new application drives
 
 
 def is_silent(age_ms: int | None) -> bool:

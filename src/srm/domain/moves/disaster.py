@@ -195,12 +195,11 @@ def rate_of(known: Iterable[PartitionKnown]) -> float:
 def _topic(
     topic: str, known: Collection[PartitionKnown], now_ms: int, growth: int
 ) -> TopicForecast:
-    positions = [one.position for one in known if one.position is not None]
     not_copied = sum(one.not_copied for one in known)
     rate = rate_of(known)
     heard = [one.heard_ms for one in known if one.position is not None]
     age_ms = max(0, now_ms - min(heard)) if heard and min(heard) > 0 else None
-    whole = len(positions) == len(known) and age_ms is not None
+    whole = len(heard) == len(known) and age_ms is not None
     return TopicForecast(
         topic=topic,
         partitions=len(known),

@@ -478,10 +478,7 @@ def asks_at_hold(
     members: Mapping[str, Sequence[str]],
     writers: Mapping[str, int],
 ) -> Iterator[str]:
-    """Yield a task for each client that must still be stopped on the source.
-
-    ``members``: ``client id@host`` by group, beyond the hold; ``writers``: producers by topic.
-    """
+    """Yield tasks to stop members (``client id@host`` by group) and writers (number by topic)."""
     later = f"prepare {_settings(request, address)}, do not start there yet"
     for group, member in ((group, one) for group, some in sorted(members.items()) for one in some):
         client, _, host = member.rpartition("@")

@@ -18,9 +18,6 @@ MoveStep = Literal[
     "planned", "holding", "held", "applied", "going", "released", "gone", "verified", "reported"
 ]
 RunStep = Literal["plan", "hold", "wait", "apply", "go", "verify", "report"]
-_ORDER: Final[Mapping[MoveStep, int]] = {
-    step: number for number, step in enumerate(get_args(MoveStep))
-}
 _SAMPLES = 30
 _LONGEST_REASON: Final = 500
 WAIT_PREFIX: Final = "wait:"
@@ -253,13 +250,18 @@ class MoveProgress(Document):
     @property
     def held_seconds(self) -> float | None:
         """Time that a released move held clients, by its processes' clocks; None for others."""
-        if self.step != "released" or not {"holding", "released"} <= self.times_ms.keys():
+        return self.seconds_between("holding", "released") if self.step == "released" else None
+
+    def seconds_between(self, start: str, end: str) -> float | None:
+        """Return the seconds between two steps, by the clocks of the processes that ran them."""
+        times = self.times_ms
+        if start not in times or end not in times:
             return None
-        return max(0, self.times_ms["released"] - self.times_ms["holding"]) / 1000
+        return max(0, times[end] - times[start]) / 1000
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        return (self.attempt, _ORDER[self.step], self.revision)
+        return (self.attempt, get_args(MoveStep).index(self.step), self.revision)
 
     def at(self, step: MoveStep, now_ms: int, **changes: Any) -> MoveProgress:
         """Return the next revision at a step, with the time of its first completion."""

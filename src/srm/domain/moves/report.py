@@ -259,15 +259,7 @@ def _since_hold(progress: MoveProgress, time_ms: int | None) -> float | None:
 def _until_go(progress: MoveProgress) -> float | None:
     if progress.hold_stamp_ms is not None and progress.gone_stamp_ms is not None:
         return _since_hold(progress, progress.gone_stamp_ms)
-    return _between(progress, "holding", "gone")
-
-
-def _between(progress: MoveProgress, start: str, end: str) -> float | None:
-    """Return the seconds between two steps, by the clocks of the processes that ran them."""
-    times = progress.times_ms
-    if start not in times or end not in times:
-        return None
-    return max(0, times[end] - times[start]) / 1000
+    return progress.seconds_between("holding", "gone")
 
 
 def _until_last(
@@ -285,7 +277,7 @@ def _until_last(
 
 
 def _rto_steps(progress: MoveProgress, rto_seconds: float | None) -> dict[str, float]:
-    spans = {name: _between(progress, start, end) for name, start, end in _SPANS}
+    spans = {name: progress.seconds_between(start, end) for name, start, end in _SPANS}
     steps = {name: seconds for name, seconds in spans.items() if seconds is not None}
     until_go = _until_go(progress)
     if until_go is not None and rto_seconds is not None:

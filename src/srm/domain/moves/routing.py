@@ -104,10 +104,7 @@ class Route(Document):
         return self.generation // ERA
 
     def gives_up(self, cluster: str) -> bool:
-        """Return whether it follows an unplanned move that abandoned this cluster.
-
-        Clients leave it at once, without waiting for its answers.
-        """
+        """Return whether an unplanned move abandoned this cluster: clients leave it at once."""
         if self.generation == 0 or self.generation % ERA:
             return False
         if self.state == "hold":

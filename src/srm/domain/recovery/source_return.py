@@ -1,16 +1,7 @@
 """Shapes of return of a paused flow's source after a disaster, and its residue.
 
-==========  ====================================================================================
-shape       means
-==========  ====================================================================================
-same        the copied topics, each log at least as long as its copy
-shorter     the same topics, but a log was truncated (an unclean restart, an older disk)
-rebuilt     a topic of another id has the name: the cluster was emptied or rebuilt
-missing     a copied topic does not exist any more
-new         a topic that was never copied; all of it is residue
-==========  ====================================================================================
-
-The flow's shape is the worst of its topics'; equal topic ids mean the same topic.
+The flow's shape is the worst of its topics', see :func:`describe`; equal topic ids mean the same
+topic. All of a ``new`` topic is residue.
 """
 
 from __future__ import annotations
