@@ -222,11 +222,7 @@ def _show_plan(common: Common, planned: MovePlan) -> None:
 
 def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManager[telemetry.Notes]:
     return telemetry.span(
-        name,
-        move=move_id,
-        flow=f"{request.source}->{request.target}",
-        operation=request.operation,
-        mode=request.mode,
+        name, move=move_id, flow=str(request.flow), operation=request.operation, mode=request.mode
     )
 
 

@@ -116,19 +116,12 @@ def follow(
     """
     use_event_log(as_json=json_logs)
     work = _work(group, topic or [], writes or [], producer=producer)
+    loaded, client_id = load_client_config(config), default_client_id("follow")
     files = [*map(Template.parse, template or ())]
     if properties:
         files.append(Template.java_properties(properties))
     stopping = Stopping(_signal(stop_signal), grace, grace_lost)
-    job = Job(
-        load_client_config(config),
-        work,
-        command,
-        default_client_id("follow"),
-        files,
-        stopping,
-        json_logs,
-    )
+    job = Job(loaded, work, command, client_id, files, stopping, json_logs)
     job.check()
     raise typer.Exit(_run(job, Restarts(restart, restart_limit), home))
 

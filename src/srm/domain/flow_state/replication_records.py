@@ -337,14 +337,9 @@ class PartitionNotes(JsonRecord):
     @classmethod
     def after_others(cls, assigned: AssignedPartition, by: str, now_ms: int) -> PartitionNotes:
         """Note the decision to copy after the foreign records in a remote topic."""
-        decided = cls(
-            f"after-{assigned.target_topic_id}",
-            assigned.topic,
-            assigned.partition,
-            assigned.topic_id,
-            decision="after",
-            target_topic_id=assigned.target_topic_id,
-        )
+        topic_id, number, target_id = assigned.copy_id
+        decided = cls(f"after-{target_id}", assigned.topic, number, topic_id)
+        decided = replace(decided, decision="after", target_topic_id=target_id)
         text = f"the copy begins after the records of others in {assigned.target_topic} (by {by})"
         return decided.with_strange(text, now_ms)
 

@@ -357,14 +357,9 @@ def _decide(
         means.append(f"{lost} stay on {flow.target}, and the map ends before them")
     if gone := sum(entry.retention_loss for entry in topic.partitions):
         means.append(f"{amount(gone, 'offset')} deleted by retention can never be copied: noted")
-    return TopicDecision(
-        topic.topic,
-        topic.shape,
-        choice,
-        topic.records,
-        "; ".join(means) or "nothing to decide: the flow resumes",
-        open=needs_choice and choice is None,
-    )
+    text = "; ".join(means) or "nothing to decide: the flow resumes"
+    is_open = needs_choice and choice is None
+    return TopicDecision(topic.topic, topic.shape, choice, topic.records, text, open=is_open)
 
 
 def _meaning(topic: TopicReturn, choice: Choice | None, flow: Flow) -> str:
