@@ -87,15 +87,8 @@ class Route(Document):
     def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool]:
         """Order of precedence: generation, phase, beat, time of the decision; made total."""
         return (
-            self.generation,
-            self.phase,
-            self.beat,
-            self.decided_ms,
-            self.move_id,
-            self.cluster,
-            self.lease_ms,
-            self.time_ms,
-            self.decided,
+            *(self.generation, self.phase, self.beat, self.decided_ms),
+            *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided),
         )
 
     @property
