@@ -24,7 +24,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few, some
 from srm.engine.moves.effects import topics_without_fence
 from srm.engine.moves.facts import MoveFacts
-from srm.engine.moves.findings import unsettled_problems
+from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import GateClosedError

@@ -35,7 +35,6 @@ from srm.engine.moves.effects import (
     require_in_force,
 )
 from srm.engine.moves.facts import Outlook
-from srm.engine.moves.findings import route_problem
 from srm.engine.moves.gate_reading import (
     Look,
     by_name,
@@ -44,7 +43,7 @@ from srm.engine.moves.gate_reading import (
     patient_look,
     require,
 )
-from srm.engine.moves.planning import findings
+from srm.engine.moves.planning import findings, route_problem
 from srm.engine.moves.reading import MoveScope, read_outlook
 from srm.engine.moves.records import (
     ControlChange,

@@ -1,47 +1,55 @@
-"""Plan of a move: where its groups continue, and the conditions that block its start."""
+"""Plan of a move: where its groups continue, the conditions that block it, and its surroundings.
+
+Of conditions a reason blocks the start of the move, a text is a warning.
+"""
 
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
-from srm.domain.flow_state.replication_records import SLOT_PREFIX
+from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
+from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import TranslationClaim, Verdict
-from srm.domain.moves.findings import surrounding_warnings
-from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.findings import Retention, Surroundings, surrounding_warnings
+from srm.domain.moves.gate import (
+    GroupFacts,
+    Presence,
+    ReplicationFacts,
+    Writers,
+    strangers,
+    unknown_writers,
+)
+from srm.domain.moves.plan import GroupPlan, MovePlan, position_problem
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import FenceKind, RedirectKind, subjects_of
-from srm.domain.text.amount import Reason, some
-from srm.engine.cluster_ports import Cluster
-from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
+from srm.domain.moves.routing import RedirectKind, Route, subjects_of
+from srm.domain.names.policy import SHADOW_PREFIX
+from srm.domain.text.amount import Reason, amount, some
+from srm.engine.flows.source_look import partitions_of
+from srm.engine.flows.supervision import (
+    down_reasons,
+    driver_status,
+    slot_statuses,
+    state_topic,
+    topic_on,
+)
+from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.effects import require_in_force
 from srm.engine.moves.facts import MoveFacts, Outlook
-from srm.engine.moves.findings import (
-    TAKE_OVER,
-    fence_problems,
-    group_problems,
-    group_warnings,
-    halted_problems,
-    loss_warnings,
-    nothing_to_move,
-    redirect_problems,
-    replication_warnings,
-    routing_conflicts,
-    surroundings,
-    topic_problems,
-    unsettled_problems,
-)
 from srm.engine.moves.reading import (
     MoveScope,
     groups_on_source,
     originals,
     read_facts,
     read_outlook,
+    read_writers,
     topics_to_move,
 )
 from srm.engine.moves.records import (
@@ -52,7 +60,8 @@ from srm.engine.moves.records import (
     ensure_topics,
 )
 from srm.engine.moves.registers import Registers, homes_to_move, sides_of, transact
-from srm.errors import ConflictError, UsageError
+from srm.engine.ports import FlowContext
+from srm.errors import ConflictError, UsageError, message
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
 Verdicts = Mapping[Where, Verdict]
@@ -149,6 +158,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
     seen = findings(context, request, move_id)
     facts, now_ms = seen.facts, context.now_ms()
     around = surrounding_warnings(request, facts.topics, surroundings(context, facts))
+    settings = context.forward.config.redirect
     return MovePlan(
         move_id=move_id,
         created_ms=now_ms,
@@ -159,8 +169,8 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         warnings=(*around, *seen.warnings),
         fingerprint=config_fingerprint(context),
         forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
-        redirect=redirectors_of(context, request),
-        fence=fence_of(context, request),
+        redirect=request.redirect or settings.kinds,
+        fence=request.fence or settings.fence,
         homes=homes_to_move(request, facts.routing.merge),
     )
 
@@ -180,16 +190,15 @@ def _of_both(
     topics = topics_to_move(context, request, context.target.topics())
     chosen = chosen or groups_on_source(context, request, topics)
     facts = read_facts(context, request, topics, chosen.groups)
-    selected = originals(facts.source.topics, context.forward.config)
-    verdicts = prove_groups(context, request, facts)
+    verdicts = prove_groups(context, facts)
     down = _down(context, facts)
     found = (
-        *redirect_problems(context.forward, redirectors_of(context, request)),
-        *fence_problems(context.source, fence_of(context, request)),
+        *redirect_problems(context.forward, request),
+        *fence_problems(context, request),
         *unsettled_problems(context.forward),
         *topic_problems(context.forward.config, facts),
-        *written_together(context.source, request, topics, selected),
-        *map(Reason, routing_conflicts(facts, request, move_id).values()),
+        *written_together(context, facts),
+        *map(Reason, routing_conflicts(facts, move_id).values()),
         *group_problems(facts),
         *proof_problems(verdicts),
     )
@@ -215,17 +224,16 @@ def _after_loss(
     outlook = read_outlook(context, request, chosen=chosen)
     staying: tuple[Reason | str, ...] = ()
     if chosen is None:
-        outlook, staying = _without_routed(outlook, request, move_id)
+        outlook, staying = _without_routed(outlook, move_id)
     if any(isinstance(each, Reason) for each in staying):
         return Findings(outlook.facts, staying, outlook=outlook)
-    redirectors = redirect_problems(context.forward, redirectors_of(context, request))
     return Findings(
         outlook.facts,
         (
             *nothing_to_move(outlook.facts),
             *staying,
             # Configured redirectors are called; the move does not wait for others.
-            *(each.text for each in redirectors),
+            *(each.text for each in redirect_problems(context.forward, request)),
             *group_problems(outlook.facts),
             *group_warnings(outlook.facts),
             *loss_warnings(outlook, move_id),
@@ -234,17 +242,15 @@ def _after_loss(
     )
 
 
-def _without_routed(
-    outlook: Outlook, request: MoveRequest, move_id: str
-) -> tuple[Outlook, tuple[Reason | str, ...]]:
+def _without_routed(outlook: Outlook, move_id: str) -> tuple[Outlook, tuple[Reason | str, ...]]:
     """Leave out what an earlier move sent elsewhere; return findings for what is named."""
-    routes = outlook.facts.routing.merge
+    facts, request, routes = outlook.facts, outlook.facts.request, outlook.facts.routing.merge
     there = {
         subject: why
-        for subject, why in routing_conflicts(outlook.facts, request, move_id).items()
+        for subject, why in routing_conflicts(facts, move_id).items()
         if routes[subject].state == "go"
     }
-    every, flow = outlook.facts.subjects, request.flow
+    every, flow = facts.subjects, request.flow
     named = subjects_of(request.topics, request.groups)
     if every and not named and {*every} <= {*there}:
         movers = some(sorted({routes[one].move_id for one in every}))
@@ -278,14 +284,14 @@ def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     return reason if slots(topic.read()) == slots(records) else None
 
 
-def prove_groups(context: MoveContext, request: MoveRequest, facts: MoveFacts) -> Verdicts:
+def prove_groups(context: MoveContext, facts: MoveFacts) -> Verdicts:
     """Return the verdicts on the translations of all groups; disproved ones are checked twice."""
     verdicts = verdicts_of(context.forward, _claims(facts))
     suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
     if suspects:
         groups = sorted({group for group, _ in suspects})
         # A log may have been truncated or re-created since the first look.
-        fresh = read_facts(context, request, facts.topics, groups)
+        fresh = read_facts(context, facts.request, facts.topics, groups)
         again = verdicts_of(context.forward, _claims(fresh))
         verdicts |= {where: again.get(where, _MOVED) for where in suspects}
     return verdicts
@@ -314,10 +320,10 @@ def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
     return claims
 
 
-def written_together(
-    source: Cluster, request: MoveRequest, topics: Collection[str], replicated: Collection[str]
-) -> Iterator[Reason | str]:
+def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Reason | str]:
     """Check that transactions seen on the source write only topics that move together."""
+    source, topics = context.source, {*facts.topics}
+    replicated = originals(facts.source.topics, context.forward.config)
     seen = source.transactional_topics()
     if seen is None:
         yield (
@@ -326,7 +332,7 @@ def written_together(
         )
     found: dict[str, Reason | str] = {}
     for one in seen or ():
-        moving, staying = sorted(one & set(topics)), sorted(one - set(topics))
+        moving, staying = sorted(one & topics), sorted(one - topics)
         if not moving or not staying:
             continue
         both = f"{', '.join(moving)} with {', '.join(staying)}"
@@ -336,17 +342,435 @@ def written_together(
             text = f"{which}: move them together, add {more}"
             found[text] = Reason(text)
         else:
-            text = f"{which}, not replicated by {request.flow}"
-            text = f"{text}: on {request.target} their producer has no such topic"
+            text = f"{which}, not replicated by {facts.request.flow}"
+            text = f"{text}: on {facts.request.target} their producer has no such topic"
             found[text] = text
     yield from found.values()
 
 
-def redirectors_of(context: MoveContext, request: MoveRequest) -> tuple[RedirectKind, ...]:
-    """Return the redirectors of a move: those of the request, or the configured ones."""
-    return request.redirect or context.forward.config.redirect.kinds
+TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
+
+_SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
+    "webhook": ("webhook.url", "webhook.secret"),
+    "command": ("command",),
+}
 
 
-def fence_of(context: MoveContext, request: MoveRequest) -> FenceKind:
-    """Return the fence of the source: that of the request, or the configured one."""
-    return request.fence or context.forward.config.redirect.fence
+def redirect_problems(flow: FlowContext, request: MoveRequest) -> Iterator[Reason]:
+    """Yield the redirectors that cannot be called because they are not configured."""
+    for kind in request.redirect or flow.config.redirect.kinds:
+        if kind in _SETTINGS and kind not in flow.callers:
+            keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
+            yield Reason.saying(
+                f"redirector {kind} is not configured", f"set {keys} (docs/redirect.md)"
+            )
+
+
+def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
+    """Yield a problem if the target is not settled after a disaster; for a planned move only."""
+    back = flow.config.flow.reverse
+    pause = read_pause(topic_on(flow.source, back).read_commands())
+    if pause is not None:
+        yield Reason.saying(
+            f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
+            f"{back.target} never gets",
+            f"settle its return first: srm return status --flow '{back}'",
+        )
+
+
+def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
+    """Yield the topics that the flow of the move does not copy."""
+    names = config.names
+    for topic in facts.topics:
+        if topic not in facts.source.topics:
+            continue
+        remote = names.remote(topic)
+        if not names.selects(topic):
+            text = (
+                f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
+                f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
+            )
+            yield Reason(text)
+        elif remote not in facts.target.topics:
+            where = f"topic {remote} does not exist on {config.flow.target}"
+            yield Reason(f"{where}: check that the replicator runs")
+
+
+def routing_conflicts(facts: MoveFacts, move_id: str) -> dict[str, str]:
+    """Return the routing subjects that the move cannot hold, with the reason."""
+    routes, request = facts.routing.merge, facts.request
+    found = {one: route_problem(one, routes.get(one), request, move_id) for one in facts.subjects}
+    return {subject: why for subject, why in found.items() if why is not None}
+
+
+def route_problem(
+    subject: str, route: Route | None, request: MoveRequest, move_id: str
+) -> str | None:
+    """Return why the route of a subject keeps a move from holding it, None if it does not."""
+    if route is None:
+        return None
+    if route.state == "hold" and route.move_id != move_id:
+        return f"{subject} is held by move {route.move_id}: finish or release that one first"
+    if route.cluster != request.source and not request.reroute:
+        why = f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+        return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
+    return None
+
+
+def group_problems(facts: MoveFacts) -> Iterator[Reason | str]:
+    """Yield what keeps groups from continuing; after a loss warnings, see :func:`left_alone`."""
+    left = left_alone(facts) if facts.is_away else {}
+    for name, why in left.items():
+        yield f"group {name} is not changed: {why}"
+    for group in facts.plans:
+        if not facts.is_away:
+            yield from _state_problems(group.group, facts)
+        for found in _offset_problems(group, facts):
+            yield found.text if facts.is_away and isinstance(found, Reason) else found
+
+
+def left_alone(facts: MoveFacts) -> dict[str, str]:
+    """Return the groups whose offsets on the target cannot be set now, with the reason."""
+    left: dict[str, str] = {}
+    for group in facts.groups:
+        found = facts.group(group)
+        if unreadable := facts.unreadable(group):
+            left[group] = f"its offsets cannot be read: {unreadable[0].text}"
+        elif found.target_state not in IDLE:
+            left[group] = f"it is active on {facts.request.target} ({_members_there(found)})"
+    return left
+
+
+def _members_there(found: GroupFacts) -> str:
+    return ", ".join(found.target_members) or found.target_reason or found.target_state
+
+
+def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
+    found, request = facts.group(name), facts.request
+    if found.target_state not in IDLE:
+        who = f"group {name} is active on {request.target} ({_members_there(found)})"
+        yield Reason(f"{who}: stop it there")
+    if found.source_state == "unknown":
+        why = found.source_reason or "its state is not known"
+        reason = Reason(why, facts.source.group(name).action)
+        where = f"group {name} on {request.source} may have members"
+        yield reason.within(where)
+    for reason in facts.unreadable(name):
+        yield reason.within(f"offsets of group {name} cannot be read")
+
+
+def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | str]:
+    name, request = group.group, facts.request
+    if stray := ", ".join(facts.stray_topics(name)):
+        left = (
+            f"group {name} moves without its offsets on {stray}, which are not replicated: its "
+            f"auto.offset.reset decides where it starts in them on {request.target}"
+        )
+        text = (
+            f"group {name} also has offsets on {stray}, which do not move: add "
+            f"them to the topics, delete these offsets, or move without them: "
+            f"--accept-stray-offsets (in the form: accept_stray_offsets)"
+        )
+        accept = request.accept_stray_offsets
+        yield left if accept else Reason(text)
+    for position in group.positions:
+        problem = position_problem(name, position, request)
+        if problem is not None:
+            yield Reason(problem)
+
+
+def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
+    """Yield what is not copied until an operator acts: a move would wait for it in vain.
+
+    Partitions that resume by themselves do not count.
+    """
+    if down is not None and (missing := _missing(facts)):
+        topics = some(sorted({each.topic for each in missing}))
+        records = amount(sum(missing.values()), "record")
+        text = f"not copied: {records} of {topics}; replicator down: {down.text}"
+        yield Reason(text, down.action)
+    for each in facts.replication():
+        if each.halt_reason is not None:
+            yield each.halt_reason
+
+
+def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
+    """Return what must still be copied; the lag of a partition whose map is damaged is unknown."""
+    accept = facts.request.accept_open_transactions
+    left = {
+        each: each.remaining - (each.held_back if accept else 0)
+        for each in facts.replication()
+        if not each.damage
+    }
+    return {each: count for each, count in left.items() if count}
+
+
+def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
+    """Yield a problem if the move has no topic or no group."""
+    flow, target = facts.request.flow, facts.request.target
+    text = ""
+    if facts.is_away:
+        if not facts.topics and not facts.groups:
+            text = f"flow {flow} has copied nothing, so {target} has no topic to move"
+        elif facts.topics and not facts.maps.reports:
+            text = (
+                f"flow {flow} has never copied anything to {target}: nothing is known about "
+                f"{flow.source}"
+            )
+    elif not facts.topics:
+        text = "the flow does not copy any topic: add one with 'srm-control topics --add'"
+    elif not facts.groups:
+        text = f"no group has offsets on {', '.join(facts.topics)}: name the groups to move"
+    if text:
+        yield Reason(text)
+
+
+def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]:
+    """Yield what a move has to wait for on the source, and a replicator down without lag."""
+    request, behind = facts.request, dict[str, int]()
+    if down is not None and facts.replication() and not _missing(facts):
+        yield f"the replicator of {request.flow} is down: {message(down.text, down.action)}"
+    for partition in facts.replication():
+        if down is None and partition.halt_reason is None:
+            behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+        if partition.held_back:
+            leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
+            wait = "the move will wait for its end"
+            yield (
+                f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
+                f"{leave if request.accept_open_transactions else wait}"
+            )
+    for topic, remaining in sorted(behind.items()):
+        if remaining:
+            yield (
+                f"replication of {topic} is {amount(remaining, 'record')} behind: "
+                "the move will wait for it"
+            )
+
+
+def group_warnings(facts: MoveFacts) -> Iterator[str]:
+    """Yield what groups skip or read again, and where auto.offset.reset decides."""
+    for group in facts.plans:
+        is_share = group.group in facts.share_groups
+        yield from _warnings_of(group, facts.request, is_share=is_share)
+        if is_share:
+            yield from _losses_of_share_group(group, facts)
+        if not (group.positions or facts.is_away or facts.unreadable(group.group)):
+            yield (
+                f"group {group.group} has committed nothing: it starts on "
+                f"{facts.request.target} as auto.offset.reset of its clients says"
+            )
+    own = [
+        group.group
+        for group in facts.plans
+        if any(p.state == "own-commit" and p.committed is not None for p in group.positions)
+    ]
+    if own:
+        yield (
+            f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
+            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)"
+        )
+
+
+def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
+    """Yield what a share group loses: only its start offsets move (KIP-932)."""
+    source, target = facts.request.source, facts.request.target
+    before, after = (side.resets.get(group.group) for side in (facts.source, facts.target))
+    known = facts.source.unacknowledged.get(group.group)
+    count = amount(group.re_read, "record") if known is not None else "records"
+    yield (
+        f"share group {group.group} continues at its start offsets: {count} that it acknowledged "
+        f"after them are delivered again on {target}, and delivery counts begin at 0"
+    )
+    if before != after and before and after:
+        yield (
+            f"share group {group.group} has share.auto.offset.reset = {before} on {source} and "
+            f"{after} on {target}: set it there with kafka-configs.sh --entity-type groups"
+        )
+
+
+def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> Iterator[str]:
+    for position in group.positions:
+        if position.skipped and request.accept_skips:
+            yield (
+                f"group {group.group} will skip {amount(position.skipped, 'record')} of "
+                f"{position.name}: {position.reason}"
+            )
+        if position.passed_kept:
+            yield (
+                f"group {group.group} skips {amount(position.passed_kept, 'offset')} of "
+                f"{position.target} that were kept on {request.target} when it returned: it has "
+                f"read later records in {position.topic}. To read them, reset its offset there "
+                "after the move"
+            )
+        if position.state == "conflict" and request.overwrite:
+            yield (
+                f"group {group.group} will read {amount(position.re_read, 'record')} of "
+                f"{position.target} again"
+            )
+    reset = "auto.offset.reset of its clients"
+    if is_share:
+        reset = "share.auto.offset.reset of the group there"
+    if undecided := [position.name for position in group.positions if position.left_to_reset]:
+        yield (
+            f"group {group.group} has committed nothing for {some(undecided)}: it starts "
+            f"there on {request.target} as {reset} says"
+        )
+
+
+def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[str]:
+    """Yield the open points of a move whose source is lost."""
+    facts = outlook.facts
+    target, flow = facts.request.target, facts.request.flow
+    for plan in facts.plans:
+        if not outlook.known_places(plan):
+            yield (
+                f"group {plan.group} has no checkpoint and no commit of its own: it starts on "
+                f"{target} as auto.offset.reset of its clients says. While {flow.source} answers, "
+                f"run srm checkpoints emit --flow '{flow}'"
+            )
+    if unserved := outlook.without_leader:
+        yield (
+            f"{some([str(place) for place in unserved])} on {target} "
+            f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "
+            f"last checkpoint there, unverified, when a broker leads it again"
+        )
+    if overtaken := [plan for plan in facts.plans if plan.total_skipped]:
+        count = sum(plan.total_skipped for plan in overtaken)
+        yield (
+            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
+            f"{amount(count, 'record')} that {target} no longer holds and they may not have read"
+        )
+    routes = facts.routing.merge
+    held = {
+        route.move_id
+        for name in facts.subjects
+        if (route := routes.get(name)) is not None and route.state == "hold"
+    }
+    for other in sorted(held - {move_id}):
+        yield f"move {other} holds clients of this move, which takes them over"
+
+
+def fence_problems(context: MoveContext, request: MoveRequest) -> Iterator[Reason]:
+    """Yield why the source cannot be fenced, if a fence is wanted."""
+    wanted = request.fence or context.forward.config.redirect.fence
+    if wanted == "acl" and (why := context.source.no_fence_reason()):
+        text = f"fence acl is not possible: {why}; move without it (--fence none)"
+        yield Reason(text)
+
+
+_MOST_GROUPS = 2_000
+"""Maximum number of groups whose offsets are read to find those that stay."""
+
+
+def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
+    """Read the facts that a plan warns about; for a lost source only target and configuration."""
+    here = facts.target.topics if facts.is_away else facts.source.topics
+    forward = [pair for pair in facts.pairs if pair.direction == "forward"]
+    copied = {p.original: here.get(p.target_topic if facts.is_away else p.topic) for p in forward}
+    there = Surroundings(
+        opposite_enabled=context.reverse.config.enabled,
+        opposite_topics=frozenset(context.reverse.config.names.select(facts.topics)),
+        absent={
+            name: topic.partitions
+            for name, topic in copied.items()
+            if topic is not None and name not in facts.target.topics
+        },
+        alone=_alone(facts),
+    )
+    if facts.is_away:
+        return there
+    now_ms = context.now_ms()
+    presence = Presence.of(facts.routing.stamped_acks, now_ms)
+    members = {
+        group.group: strangers(group.group, group.members, presence) for group in facts.plans
+    }
+    recent_ms = round(facts.request.slow_writer_seconds * 1000)
+    at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
+    writers = Writers(facts.writers, at_plan, now_ms, recent_ms)
+    counts = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
+    plain = {topic: count for topic, count in counts.items() if count}
+    return replace(
+        there,
+        staying=_staying(context, facts),
+        retention_ms=_retention(context, facts.topics),
+        skew_ms=_skew(facts),
+        plain_members={group: found for group, found in members.items() if found},
+        plain_writers=plain,
+        shared_ids=_shared_ids(context, facts, plain),
+        state=_changelogs(facts),
+    )
+
+
+def _alone(facts: MoveFacts) -> tuple[str, ...]:
+    """Return the clusters that replicate topics, but have one replica of their transaction log."""
+    sides = (facts.target,) if facts.is_away else (facts.source, facts.target)
+    return tuple(
+        side.alias
+        for side in sides
+        if (log := side.topics.get("__transaction_state")) is not None
+        and log.replicas == 1 < max(topic.replicas for topic in side.topics.values())
+    )
+
+
+def _shared_ids(
+    context: MoveContext, facts: MoveFacts, topics: Collection[str]
+) -> dict[str, tuple[int, ...]]:
+    """Return producer ids that both clusters have assigned to writers of one partition."""
+    there = read_writers(context.target, partitions_of(facts.target.topics, topics))
+    known = {(one.partition, one.producer_id) for one in there}
+    shared = defaultdict[str, set[int]](set)
+    for one in facts.writers:
+        if one.partition.topic in topics and (one.partition, one.producer_id) in known:
+            shared[str(one.partition)].add(one.producer_id)
+    return {partition: tuple(sorted(ids)) for partition, ids in shared.items()}
+
+
+def _changelogs(facts: MoveFacts) -> dict[str, tuple[str, ...]]:
+    topics = sorted(topic for topic in facts.source.topics if topic.endswith("-changelog"))
+    found = {g: tuple(t for t in topics if t.startswith(f"{g}-")) for g in facts.groups}
+    return {group: own for group, own in found.items() if own}
+
+
+def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:
+    """Return the groups that read moving topics but do not move, with these topics."""
+    ours = {pair.topic for pair in facts.pairs}
+    others = [
+        group.name
+        for group in context.source.groups().values()
+        if group.kind not in WITHOUT_OFFSETS
+        and group.name not in facts.groups
+        and not group.name.startswith(SHADOW_PREFIX)
+    ]
+    committed, _ = per_group(context.source.commits_of(others[:_MOST_GROUPS]))
+    read = {name: {tp.topic for tp in offsets} & ours for name, offsets in committed.items()}
+    return {name: tuple(sorted(topics)) for name, topics in read.items() if topics}
+
+
+def _retention(context: MoveContext, topics: Collection[str]) -> dict[str, Retention]:
+    """Return retention.ms of topics that set it on both sides; broker defaults are not queried."""
+    names = context.forward.config.names
+    remotes = {topic: names.remote(topic) for topic in topics}
+    on_source = context.source.topic_configs(list(remotes))
+    on_target = context.target.topic_configs(list(remotes.values()))
+    found = {}
+    for topic, remote in remotes.items():
+        here = on_source.get(topic, {}).get("retention.ms")
+        there = on_target.get(remote, {}).get("retention.ms")
+        if here and there:
+            found[topic] = (_limit(here), _limit(there))
+    return found
+
+
+def _limit(value: str) -> int | None:
+    return None if value == "-1" else int(value)
+
+
+def _skew(facts: MoveFacts) -> dict[str, int]:
+    """Return each host's clock skew: the smallest delay of its acknowledgements' stamps."""
+    skews: dict[str, int] = {}
+    for one in facts.routing.stamped_acks:
+        where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
+        skew = one.stamped_ms - one.ack.written_ms
+        skews[where] = min(skew, skews.get(where, skew))
+    return skews

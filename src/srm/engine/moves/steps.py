@@ -22,9 +22,9 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
-from srm.engine.moves.findings import left_alone
 from srm.engine.moves.gate_reading import Look, look, patient_look, require
 from srm.engine.moves.holding import go, hold, release, renew, renew_now
+from srm.engine.moves.planning import left_alone
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.engine.moves.registers import InForce, Registers, bring_about, transact

@@ -33,7 +33,7 @@ from srm.engine.flows.source_look import (
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import Survey, per_group, survey
 from srm.engine.moves.facts import Outlook
-from srm.engine.moves.findings import unsettled_problems
+from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.reading import read_outlook
 from srm.engine.moves.records import without_source
 from srm.engine.ports import FlowContext
