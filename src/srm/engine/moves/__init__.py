@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from srm.engine.moves.planning import plan as plan
     from srm.engine.moves.records import MoveContext as MoveContext
     from srm.engine.moves.records import MoveStore as MoveStore
-    from srm.engine.moves.reporting import approve as approve
-    from srm.engine.moves.reporting import kept_outcome as kept_outcome
-    from srm.engine.moves.reporting import kept_report as kept_report
-    from srm.engine.moves.reporting import kept_reports as kept_reports
     from srm.engine.moves.steps import RunEvent as RunEvent
     from srm.engine.moves.steps import apply as apply
     from srm.engine.moves.steps import apply_and_go as apply_and_go
@@ -41,6 +37,10 @@ if TYPE_CHECKING:
     from srm.engine.moves.steps import status as status
     from srm.engine.moves.steps import wait_status as wait_status
     from srm.engine.moves.verification import VerifyStatus as VerifyStatus
+    from srm.engine.moves.verification import approve as approve
+    from srm.engine.moves.verification import kept_outcome as kept_outcome
+    from srm.engine.moves.verification import kept_report as kept_report
+    from srm.engine.moves.verification import kept_reports as kept_reports
     from srm.engine.moves.verification import report as report
     from srm.engine.moves.verification import verify as verify
     from srm.engine.moves.verification import watch_residue as watch_residue
@@ -56,9 +56,10 @@ _HOMES: Final = {
     "engine.moves.holding": "go hold release",
     "engine.moves.planning": "new_move_id plan",
     "engine.moves.records": "MoveContext MoveStore",
-    "engine.moves.reporting": "approve kept_outcome kept_report kept_reports",
     "engine.moves.steps": "RunEvent apply apply_and_go carry_out status wait_status",
-    "engine.moves.verification": "VerifyStatus report verify watch_residue",
+    "engine.moves.verification": (
+        "VerifyStatus approve kept_outcome kept_report kept_reports report verify watch_residue"
+    ),
 }
 """Names by module: each is imported on first use, as a status needs few of them."""
 

@@ -18,7 +18,7 @@ from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import Approval, MoveContext, MoveStore
 from srm.engine.moves.records import Notary
-from srm.engine.moves.reporting import keep_report
+from srm.engine.moves.verification import keep_report
 from srm.errors import ConfigError, NotFoundError, UnavailableError
 
 KEY = signing_key()
