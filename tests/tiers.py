@@ -136,7 +136,7 @@ GROUPS: Final = (
             "docs/spec/*",
             *(
                 f"src/srm/engine/moves/{name}*"
-                for name in ("effects", "holding", "records", "registers", "steps")
+                for name in ("effects", "holding", "records", "steps")
             ),
             "src/srm/domain/moves/progress*",
             "src/srm/domain/moves/routing*",

@@ -267,11 +267,11 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
 @contextmanager
 def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTopics]:
     """Open the state topics of flows, through which replicators are supervised."""
-    from srm.engine.flows.supervision import topic_on
+    from srm.engine.flows.target_topics import StateTopic
 
     wanted = tuple(flows)
     with open_clusters(config, {flow.target for flow in wanted}) as opened:
-        yield {flow: topic_on(opened[flow.target], flow) for flow in wanted}
+        yield {flow: StateTopic(opened[flow.target], flow.source) for flow in wanted}
 
 
 def flow_context(

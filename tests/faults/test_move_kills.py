@@ -25,7 +25,7 @@ from srm.client.routing import RoutingWatcher
 from srm.domain.moves.routing import group_subject, topic_subject
 from srm.engine import moves
 from srm.engine.moves import MoveRequest, MoveStore
-from srm.engine.moves.registers import RoutingTables
+from srm.engine.moves.records import RoutingTables
 from srm.errors import ConflictError
 from srm_lab.stack.kafka import KafkaBroker
 
@@ -143,8 +143,7 @@ def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
         if decided:
             assert progress.is_decided
         there = target if progress.is_decided else source
-        tables = RoutingTables.read(context)
-        for table in (tables.target, tables.source or {}):
+        for table in RoutingTables.read(context).tables:
             ours = {table[s] for s in subjects if s in table}
             assert {(r.cluster, r.state) for r in ours} <= {(there, "go")}
     for watcher in watchers:

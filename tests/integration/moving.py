@@ -29,8 +29,7 @@ from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import ControlChange
-from srm.engine.moves.registers import SIDES, Registers
+from srm.engine.moves.records import SIDES, ControlChange, Registers
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.writers import KafkaStateLog

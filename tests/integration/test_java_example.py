@@ -18,8 +18,7 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
-from srm.engine.moves.records import ControlChange, ensure_topics
-from srm.engine.moves.registers import SIDES, Registers
+from srm.engine.moves.records import SIDES, ControlChange, Registers, ensure_topics
 from srm_lab.stack.jars import kafka_class_path
 from srm_lab.stack.java import find_java
 from srm_lab.testing.logs import read_log

@@ -20,8 +20,7 @@ from srm.engine import moves
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import ensure_topics
-from srm.engine.moves.registers import RoutingTables
+from srm.engine.moves.records import RoutingTables, ensure_topics
 from srm.kafka.state.writers import KafkaControlWriter
 from srm_lab.stack.kafka import KafkaBroker
 
@@ -72,7 +71,8 @@ def clients_at(site: Site, context: MoveContext) -> set[tuple[str, str]]:
     """Where a client that starts now goes, whichever cluster it reads."""
     tables = RoutingTables.read(context)
     ours = {subject for subject in tables.merge if site.unique in subject}
-    assert {s: tables.target[s] for s in ours} == {s: (tables.source or {})[s] for s in ours}
+    assert tables.source is not None
+    assert {s: tables.target.routes[s] for s in ours} == {s: tables.source.routes[s] for s in ours}
     return {(tables.merge[s].cluster, tables.merge[s].state) for s in ours}
 
 

@@ -36,6 +36,7 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import Watch
+from srm.engine.flows.target_topics import StateTopic
 from srm.wiring import open_cluster
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.stack.process import LOOPBACK, free_port
@@ -183,8 +184,8 @@ def _next_step(ring: Ring) -> str:
     """Say what a supervisor does that begins now."""
     with ExitStack() as stack:
         topics = {
-            flow: supervision.topic_on(
-                stack.enter_context(open_cluster(ring.config, flow.target, 5.0)), flow
+            flow: StateTopic(
+                stack.enter_context(open_cluster(ring.config, flow.target, 5.0)), flow.source
             )
             for flow in ring.flows
         }

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from srm.engine.drill import try_to_remove_leftovers
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import CheckpointSummary
-from srm.engine.moves.registers import try_to_level
+from srm.engine.moves.records import try_to_level
 from srm.engine.ports import FlowContext
 
 

@@ -43,8 +43,7 @@ from srm.engine.cluster_ports import TopicDescription, Topics
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets, read_ledger
-from srm.engine.moves.records import MoveStore, as_move
-from srm.engine.moves.registers import RoutingTables, level
+from srm.engine.moves.records import MoveStore, RoutingTables, as_move, level
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, UnavailableError
 from srm.replication.ports import DecodedRecord

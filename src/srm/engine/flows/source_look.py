@@ -141,7 +141,17 @@ def look_at_source(
     ends, starts = bounds(context, partitions_of(topics, sorted(topics)), maps)
     beats = frozenset(filter(context.config.names.is_heartbeats, topics))
     counted = [place for place in ends if place.topic not in beats]
-    oldest_ms = _oldest(context, counted, maps, ends, starts)
+    late = list[tuple[bool, int, TopicPartition, int]]()
+    for place in counted:
+        position = maps.get(place).position
+        at = starts.get(place, ends[place]) if position is None else position.source_next
+        if ends[place] > at:
+            status = (maps.statuses or {}).get(place)
+            is_stuck = status is not None and status.state in AT_REST
+            late.append((is_stuck, ends[place] - at, place, at))
+    first = sorted(late, reverse=True)[:MOST_READ]
+    times = record_times(context.source, [one[2:] for one in first])
+    oldest_ms = {place: read_ms for place, read_ms in times.items() if read_ms is not None}
     return SourceLook(topics, ends, starts, oldest_ms, beats, time_ms)
 
 
@@ -152,26 +162,6 @@ def bounds(
     ends = context.source.log_ends(wanted) if wanted else {}
     unknown = [place for place in wanted if maps.get(place).position is None]
     return ends, context.source.log_starts(unknown) if unknown else {}
-
-
-def _oldest(
-    context: FlowContext,
-    places: Collection[TopicPartition],
-    maps: FlowMaps,
-    ends: Mapping[TopicPartition, int],
-    starts: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    late = list[tuple[bool, int, TopicPartition, int]]()
-    for place in places:
-        position = maps.get(place).position
-        at = starts.get(place, ends[place]) if position is None else position.source_next
-        if ends[place] > at:
-            status = (maps.statuses or {}).get(place)
-            is_stuck = status is not None and status.state in AT_REST
-            late.append((is_stuck, ends[place] - at, place, at))
-    first = sorted(late, reverse=True)[:MOST_READ]
-    times = record_times(context.source, [one[2:] for one in first])
-    return {place: time_ms for place, time_ms in times.items() if time_ms is not None}
 
 
 def record_times(cluster: Cluster, places: Collection[Place]) -> dict[TopicPartition, int | None]:

@@ -33,7 +33,6 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, ago, amount
-from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
@@ -148,13 +147,7 @@ def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
 
 
 def state_topic(context: FlowContext) -> StateTopic:
-    """Return the state topic of a flow."""
-    return topic_on(context.target, context.config.flow)
-
-
-def topic_on(target: Cluster, flow: Flow) -> StateTopic:
-    """Return the state topic of a flow on its target."""
-    return StateTopic(target, flow.source)
+    return StateTopic(context.target, context.config.flow.source)
 
 
 def pause_in_force(context: FlowContext) -> Pause | None:
@@ -233,8 +226,11 @@ class Watch:
     def verdict(self, now: float) -> Verdict:
         """Return the state of the application that drives all flows, by the readable ones."""
         seen = self.flows.values()
-        if any(self._has_ended(one) for one in seen):
-            return "ended"
+        for one in seen:
+            driver = one.signs.driver if one.signs else None
+            ours = one.changed is not None or (driver and driver.driver == self.driver)
+            if driver and driver.ended and ours:
+                return "ended"
         driven = self._driven(now)
         left = [one for one in seen if one.readable and one.readable.flow not in driven]
         if any(now - self.began > STARTUP_S or one.changed is not None for one in left):
@@ -270,11 +266,6 @@ class Watch:
 
     def _driven(self, now: float) -> set[str]:
         return {flow for driver in self.living(now) for flow in driver.flows}
-
-    def _has_ended(self, seen: _Seen) -> bool:
-        driver = seen.signs.driver if seen.signs else None
-        ours = seen.changed is not None or (driver is not None and driver.driver == self.driver)
-        return driver is not None and driver.ended and ours
 
 
 def _update(before: _Seen, found: FlowSigns | SrmError, now: float) -> _Seen:

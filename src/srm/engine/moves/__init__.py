@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from srm.domain.moves.evidence import Approval as Approval
-    from srm.domain.moves.gate import SyncStatus as SyncStatus
     from srm.domain.moves.plan import MovePlan as MovePlan
-    from srm.domain.moves.progress import MoveProgress as MoveProgress
     from srm.domain.moves.report import MoveReport as MoveReport
     from srm.domain.moves.request import MoveRequest as MoveRequest
     from srm.engine.moves.effects import call_redirectors as call_redirectors
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from srm.engine.moves.steps import carry_out as carry_out
     from srm.engine.moves.steps import status as status
     from srm.engine.moves.steps import wait_status as wait_status
-    from srm.engine.moves.verification import VerifyStatus as VerifyStatus
     from srm.engine.moves.verification import approve as approve
     from srm.engine.moves.verification import kept_outcome as kept_outcome
     from srm.engine.moves.verification import kept_report as kept_report
@@ -47,9 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "domain.moves.evidence": "Approval",
-    "domain.moves.gate": "SyncStatus",
     "domain.moves.plan": "MovePlan",
-    "domain.moves.progress": "MoveProgress",
     "domain.moves.report": "MoveReport",
     "domain.moves.request": "MoveRequest",
     "engine.moves.effects": "call_redirectors",
@@ -58,7 +53,7 @@ _HOMES: Final = {
     "engine.moves.records": "MoveContext MoveStore",
     "engine.moves.steps": "RunEvent apply apply_and_go carry_out status wait_status",
     "engine.moves.verification": (
-        "VerifyStatus approve kept_outcome kept_report kept_reports report verify watch_residue"
+        "approve kept_outcome kept_report kept_reports report verify watch_residue"
     ),
 }
 """Names by module: each is imported on first use, as a status needs few of them."""

@@ -36,13 +36,16 @@ from srm.domain.names import internal_topics
 from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
-from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, decode_or_none
-from srm.engine.moves.registers import (
+from srm.engine.moves.records import (
     SIDES,
+    ControlChange,
     InForce,
+    MoveContext,
+    MoveStore,
     Registers,
     between_same,
     bring_about,
+    decode_or_none,
     transact,
 )
 from srm.engine.ports import Caller, CallResult
@@ -288,8 +291,6 @@ _RENEW_S: Final = LEASE_MS / 3000
 _GRACE_S: Final = 10.0
 """Extra time for a call that exceeds its own limit."""
 
-_ASKED: Final = CallResult(done=True, said="operators are prompted")
-
 
 def call_redirectors(
     context: MoveContext,
@@ -328,53 +329,90 @@ def call_redirectors(
         tried.add(key)
         known = progress.calls.get(key)
         called = known is not None and known.state == "calling"  # by a process that was killed
-        _call_while_in_force(context, plan, todo[0], meanwhile, called=called)
+        _Redirector(context, plan, todo[0], meanwhile).call_while_in_force(called=called)
 
 
-def _call_while_in_force(
-    context: MoveContext,
-    plan: MovePlan,
-    kind: RedirectKind,
-    meanwhile: Callable[[], None],
-    *,
-    called: bool,
-) -> None:
-    """Call a redirector with the step in force; a later move's call is repeated after a late one.
+@dataclass(frozen=True, slots=True)
+class _Redirector:
+    """One redirector of a move; ``meanwhile`` is called periodically during a long call."""
 
-    It is repeated once: what that move calls after the state was read comes later anyway.
-    """
+    context: MoveContext
+    plan: MovePlan
+    kind: RedirectKind
+    meanwhile: Callable[[], None] = lambda: None
 
-    def make(now: InForce) -> None:
-        nonlocal called
-        if now.step is not None and not now.later:
-            called = True
-            _call(context, plan, (now.attempt, now.step), kind, meanwhile)
-        elif called:
-            for move_id in now.moves:
-                _call_for_later(context, move_id, kind)
-            called = False
+    def call_while_in_force(self, *, called: bool) -> None:
+        """Call it with the step in force; a later move's call is repeated after a late one.
 
-    now = bring_about(context, plan, make)
-    if now.step is not None and now.later:
-        said = f"superseded by move {', '.join(now.moves)}"
-        _keep(context, plan, (now.attempt, now.step), kind, "superseded", said)
+        It is repeated once: what that move calls after the state was read comes later anyway.
+        """
 
+        def make(now: InForce) -> None:
+            nonlocal called
+            if now.step is not None and not now.later:
+                called = True
+                self._call(now.attempt, now.step)
+            elif called:
+                for move_id in now.moves:
+                    self._call_for_later(move_id)
+                called = False
 
-def _call_for_later(context: MoveContext, move_id: str, kind: RedirectKind) -> None:
-    """Repeat a noted call of a later move: the call of this one may have come after it."""
-    plan, progress = MoveStore(context).load(move_id)
-    between, step = between_same(context, plan), step_in_force(progress.step)
-    if step is None or between is None or kind not in plan.redirect:
-        log.warning("redirector %s was called late: check that it follows move %s", kind, move_id)
-    elif call_key(progress.attempt, step, kind) in progress.calls:
-        _call_while_in_force(between, plan, kind, lambda: None, called=True)
+        now = bring_about(self.context, self.plan, make)
+        if now.step is not None and now.later:
+            said = f"superseded by move {', '.join(now.moves)}"
+            self._keep(now.attempt, now.step, "superseded", said)
+
+    def _call_for_later(self, move_id: str) -> None:
+        """Repeat a noted call of a later move: the call of this one may have come after it."""
+        plan, progress = MoveStore(self.context).load(move_id)
+        between, step = between_same(self.context, plan), step_in_force(progress.step)
+        if step is None or between is None or self.kind not in plan.redirect:
+            log.warning(
+                "redirector %s was called late: check that it follows move %s", self.kind, move_id
+            )
+        elif call_key(progress.attempt, step, self.kind) in progress.calls:
+            _Redirector(between, plan, self.kind).call_while_in_force(called=True)
+
+    def _call(self, attempt: int, step: CallStep) -> None:
+        plan, kind = self.plan, self.kind
+        caller = self.context.forward.callers.get(kind)
+        if kind == "manual":
+            answer = CallResult(done=True, said="operators are prompted")
+        elif caller is None:
+            said = f"it is not configured here for {plan.request.flow}"
+            answer = CallResult(done=False, said=said)
+        else:
+            if not self._keep(attempt, step, "calling", "no answer yet"):
+                return
+            order = order_of(self.context, plan, attempt, step)
+            answer = _await(caller, order, self.meanwhile)
+        level = logging.INFO if answer.done else logging.WARNING
+        log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
+        self._keep(attempt, step, "done" if answer.done else "failed", answer.said)
+
+    def _keep(self, attempt: int, step: CallStep, state: CallState, said: str) -> bool:
+        """Write the state of a call; return False if its step is not in force now."""
+        call = Call(state, self.context.now_ms(), said)
+
+        def keep(registers: Registers) -> bool:
+            known = registers.progress(self.plan.move_id)
+            if (attempt, step) != (known.attempt, step_in_force(known.step)):
+                return False  # the step now in force is called next
+            ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
+            calls = {**ours, call_key(attempt, step, self.kind): call}
+            for side in SIDES if calls != known.calls else ():
+                change = ControlChange(progress=(known.noting(calls=calls),))
+                registers.write_if_there(side, change)
+            return True
+
+        what = f"answer of redirector {self.kind} to move {self.plan.move_id}"
+        return transact(self.context, what, keep)
 
 
 def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> RedirectOrder:
     """Return the order of a step for a redirector."""
-    request, config = plan.request, context.forward.config
-    names = config.names
-    places = config.redirect.addresses
+    request, names = plan.request, context.forward.config.names
+    places = context.forward.config.redirect.addresses
     return RedirectOrder(
         key=f"{plan.move_id}/{attempt}/{step}",
         order=order_number(attempt, step),
@@ -390,52 +428,6 @@ def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep)
         replicas={topic: names.remote(topic) for topic in plan.topics},
         members={group.group: group.members for group in plan.groups},
     )
-
-
-def _call(
-    context: MoveContext,
-    plan: MovePlan,
-    asked: tuple[int, CallStep],
-    kind: RedirectKind,
-    meanwhile: Callable[[], None],
-) -> None:
-    attempt, step = asked
-    caller = context.forward.callers.get(kind)
-    if kind == "manual":
-        answer = _ASKED
-    elif caller is None:
-        answer = CallResult(done=False, said=f"it is not configured here for {plan.request.flow}")
-    else:
-        if not _keep(context, plan, asked, kind, "calling", "no answer yet"):
-            return
-        answer = _await(caller, order_of(context, plan, attempt, step), meanwhile)
-    level = logging.INFO if answer.done else logging.WARNING
-    log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
-    _keep(context, plan, asked, kind, "done" if answer.done else "failed", answer.said)
-
-
-def _keep(
-    context: MoveContext,
-    plan: MovePlan,
-    asked: tuple[int, CallStep],
-    kind: RedirectKind,
-    state: CallState,
-    said: str,
-) -> bool:
-    """Write the state of a call; return False if its step is not in force now."""
-    call, (attempt, step) = Call(state, context.now_ms(), said), asked
-
-    def keep(registers: Registers) -> bool:
-        known = registers.progress(plan.move_id)
-        if asked != (known.attempt, step_in_force(known.step)):
-            return False  # the step now in force is called next
-        ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
-        calls = {**ours, call_key(attempt, step, kind): call}
-        for side in SIDES if calls != known.calls else ():
-            registers.write_if_there(side, ControlChange(progress=(known.noting(calls=calls),)))
-        return True
-
-    return transact(context, f"answer of redirector {kind} to move {plan.move_id}", keep)
 
 
 def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:

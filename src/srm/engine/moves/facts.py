@@ -41,8 +41,7 @@ from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.translate import Logs, losses_of, partition_facts
-from srm.engine.moves.records import MoveContext
-from srm.engine.moves.registers import RoutingTables
+from srm.engine.moves.records import MoveContext, RoutingTables
 from srm.engine.ports import FlowMaps
 from srm.errors import NotLoadedError
 
@@ -238,7 +237,7 @@ class MoveFacts:
             request=self.request,
             topics=self.topics,
             groups=tuple(map(self.group, self.groups)),
-            replication=self.replication(),
+            replication=self.replication,
             routes=self.routing.merge,
             moving={},
             now_ms=now_ms,
@@ -246,8 +245,9 @@ class MoveFacts:
             report_age_ms=self.report_age_ms,
         )
 
+    @cached_property
     def replication(self) -> tuple[ReplicationFacts, ...]:
-        """Return how far the original topics of the source are copied to the target."""
+        """How far the original topics of the source are copied to the target."""
         return tuple(self._replication(tp) for tp in self.original_ends())
 
     def original_ends(self) -> dict[TopicPartition, int]:
@@ -299,12 +299,12 @@ class MoveFacts:
         for pair in self.pairs:
             for tp in self._places(pair, last) if pair.original in reads else ():
                 counterpart = TopicPartition(pair.target_topic, tp.partition)
-                theirs = on_target.get(counterpart)
+                theirs, entry = on_target.get(counterpart), self.ledger.entry(group, counterpart)
                 yield GroupPosition(
                     self._facts(pair, tp, counterpart),
                     committed.get(tp),
                     theirs,
-                    self._is_ours(group, counterpart, theirs),
+                    theirs is not None and entry is not None and entry.may_lower(theirs),
                     self.request.accept_open_transactions,
                     self.request.overwrite,
                     last.get(counterpart),
@@ -316,8 +316,8 @@ class MoveFacts:
     ) -> PartitionFacts:
         """Gather the facts of a partition, once for all groups that read it."""
         key = pair.direction, tp
-        if key not in self._partition_facts:
-            self._partition_facts[key] = partition_facts(
+        if key not in self._of_partitions:
+            self._of_partitions[key] = partition_facts(
                 self.maps if pair.direction == "forward" else self.reverse_maps,
                 pair.direction,
                 (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
@@ -326,10 +326,10 @@ class MoveFacts:
                 self.transactions.get(tp, ()),
                 self.reverse_maps if pair.is_shared and not self.is_away else None,
             )
-        return self._partition_facts[key]
+        return self._of_partitions[key]
 
     @cached_property
-    def _partition_facts(self) -> dict[tuple[Direction, TopicPartition], PartitionFacts]:
+    def _of_partitions(self) -> dict[tuple[Direction, TopicPartition], PartitionFacts]:
         return {}
 
     @cached_property
@@ -344,10 +344,6 @@ class MoveFacts:
         count = max((topic.partitions for topic in known if topic is not None), default=0)
         numbers = {tp.partition for tp in last if tp.topic == pair.target_topic}
         return [TopicPartition(pair.topic, one) for one in sorted({*range(count), *numbers})]
-
-    def _is_ours(self, group: str, tp: TopicPartition, offset: int | None) -> bool:
-        entry = self.ledger.entry(group, tp)
-        return offset is not None and entry is not None and entry.may_lower(offset)
 
 
 def source_next(offset_map: OffsetMap) -> int | None:

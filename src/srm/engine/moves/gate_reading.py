@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.moves.gate import (
     GateFacts,
-    Presence,
     SyncStatus,
     Writers,
     asks_at_hold,
@@ -85,7 +84,16 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         ),
     )
     if "manual" in plan.redirect:
-        asks = _asks(context, plan, facts, presence, writers, attempt)
+        members = {
+            group.group: strangers(group.group, group.source_members, presence)
+            for group in facts.groups
+        }
+        plain = {
+            topic: unknown_writers(topic, writers, presence)
+            for topic in moving
+            if not presence.not_held(topic_subject(topic), attempt)
+        }
+        asks = asks_at_hold(plan.request, address_of_target(context), members, plain)
         facts = replace(facts, asks=tuple(asks))
     rested = not (moving or readers)
     return Look(facts, decide(facts), progress, clusters, seen, rested)
@@ -159,26 +167,6 @@ def commits_of(clusters: MoveFacts, group: str) -> dict[str, int]:
 def address_of_target(context: MoveContext) -> str:
     """Return the bootstrap servers that clients should use."""
     return context.forward.config.redirect.addresses.get(context.target.alias, "")
-
-
-def _asks(
-    context: MoveContext,
-    plan: MovePlan,
-    facts: GateFacts,
-    presence: Presence,
-    writers: Writers,
-    generation: int,
-) -> Iterator[str]:
-    members = {
-        group.group: strangers(group.group, group.source_members, presence)
-        for group in facts.groups
-    }
-    plain = {
-        topic: unknown_writers(topic, writers, presence)
-        for topic in facts.moving
-        if not presence.not_held(topic_subject(topic), generation)
-    }
-    return asks_at_hold(plan.request, address_of_target(context), members, plain)
 
 
 def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 
 from srm.domain.flow_state.replication_records import Pause
-from srm.domain.moves.plan import MovePlan, offsets_to_write
+from srm.domain.moves.plan import MovePlan, fingerprint, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.routing import CLOCK_KEY, LEASE_MS, Route, next_generation
 from srm.domain.names import internal_topics
@@ -46,16 +45,13 @@ from srm.engine.moves.gate_reading import (
 from srm.engine.moves.planning import findings, route_problem
 from srm.engine.moves.reading import MoveScope, read_outlook
 from srm.engine.moves.records import (
-    ControlChange,
-    ControlTables,
-    MoveContext,
-    MoveStore,
-    config_fingerprint,
-)
-from srm.engine.moves.registers import (
     SIDES,
     Attempt,
+    ControlChange,
+    ControlTables,
     InForce,
+    MoveContext,
+    MoveStore,
     Registers,
     record,
     sides_of,
@@ -90,7 +86,6 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     if progress.is_decided:
         return progress
     started = None if progress.step in HELD else _begin(context, plan)
-    again = f"move {move_id} was {{}} in the meantime: hold it again"
 
     def body(registers: Registers) -> MoveProgress:
         registers.require(*sides_of(plan.request))
@@ -99,14 +94,16 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
             renew(registers, plan, context.now_ms())
         elif not known.is_decided:
             if started is None or known.rank != progress.rank:
-                raise ConflictError(again.format("released"))
-            if registers.plan(move_id) != plan:
-                raise ConflictError(again.format("planned again"))
+                raise ConflictError(f"move {move_id} was released in the meantime: hold it again")
             _start(registers, plan, started, context.now_ms())
         return registers.progress(move_id)
 
-    with _leaving_the_pause(context, plan):
+    try:
         held = transact(context, f"hold of move {move_id}", body)
+    except ConflictError:
+        if plan.request.is_unplanned:
+            resume_flow(context, plan)  # a release may have come before the pause
+        raise
     if held.is_decided:
         return held
     if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
@@ -116,17 +113,6 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         )
     log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
     return held
-
-
-@contextmanager
-def _leaving_the_pause(context: MoveContext, plan: MovePlan) -> Iterator[None]:
-    """Resume the flow if the hold is refused: a release may have come before the pause."""
-    try:
-        yield
-    except ConflictError:
-        if plan.request.is_unplanned:
-            resume_flow(context, plan)
-        raise
 
 
 def renew(
@@ -179,7 +165,7 @@ def _renew_once(context: MoveContext, plan: MovePlan) -> None:
 
 
 def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
-    if plan.fingerprint != config_fingerprint(context):
+    if plan.fingerprint != fingerprint(context.forward.config, context.reverse.config):
         raise ConflictError(
             f"settings of {plan.request.flow} or its reverse changed since move {plan.move_id} "
             f"was planned: plan it again"
@@ -206,6 +192,8 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
     """Write the first records of an attempt: first on the source, which shows competing holds."""
+    if registers.plan(plan.move_id) != plan:
+        raise ConflictError(f"move {plan.move_id} was planned again in the meantime: hold it again")
     routes, known = registers.routes, registers.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned = plan.request.is_unplanned

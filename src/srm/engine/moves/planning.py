@@ -26,7 +26,7 @@ from srm.domain.moves.gate import (
     strangers,
     unknown_writers,
 )
-from srm.domain.moves.plan import GroupPlan, MovePlan, position_problem
+from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, subjects_of
 from srm.domain.names.policy import SHADOW_PREFIX
@@ -37,8 +37,8 @@ from srm.engine.flows.supervision import (
     driver_status,
     slot_statuses,
     state_topic,
-    topic_on,
 )
+from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.effects import require_in_force
@@ -56,10 +56,12 @@ from srm.engine.moves.records import (
     ControlChange,
     MoveContext,
     MoveStore,
-    config_fingerprint,
+    Registers,
     ensure_topics,
+    homes_to_move,
+    sides_of,
+    transact,
 )
-from srm.engine.moves.registers import Registers, homes_to_move, sides_of, transact
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, UsageError, message
 
@@ -167,7 +169,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         groups=facts.plans,
         blocking=tuple(each.text for each in seen.blocking),
         warnings=(*around, *seen.warnings),
-        fingerprint=config_fingerprint(context),
+        fingerprint=fingerprint(context.forward.config, context.reverse.config),
         forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
         redirect=request.redirect or settings.kinds,
         fence=request.fence or settings.fence,
@@ -181,12 +183,6 @@ def findings(
     """Look at what moves, or an earlier look chose; list what blocks or deserves a warning."""
     if request.is_unplanned:
         return _after_loss(context, request, move_id, chosen)
-    return _of_both(context, request, move_id, chosen)
-
-
-def _of_both(
-    context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
-) -> Findings:
     topics = topics_to_move(context, request, context.target.topics())
     chosen = chosen or groups_on_source(context, request, topics)
     facts = read_facts(context, request, topics, chosen.groups)
@@ -276,7 +272,7 @@ def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     driver, _ = driver_status(records, flow, context.now_ms())
     statuses = slot_statuses(facts.maps.reports, facts.maps_ms)
     reason = next(down_reasons(flow, driver, statuses), None)
-    missing = any(partition.remaining for partition in facts.replication())
+    missing = any(partition.remaining for partition in facts.replication)
     if reason is None or (driver and driver.ended) or not missing:
         return reason
     # The clock of this host may be wrong: a slot whose records change is alive.
@@ -369,7 +365,7 @@ def redirect_problems(flow: FlowContext, request: MoveRequest) -> Iterator[Reaso
 def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
     """Yield a problem if the target is not settled after a disaster; for a planned move only."""
     back = flow.config.flow.reverse
-    pause = read_pause(topic_on(flow.source, back).read_commands())
+    pause = read_pause(StateTopic(flow.source, back.source).read_commands())
     if pause is not None:
         yield Reason.saying(
             f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
@@ -489,7 +485,7 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
         records = amount(sum(missing.values()), "record")
         text = f"not copied: {records} of {topics}; replicator down: {down.text}"
         yield Reason(text, down.action)
-    for each in facts.replication():
+    for each in facts.replication:
         if each.halt_reason is not None:
             yield each.halt_reason
 
@@ -499,7 +495,7 @@ def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
     accept = facts.request.accept_open_transactions
     left = {
         each: each.remaining - (each.held_back if accept else 0)
-        for each in facts.replication()
+        for each in facts.replication
         if not each.damage
     }
     return {each: count for each, count in left.items() if count}
@@ -528,9 +524,9 @@ def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
 def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]:
     """Yield what a move has to wait for on the source, and a replicator down without lag."""
     request, behind = facts.request, dict[str, int]()
-    if down is not None and facts.replication() and not _missing(facts):
+    if down is not None and facts.replication and not _missing(facts):
         yield f"the replicator of {request.flow} is down: {message(down.text, down.action)}"
-    for partition in facts.replication():
+    for partition in facts.replication:
         if down is None and partition.halt_reason is None:
             behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
         if partition.held_back:

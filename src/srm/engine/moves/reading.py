@@ -41,8 +41,7 @@ from srm.engine.moves.facts import (
     last_heard,
     topic_pairs,
 )
-from srm.engine.moves.records import MoveContext
-from srm.engine.moves.registers import RoutingTables
+from srm.engine.moves.records import MoveContext, RoutingHistory, RoutingTables
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import AuthorizationError, NotFoundError, UsageError
 
@@ -268,79 +267,6 @@ def read_facts(
     """
     if request.is_unplanned:
         return read_target(context, request, MoveScope(topics, tuple(sorted(groups))))
-    return _read_both(context, request, topics, groups)
-
-
-def read_target(
-    context: MoveContext,
-    request: MoveRequest,
-    chosen: MoveScope | None,
-    *,
-    also: Collection[str] = (),
-    with_groups: bool = True,
-) -> MoveFacts:
-    """Take one look at the target alone, for a lost source.
-
-    ``chosen``: topics and groups that move, if an earlier look chose them.
-    ``also``: topics whose positions are wanted too, though they do not move.
-    ``with_groups``: also describe the groups there, one request each, and read all their commits,
-    not only those of groups without a last known position.
-    """
-    target = context.target
-    on_target = target.topics()
-    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
-    pairs = topic_pairs(context, topics)
-    ledger = read_ledger(target, on_target)
-    away = _read_last_places(context, on_target, ledger, {pair.target_topic for pair in pairs})
-    routing = RoutingTables.of_target(context)
-    groups = chosen.groups if chosen else groups_after_loss(context, request, away, routing)
-    queried = sorted(group for group in groups if with_groups or not away.places.get(group))
-    described = target.groups(queried) if with_groups and queried else {}
-    committed, errors = per_group(target.commits_of(queried))
-    places = partitions_of(on_target, [pair.target_topic for pair in pairs])
-    served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
-    positioned = {*topics, *also}
-    maps_ms = context.now_ms()
-    wanted = _wanted_after_loss(pairs, away, committed)
-    maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})
-    # A partition without a leader does not keep groups from moving.
-    logs = {
-        **dict.fromkeys(places, UNKNOWN_LOG),
-        **logs_of(target, served, starts_of(target, served)),
-    }
-    return MoveFacts(
-        request=request,
-        topics=topics,
-        groups=groups,
-        pairs=pairs,
-        source=away,
-        target=SideFacts(target.alias, on_target, described, committed, errors, logs),
-        ledger=ledger,
-        maps=maps,
-        maps_ms=maps_ms,
-        routing=routing,
-    )
-
-
-def _wanted_after_loss(
-    pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Offsets]
-) -> Mapping[TopicPartition, Wanted]:
-    """Return the map parts around last known positions that a group's own commit has passed."""
-    wanted = dict[TopicPartition, Wanted]()
-    originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
-    for group, places in away.places.items():
-        for place, last in places.items():
-            theirs = committed.get(group, {}).get(place)
-            if place.topic in originals and theirs is not None and theirs > last.offset:
-                original = TopicPartition(originals[place.topic], place.partition)
-                around = Wanted.of((), (last.offset, theirs))
-                wanted[original] = wanted.get(original, Wanted()) | around
-    return wanted
-
-
-def _read_both(
-    context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
-) -> MoveFacts:
     source, target = context.source, context.target
     pairs = topic_pairs(context, topics)
     source_groups, target_groups = source.groups(groups), target.groups(groups)
@@ -400,6 +326,73 @@ def _read_both(
         routing=routing,
         writers=read_writers(source, originals),
     )
+
+
+def read_target(
+    context: MoveContext,
+    request: MoveRequest,
+    chosen: MoveScope | None,
+    *,
+    also: Collection[str] = (),
+    with_groups: bool = True,
+) -> MoveFacts:
+    """Take one look at the target alone, for a lost source.
+
+    ``chosen``: topics and groups that move, if an earlier look chose them.
+    ``also``: topics whose positions are wanted too, though they do not move.
+    ``with_groups``: also describe the groups there, one request each, and read all their commits,
+    not only those of groups without a last known position.
+    """
+    target = context.target
+    on_target = target.topics()
+    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
+    pairs = topic_pairs(context, topics)
+    ledger = read_ledger(target, on_target)
+    away = _read_last_places(context, on_target, ledger, {pair.target_topic for pair in pairs})
+    routing = RoutingTables(RoutingHistory.read(target))
+    groups = chosen.groups if chosen else groups_after_loss(context, request, away, routing)
+    queried = sorted(group for group in groups if with_groups or not away.places.get(group))
+    described = target.groups(queried) if with_groups and queried else {}
+    committed, errors = per_group(target.commits_of(queried))
+    places = partitions_of(on_target, [pair.target_topic for pair in pairs])
+    served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
+    positioned = {*topics, *also}
+    maps_ms = context.now_ms()
+    wanted = _wanted_after_loss(pairs, away, committed)
+    maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})
+    # A partition without a leader does not keep groups from moving.
+    logs = {
+        **dict.fromkeys(places, UNKNOWN_LOG),
+        **logs_of(target, served, starts_of(target, served)),
+    }
+    return MoveFacts(
+        request=request,
+        topics=topics,
+        groups=groups,
+        pairs=pairs,
+        source=away,
+        target=SideFacts(target.alias, on_target, described, committed, errors, logs),
+        ledger=ledger,
+        maps=maps,
+        maps_ms=maps_ms,
+        routing=routing,
+    )
+
+
+def _wanted_after_loss(
+    pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Offsets]
+) -> Mapping[TopicPartition, Wanted]:
+    """Return the map parts around last known positions that a group's own commit has passed."""
+    wanted = dict[TopicPartition, Wanted]()
+    originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
+    for group, places in away.places.items():
+        for place, last in places.items():
+            theirs = committed.get(group, {}).get(place)
+            if place.topic in originals and theirs is not None and theirs > last.offset:
+                original = TopicPartition(originals[place.topic], place.partition)
+                around = Wanted.of((), (last.offset, theirs))
+                wanted[original] = wanted.get(original, Wanted()) | around
+    return wanted
 
 
 def _maps(

@@ -26,8 +26,14 @@ from srm.engine.moves.gate_reading import Look, look, patient_look, require
 from srm.engine.moves.holding import go, hold, release, renew, renew_now
 from srm.engine.moves.planning import left_alone
 from srm.engine.moves.reading import read_facts
-from srm.engine.moves.records import MoveContext, MoveStore
-from srm.engine.moves.registers import InForce, Registers, bring_about, transact
+from srm.engine.moves.records import (
+    InForce,
+    MoveContext,
+    MoveStore,
+    Registers,
+    bring_about,
+    transact,
+)
 from srm.engine.moves.verification import VerifyStatus, report, verify
 from srm.errors import (
     AuthorizationError,
@@ -244,10 +250,9 @@ def apply_positions(
 
 def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
     """Return True if a third of the lease has passed on any cluster, by the writers' clocks."""
-    routing = seen.clusters.routing
     return any(
         route.state == "hold" and abs(now_ms - route.time_ms) >= LEASE_MS * _RENEWED_AFTER
-        for table in (routing.target, routing.source or {})
+        for table in seen.clusters.routing.tables
         for subject in plan.subjects
         if (route := table.get(subject)) is not None
     )
@@ -291,7 +296,7 @@ def carry_out(
                 run.step(step.name)
         except BaseException as error:
             if step.releases:
-                _release_after(context, move_id, _reason_of(error))
+                _release_after(context, move_id, error)
             raise
     return run.report
 
@@ -399,22 +404,15 @@ class _Run:
             self._timer.wait(self.poll_seconds)
 
 
-def _reason_of(error: BaseException) -> str:
-    """Return the error that ended a move; empty if interrupted, then its last wait says more."""
-    if isinstance(error, SrmError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
-
-
-def _release_after(context: MoveContext, move_id: str, why: str) -> None:
+def _release_after(context: MoveContext, move_id: str, error: BaseException) -> None:
+    why = ""  # of an interruption: its last wait says more
+    if isinstance(error, Exception):
+        why = str(error) if isinstance(error, SrmError) else f"{type(error).__name__}: {error}"
     try:
         release(context, move_id, why)
     except ConflictError as gone:
         log.info("nothing to release: %s", gone)
-    except SrmError as error:
-        log.error(  # noqa: TRY400 -- the error that brought us here is the one to show
-            "the release of move %s is not complete, repeat 'srm failover release %s': %s",
-            move_id,
-            move_id,
-            error,
-        )
+    except SrmError as failed:
+        again = f"repeat 'srm failover release {move_id}'"
+        # The error that brought us here is the one to show.
+        log.error("the release of move %s is not complete, %s: %s", move_id, again, failed)  # noqa: TRY400

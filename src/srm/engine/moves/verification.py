@@ -41,7 +41,6 @@ from srm.domain.moves.routing import (
     AckState,
     Route,
     group_subject,
-    merge_tables,
     topic_subject,
 )
 from srm.domain.names import internal_topics
@@ -55,18 +54,22 @@ from srm.engine.moves.effects import call_redirectors, lift_late_fence
 from srm.engine.moves.facts import TopicPair, source_next, topic_pairs
 from srm.engine.moves.gate_reading import address_of_target, by_name
 from srm.engine.moves.records import (
+    SIDES,
     ControlChange,
     ControlTables,
     MoveContext,
     MoveStore,
+    Registers,
     RoutingHistory,
+    RoutingTables,
     decode_or_none,
     furthest,
     newest_plan,
     read_both,
     read_report,
+    record,
+    transact,
 )
-from srm.engine.moves.registers import SIDES, Registers, record, source_routing, transact
 from srm.engine.ports import FlowMaps, MapReader
 from srm.errors import ConflictError, NotFoundError, NotLoadedError, SrmError, UnavailableError
 
@@ -178,8 +181,7 @@ def observe(
         noted = progress
     elif ours and ends is not None:
         noted = replace(noted, residue_seen_ms=now)
-    groups_of_ours = tuple(group for group in plan.group_names if arrivals.is_ours(group))
-    return VerifyLook(noted, arrivals.now_ms, groups_of_ours if watched else ())
+    return VerifyLook(noted, arrivals.now_ms, arrivals.ours(plan.group_names) if watched else ())
 
 
 def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) -> MoveProgress:
@@ -261,7 +263,7 @@ def _read_resumed(
     commits = {group: by_name(some) for group, some in offsets.items()}
     result = {group: progress.resumed.get(group, GroupResume()) for group in commits}
     # After a later move a group's commits do not count for this one.
-    ours = {group: arrivals.of(group) for group in commits if arrivals.is_ours(group)}
+    ours = {group: arrivals.of(group) for group in arrivals.ours(commits)}
     places = [
         (commits[group], progress.intended.get(group, {}), result[group].started, said.started)
         for group, (said, _) in ours.items()
@@ -459,7 +461,7 @@ def _followers(
 ) -> tuple[Follower, ...]:
     arrivals = Arrivals(context, plan, progress, ask_clock=False)
     said = arrivals.followers()
-    groups = [*filter(arrivals.is_ours, plan.group_names if progress.is_decided else ())]
+    groups = arrivals.ours(plan.group_names if progress.is_decided else ())
     described = context.target.groups(groups) if groups else {}
     others = ", ".join(kind for kind in plan.redirect if kind != "routing")
     silent = (
@@ -519,18 +521,17 @@ class Arrivals:
         stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and ask_clock else None
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
-        target = RoutingHistory.read(context.target)
-        source = source_routing(context) or RoutingHistory(context.source.alias)
-        self._routes: Mapping[str, Route] = merge_tables([target.routes, source.routes])
-        stamps = target.first_stamps("go") if self._clocked else {}
+        tables = RoutingTables.read(context)
+        self._routes: Mapping[str, Route] = tables.merge
+        stamps = tables.target.first_stamps("go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, progress.attempt))
         """Time of go by that clock; None if unknown."""
-        self._on_target = self._of_attempt(target, plan.request.target)
-        self._on_source = self._of_attempt(source, plan.request.source)
+        self._on_target = self._of_attempt(tables.target, plan.request.target)
+        self._on_source = self._of_attempt(tables.source, plan.request.source)
 
-    def _of_attempt(self, history: RoutingHistory, cluster: str) -> Mapping[str, list[Said]]:
+    def _of_attempt(self, history: RoutingHistory | None, cluster: str) -> Mapping[str, list[Said]]:
         found = defaultdict[str, list[Said]](list)
-        for ack, row in history.messages():
+        for ack, row in history.messages() if history else ():
             if (ack.generation, ack.cluster) == (self.progress.attempt, cluster):
                 stamped_ms = row.timestamp_ms if row.by_broker else None
                 found[ack.subject].append((ack, stamped_ms))
@@ -541,9 +542,13 @@ class Arrivals:
         """True if no later move has held or redirected the producers."""
         return all(self._is_ours(topic_subject(topic)) for topic in self.plan.topics)
 
-    def is_ours(self, group: str) -> bool:
-        """Return True if no later move has held or redirected the members of a group."""
-        return self._is_ours(group_subject(group))
+    def ours(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Return the groups whose members no later move has held or redirected."""
+        return tuple(group for group in groups if self._is_ours(group_subject(group)))
+
+    def _is_ours(self, subject: str) -> bool:
+        route = self._routes.get(subject)
+        return route is not None and route.decided and route.move_id == self.plan.move_id
 
     def of(self, group: str) -> tuple[GroupResume, bool]:
         """Return what the members of a group acknowledged of this move's go, and if any did.
@@ -582,10 +587,6 @@ class Arrivals:
     def _first(self, arrived: Iterable[Said], state: AckState) -> int | None:
         times = (state_ms(one, state) for one in arrived if self._clocked)
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
-
-    def _is_ours(self, subject: str) -> bool:
-        route = self._routes.get(subject)
-        return route is not None and route.decided and route.move_id == self.plan.move_id
 
 
 def written_between(offset_map: OffsetMap, start: int, end: int) -> int:

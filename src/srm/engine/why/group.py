@@ -36,8 +36,7 @@ from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
 from srm.engine.moves.planning import Findings, findings
-from srm.engine.moves.records import as_move, without_source
-from srm.engine.moves.registers import RoutingTables
+from srm.engine.moves.records import RoutingHistory, RoutingTables, as_move, without_source
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import NO_CHECKPOINT, group_proof
 from srm.engine.why.answer import (
@@ -160,7 +159,8 @@ def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
     request = MoveRequest(
         "failover", flow.source, flow.target, groups=(look.group,), mode="unplanned"
     )
-    look = replace(look, routed_to=RoutingTables.of_target(move).cluster_of(look.group))
+    routes = RoutingTables(RoutingHistory.read(move.target))
+    look = replace(look, routed_to=routes.cluster_of(look.group))
     try:
         found = findings(move, request, "")
     except NotFoundError:

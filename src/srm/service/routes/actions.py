@@ -24,7 +24,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange, ListName, ListPair
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows import supervision
-from srm.engine.flows.supervision import topic_on
+from srm.engine.flows.target_topics import StateTopic
 from srm.service.access.access import (
     ConcurrencyLimit,
     address,
@@ -140,7 +140,7 @@ class Actions:
     def replicator(self, flow: Flow, action: ReplicatorAction, by: str) -> ReplicatorAnswer:
         self._config.flow(flow)
         with self._open(flow.target) as target:
-            topics = {flow: topic_on(target, flow)}
+            topics = {flow: StateTopic(target, flow.source)}
             [answer] = supervision.ask(topics, action.action, by, now_ms(), wait_s=0)
         return row_of(ReplicatorAnswer, answer, flow=str(flow), by=by)
 

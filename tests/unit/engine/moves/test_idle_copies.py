@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World
 
+from srm.domain.moves.gate import SyncStatus
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.groups.translate import translate
@@ -28,7 +29,7 @@ def back(world: World) -> MoveContext:
     return world.context("B", "P")
 
 
-def wait(world: World, back: MoveContext) -> moves.SyncStatus:
+def wait(world: World, back: MoveContext) -> SyncStatus:
     moves.plan(back, BACK, "m1")
     moves.hold(back, "m1")
     world.passing(2_000)

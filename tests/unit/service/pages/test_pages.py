@@ -39,7 +39,8 @@ from srm.config.model import ServiceSettings
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import Flow
-from srm.engine.moves.registers import RoutingTables
+from srm.engine.cluster_ports import Stamped
+from srm.engine.moves.records import RoutingHistory, RoutingTables
 from srm.engine.status.observing import FlowState
 from srm.errors import ConfigError
 from srm.service.access.access import User
@@ -394,7 +395,8 @@ def test_a_group_that_has_moved_is_said_to_work_there_and_by_which_flow_it_would
     assert look.view is not None
     assert look.view.outlook is not None
     went = {"group:billing": Route(1, "B", "go"), "group:fraud": Route(2, "P", "go")}
-    facts = replace(look.view.outlook.facts, routing=RoutingTables(went, None))
+    rows = {subject.encode(): [Stamped(route.value(), 0)] for subject, route in went.items()}
+    facts = replace(look.view.outlook.facts, routing=RoutingTables(RoutingHistory("B", rows)))
     outlook = replace(look.view.outlook, facts=facts)
     look = replace(look, view=replace(look.view, outlook=outlook))
     watch.look = replace(watch.look, flows={P_B: look})  # type: ignore[misc]

@@ -14,8 +14,7 @@ from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import ensure_topics
-from srm.engine.moves.registers import homes_to_move
+from srm.engine.moves.records import ensure_topics, homes_to_move
 from srm.engine.status.observing import read_known
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch

@@ -18,8 +18,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves.records import ensure_topics
-from srm.engine.moves.registers import RoutingTables
+from srm.engine.moves.records import RoutingTables, ensure_topics
 from srm.errors import (
     ConflictError,
     GateClosedError,

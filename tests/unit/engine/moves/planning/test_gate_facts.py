@@ -282,7 +282,7 @@ def test_noted_losses_count_as_far_as_the_log_holds_them_where_the_map_is_not_lo
     facts = read_facts(world.context(), NEAR, ("Payments",), ("near",))
     maps = replace(facts.maps, maps={PAYMENTS: unread(Position(100, 80, 100))})
 
-    [partition] = replace(facts, maps=maps).replication()
+    [partition] = replace(facts, maps=maps).replication
 
     assert partition.lost == 60 - 50
 

@@ -229,16 +229,17 @@ def test_a_call_that_lasts_until_after_a_release_is_followed_by_another_release(
 
 
 def test_a_hold_that_stalls_before_its_call_makes_none_after_a_release(redirected, monkeypatch):
-    context, keep = redirected.planned(), effects._keep
+    context, keep = redirected.planned(), effects._Redirector._keep
     released: list[bool] = []
 
-    def stalled(of, plan, order, kind, state, said):
-        if (order, kind, state) == ((1, "hold"), "webhook", "calling") and not released:
+    def stalled(of, attempt, step, state, said):
+        found = (attempt, step, of.kind, state)
+        if found == (1, "hold", "webhook", "calling") and not released:
             released.append(True)
             moves.release(redirected.world.context(), "m1")
-        return keep(of, plan, order, kind, state, said)
+        return keep(of, attempt, step, state, said)
 
-    monkeypatch.setattr(effects, "_keep", stalled)
+    monkeypatch.setattr(effects._Redirector, "_keep", stalled)
     with suppress(SrmError):
         moves.hold(context, "m1")
 
@@ -325,7 +326,7 @@ def fail_back(redirected: Redirected) -> None:
 def test_after_a_late_call_of_a_killed_process_the_later_move_is_called_again(
     redirected, monkeypatch
 ):
-    context, keep = redirected.planned(), effects._keep
+    context, keep = redirected.planned(), effects._Redirector._keep
     moves.hold(context, "m1")
 
     def kill(*_arguments: object) -> None:
@@ -335,12 +336,12 @@ def test_after_a_late_call_of_a_killed_process_the_later_move_is_called_again(
         redirected.webhook.during = lambda _order: None
         if order.key == "m1/1/go":
             fail_back(redirected)
-            monkeypatch.setattr(effects, "_keep", kill)
+            monkeypatch.setattr(effects._Redirector, "_keep", kill)
 
     redirected.webhook.during = stall
     with pytest.raises(Killed):
         finish(redirected.world, context)
-    monkeypatch.setattr(effects, "_keep", keep)
+    monkeypatch.setattr(effects._Redirector, "_keep", keep)
 
     moves.verify(redirected.world.context(), "m1")
 
@@ -390,16 +391,16 @@ def test_a_late_call_is_followed_also_if_the_later_move_confirms_its_own_in_betw
     redirected, monkeypatch
 ):
     """The confirmation is of a call from before the late one."""
-    context, keep = redirected.planned(), effects._keep
+    context, keep = redirected.planned(), effects._Redirector._keep
     stalled: list[Callable[[], bool]] = []
 
-    def slow(of, plan, asked, kind, state, said):
-        if (plan.move_id, asked[1], kind) != ("m2", "go", "webhook"):
-            return keep(of, plan, asked, kind, state, said)
+    def slow(of, attempt, step, state, said):
+        if (of.plan.move_id, step, of.kind) != ("m2", "go", "webhook"):
+            return keep(of, attempt, step, state, said)
         if state == "done" and not stalled:
-            stalled.append(lambda: keep(of, plan, asked, kind, state, said))
+            stalled.append(lambda: keep(of, attempt, step, state, said))
             return True
-        kept = keep(of, plan, asked, kind, state, said)
+        kept = keep(of, attempt, step, state, said)
         if stalled:
             stalled[0]()
         return kept
@@ -409,7 +410,7 @@ def test_a_late_call_is_followed_also_if_the_later_move_confirms_its_own_in_betw
             redirected.webhook.during = lambda _order: None
             fail_back(redirected)
 
-    monkeypatch.setattr(effects, "_keep", slow)
+    monkeypatch.setattr(effects._Redirector, "_keep", slow)
     redirected.webhook.during = stall
     moves.hold(context, "m1")
     finish(redirected.world, context)
