@@ -22,8 +22,17 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
-from srm.engine.moves.gate_reading import Look, look, patient_look, require
-from srm.engine.moves.holding import go, hold, release, renew, renew_now
+from srm.engine.moves.holding import (
+    Look,
+    go,
+    hold,
+    look,
+    patient_look,
+    release,
+    renew,
+    renew_now,
+    require,
+)
 from srm.engine.moves.planning import left_alone
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import (

@@ -52,7 +52,7 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
 from srm.engine.moves.effects import call_redirectors, lift_late_fence
 from srm.engine.moves.facts import TopicPair, source_next, topic_pairs
-from srm.engine.moves.gate_reading import address_of_target, by_name
+from srm.engine.moves.holding import address_of_target, by_name
 from srm.engine.moves.records import (
     SIDES,
     ControlChange,
