@@ -44,7 +44,6 @@ class SourceLook:
     def of_reports(
         cls, topics: Mapping[str, TopicDescription], maps: FlowMaps, error: str
     ) -> SourceLook:
-        """Return the last ends that slots reported, for a source that does not answer."""
         positions = {place: maps.get(place).position for place in partitions_of(topics, topics)}
         ends = {place: at.source_end for place, at in positions.items() if at is not None}
         return cls(topics, ends, error=error)
@@ -89,7 +88,6 @@ class SourceLook:
 def partitions_of(
     topics: Mapping[str, TopicDescription], names: Iterable[str]
 ) -> list[TopicPartition]:
-    """Return all partitions of the named topics that exist."""
     there = [topics[name] for name in names if name in topics]
     return [TopicPartition(topic.name, n) for topic in there for n in range(topic.partitions)]
 
@@ -101,7 +99,6 @@ def partitions_with_leader(topic: TopicDescription) -> list[TopicPartition]:
 
 
 def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
-    """Return the topics that the flow copies."""
     found = context.source.topics()
     return {name: found[name] for name in context.config.names.select(found)}
 

@@ -59,13 +59,11 @@ class FlowSigns:
 
     @property
     def beat(self) -> tuple[str, int, bool]:
-        """Key that changes with each heartbeat."""
         driver = self.driver
         return (driver.driver, driver.time_ms, driver.ended) if driver else ("", 0, False)
 
     @property
     def has_ended(self) -> bool:
-        """True when the last driver has reported a clean end."""
         return self.driver is not None and self.driver.ended
 
     @property
@@ -81,7 +79,6 @@ class FlowSigns:
         return request if request and request.action == "stop" and self.asked_to_end else None
 
     def summary(self) -> dict[str, Any]:
-        """Return plain JSON for display in a task."""
         return {
             "flow": self.flow,
             "application_id": self.driver.application_id if self.driver else "",
@@ -95,7 +92,6 @@ class FlowSigns:
         }
 
     def line(self) -> str:
-        """Return one log line without problems, which are part of the health."""
         return (
             f"{self.flow}: {amount(self.slots, 'slot')}, {amount(self.partitions, 'partition')}, "
             f"{amount(self.remaining, 'offset')} to copy"
@@ -151,12 +147,10 @@ def state_topic(context: FlowContext) -> StateTopic:
 
 
 def pause_in_force(context: FlowContext) -> Pause | None:
-    """Return the pause of a flow, None where it is not paused."""
     return read_pause(state_topic(context).read_commands())
 
 
 def paused_text(context: FlowContext) -> str:
-    """Return the pause of a flow as text, empty if it is not paused."""
     pause = pause_in_force(context)
     return "" if pause is None else f"{context.config.flow} is paused: {pause.reason}"
 
@@ -205,22 +199,18 @@ class Watch:
 
     @classmethod
     def over(cls, flows: StateTopics, now: float, driver: str = "") -> Watch:
-        """Start a watch of the flows."""
         return cls(now, {flow: _Seen() for flow in flows}, driver)
 
     def after(self, found: Signs, now: float) -> Watch:
-        """Return the watch after one more look."""
         flows = {flow: _update(seen, found[flow], now) for flow, seen in self.flows.items()}
         return replace(self, flows=flows)
 
     @property
     def signs(self) -> tuple[FlowSigns, ...]:
-        """The latest signs of the flows that can be read."""
         return tuple(seen.readable for seen in self.flows.values() if seen.readable is not None)
 
     @property
     def errors(self) -> dict[Flow, SrmError]:
-        """The errors of flows that cannot be read."""
         return {flow: seen.error for flow, seen in self.flows.items() if seen.error is not None}
 
     def verdict(self, now: float) -> Verdict:
@@ -260,7 +250,6 @@ class Watch:
         return next((one.stopped_by for one in self.signs if one.stopped_by), None)
 
     def living(self, now: float) -> tuple[DriverHeartbeat, ...]:
-        """Return the heartbeats that still change."""
         alive = (one.readable for one in self.flows.values() if one.silence(now) <= LOST_S)
         return tuple(s.driver for s in alive if s is not None and s.driver and not s.has_ended)
 
@@ -427,7 +416,6 @@ class DriverAnswer:
 
     @property
     def done(self) -> bool:
-        """True when the outcome is final."""
         finished = {"restarted"} if self.action == "restart" else {"ended", "not-running"}
         return self.outcome in {*finished, "restarted"}
 

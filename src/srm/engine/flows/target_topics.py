@@ -27,7 +27,6 @@ class StateTopic:
         return {**self._commands.read(), **self._reports.read()}
 
     def read_commands(self) -> dict[bytes, bytes]:
-        """Return the driver's heartbeat and the requests to it."""
         return self._commands.read()
 
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
@@ -41,7 +40,6 @@ _ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 
 
 
 def raw_metrics_spec(config: FlowConfig) -> TopicSpec:
-    """Describe the raw metrics topic of a flow, to create it on the target."""
     topic = internal_topics.raw_metrics(config.flow.source)
     return TopicSpec(topic, 1, config.internal_replication_factor, _ONE_DAY)
 

@@ -60,7 +60,6 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of this package."""
     for home, names in _HOMES.items():
         if name in names.split():
             return getattr(import_module(f"srm.{home}"), name)

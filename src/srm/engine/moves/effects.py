@@ -72,11 +72,9 @@ class Fence(Document):
 
     @property
     def stands(self) -> bool:
-        """Return whether writes may still be denied because of it."""
         return not self.lifted_ms
 
     def key(self) -> bytes:
-        """Encode the record key."""
         return _PREFIX + self.topic.encode()
 
 
@@ -181,7 +179,6 @@ def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
 
 
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
-    """Refuse to continue a move that has ended and whose clients follow a later one."""
     if progress.is_decided and (later := InForce.read(context, plan).moves):
         lift_late_fence(context, plan)
         ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
@@ -225,7 +222,6 @@ def _source_of(context: MoveContext, plan: MovePlan) -> Cluster | None:
 
 
 def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
-    """Return messages for topics of a held, to be fenced move that are still open to writers."""
     if plan.fence != "acl":
         return ()
     topics = _there(context, plan)
@@ -410,7 +406,6 @@ class _Redirector:
 
 
 def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep) -> RedirectOrder:
-    """Return the order of a step for a redirector."""
     request, names = plan.request, context.forward.config.names
     places = context.forward.config.redirect.addresses
     return RedirectOrder(

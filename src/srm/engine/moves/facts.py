@@ -163,12 +163,10 @@ class MoveFacts:
 
     @property
     def is_away(self) -> bool:
-        """True if the source is lost."""
         return isinstance(self.source, Away)
 
     @cached_property
     def plans(self) -> tuple[GroupPlan, ...]:
-        """The position of each group on the target."""
         return tuple(
             GroupPlan(group, self.source.group(group).members, self.positions(group))
             for group in self.groups
@@ -176,12 +174,10 @@ class MoveFacts:
 
     @cached_property
     def share_groups(self) -> frozenset[str]:
-        """The groups that are share groups."""
         return frozenset(name for name in self.groups if self.source.group(name).kind == "share")
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Routing subjects of the look: topics, then groups."""
         return subjects_of(self.topics, self.groups)
 
     def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
@@ -193,7 +189,6 @@ class MoveFacts:
         return {place: last for place, last in places.items() if place.topic in moving}
 
     def group(self, name: str) -> GroupFacts:
-        """Return state and positions of a group on both clusters."""
         source, target = self.source.group(name), self.target.group(name)
         return GroupFacts(
             name,
@@ -205,12 +200,10 @@ class MoveFacts:
         )
 
     def unreadable(self, group: str) -> tuple[Reason, ...]:
-        """Return the reasons why the offsets of a group cannot be read."""
         sides = (self.source, self.target)
         return tuple(side.errors[group] for side in sides if group in side.errors)
 
     def positions(self, group: str) -> tuple[PartitionMove, ...]:
-        """Return where a group continues, for each partition of the topics that it reads."""
         if group not in self._positions and not self.unreadable(group):
             moves = tuple(partition_move(facts) for facts in self._partitions(group))
             self._positions[group] = moves
@@ -219,7 +212,6 @@ class MoveFacts:
     def translations(
         self, group: str
     ) -> Iterator[tuple[TopicPartition, PartitionFacts, Translation]]:
-        """Translate all commits of a group, by partition on the source."""
         for one in () if self.unreadable(group) else self._partitions(group):
             if one.committed is not None:
                 yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
@@ -247,7 +239,6 @@ class MoveFacts:
 
     @cached_property
     def replication(self) -> tuple[ReplicationFacts, ...]:
-        """How far the original topics of the source are copied to the target."""
         return tuple(self._replication(tp) for tp in self.original_ends())
 
     def original_ends(self) -> dict[TopicPartition, int]:
@@ -258,7 +249,6 @@ class MoveFacts:
 
     @property
     def report_age_ms(self) -> int | None:
-        """Age of the newest report of the replicator to the target when it was read."""
         newest = max((report.time_ms for report in self.maps.reports), default=None)
         return None if newest is None else max(0, self.maps_ms - newest)
 
@@ -347,7 +337,6 @@ class MoveFacts:
 
 
 def source_next(offset_map: OffsetMap) -> int | None:
-    """Return the next source offset to copy, None if unknown."""
     if offset_map.position is not None:
         return offset_map.position.source_next
     return offset_map.last_source_end
@@ -372,23 +361,19 @@ class Outlook:
 
     @property
     def plans(self) -> tuple[GroupPlan, ...]:
-        """The position of each group on the target."""
         return self.facts.plans
 
     @property
     def away(self) -> Away:
-        """The source as the target knows it."""
         source = self.facts.source
         return source if isinstance(source, Away) else Away(source.alias)
 
     @property
     def proof(self) -> FlowProof | None:
-        """The result of the last emission of checkpoints."""
         return self.away.proof
 
     @property
     def without_leader(self) -> tuple[TopicPartition, ...]:
-        """Partitions of the target that have no leader."""
         logs = self.facts.target.logs
         return tuple(sorted(place for place, log in logs.items() if log is UNKNOWN_LOG))
 
@@ -399,14 +384,12 @@ class Outlook:
         return {place: log.start for place, log in logs if log is not UNKNOWN_LOG}
 
     def without(self, subjects: Collection[str]) -> Outlook:
-        """Return the outlook without some topics and groups, named by routing subject."""
         facts = self.facts
         topics = tuple(one for one in facts.topics if topic_subject(one) not in subjects)
         groups = tuple(one for one in facts.groups if group_subject(one) not in subjects)
         return replace(self, facts=replace(facts, topics=topics, groups=groups))
 
     def places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
-        """Return the last known positions of a group, by partition on the target."""
         return self.facts.last_places(group)
 
     def known_places(self, plan: GroupPlan) -> frozenset[TopicPartition]:

@@ -299,7 +299,6 @@ def renew_pause(context: MoveContext, plan: MovePlan) -> None:
 
 
 def resume_flow(context: MoveContext, plan: MovePlan) -> None:
-    """Resume the flow that this move has paused, if no other move relies on the pause."""
     pause = pause_in_force(context.forward)
     if pause is not None and plan.move_id in pause.moves:
         _switch(context).leave(plan.move_id)
@@ -409,7 +408,6 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
 
 
 def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None]:
-    """Return the subjects that an attempt does not hold on a cluster, with the route in force."""
     routes = {subject: tables.routes.get(subject) for subject in attempt.plan.subjects}
     return {one: route for one, route in routes.items() if not attempt.is_held_by(route)}
 
@@ -644,7 +642,6 @@ def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -
 
 
 def first_look(context: MoveContext, clusters: MoveFacts) -> Observation:
-    """Begin to watch the source."""
     return Observation(
         context.monotonic(),
         _marks(clusters),
@@ -685,19 +682,16 @@ def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
 
 
 def commits_of(clusters: MoveFacts, group: str) -> dict[str, int]:
-    """Return the commits of a group on the source, for the moving topics."""
     topics = {pair.topic for pair in clusters.pairs}
     found = clusters.source.committed.get(group, {})
     return by_name({place: offset for place, offset in found.items() if place.topic in topics})
 
 
 def address_of_target(context: MoveContext) -> str:
-    """Return the bootstrap servers that clients should use."""
     return context.forward.config.redirect.addresses.get(context.target.alias, "")
 
 
 def by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
-    """Return offsets by partition name, as progress stores them."""
     return {str(tp): offset for tp, offset in offsets.items()}
 
 
@@ -745,6 +739,5 @@ def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
 
 
 def require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:
-    """Raise if there are reasons against a step."""
     if reasons:
         raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(few(reasons))}")

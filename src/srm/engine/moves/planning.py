@@ -120,7 +120,6 @@ def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
 
 
 def new_move_id(context: MoveContext, request: MoveRequest) -> str:
-    """Return an id that sorts by time and names operation and clusters."""
     time = datetime.fromtimestamp(context.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return f"{time}-{request.operation}-{request.source}-{request.target}-{secrets.token_hex(2)}"
 
@@ -141,22 +140,18 @@ class Findings:
 
     @property
     def problems(self) -> tuple[Reason, ...]:
-        """The reasons that waiting does not remove."""
         return tuple(each for each in self.found if isinstance(each, Reason))
 
     @property
     def blocking(self) -> tuple[Reason, ...]:
-        """All reasons that block the start of the move."""
         return (*self.problems, *self.halted)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The other conditions."""
         return tuple(each for each in self.found if isinstance(each, str))
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
-    """Compute the plan from both clusters, an unplanned one with a forecast from the target."""
     seen = findings(context, request, move_id)
     facts, now_ms = seen.facts, context.now_ms()
     around = surrounding_warnings(request, facts.topics, surroundings(context, facts))
@@ -262,7 +257,6 @@ def _without_routed(outlook: Outlook, move_id: str) -> tuple[Outlook, tuple[Reas
 
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
-    """Return why the replicator of the move's flow is down, None if it runs."""
     topic, flow = state_topic(context.forward), context.forward.config.flow
 
     def slots(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -294,7 +288,6 @@ def prove_groups(context: MoveContext, facts: MoveFacts) -> Verdicts:
 
 
 def proof_problems(verdicts: Verdicts) -> Iterator[Reason]:
-    """Yield a blocking finding for each wrong translation."""
     for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0]):
         if found.state == "disproved":
             yield Reason.saying(
@@ -353,7 +346,6 @@ _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
 
 
 def redirect_problems(flow: FlowContext, request: MoveRequest) -> Iterator[Reason]:
-    """Yield the redirectors that cannot be called because they are not configured."""
     for kind in request.redirect or flow.config.redirect.kinds:
         if kind in _SETTINGS and kind not in flow.callers:
             keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
@@ -375,7 +367,6 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
 
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
-    """Yield the topics that the flow of the move does not copy."""
     names = config.names
     for topic in facts.topics:
         if topic not in facts.source.topics:
@@ -393,7 +384,6 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
 
 
 def routing_conflicts(facts: MoveFacts, move_id: str) -> dict[str, str]:
-    """Return the routing subjects that the move cannot hold, with the reason."""
     routes, request = facts.routing.merge, facts.request
     found = {one: route_problem(one, routes.get(one), request, move_id) for one in facts.subjects}
     return {subject: why for subject, why in found.items() if why is not None}
@@ -402,7 +392,6 @@ def routing_conflicts(facts: MoveFacts, move_id: str) -> dict[str, str]:
 def route_problem(
     subject: str, route: Route | None, request: MoveRequest, move_id: str
 ) -> str | None:
-    """Return why the route of a subject keeps a move from holding it, None if it does not."""
     if route is None:
         return None
     if route.state == "hold" and route.move_id != move_id:
@@ -502,7 +491,6 @@ def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
 
 
 def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
-    """Yield a problem if the move has no topic or no group."""
     flow, target = facts.request.flow, facts.request.target
     text = ""
     if facts.is_away:
@@ -545,7 +533,6 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]
 
 
 def group_warnings(facts: MoveFacts) -> Iterator[str]:
-    """Yield what groups skip or read again, and where auto.offset.reset decides."""
     for group in facts.plans:
         is_share = group.group in facts.share_groups
         yield from _warnings_of(group, facts.request, is_share=is_share)
@@ -615,7 +602,6 @@ def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> I
 
 
 def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[str]:
-    """Yield the open points of a move whose source is lost."""
     facts = outlook.facts
     target, flow = facts.request.target, facts.request.flow
     for plan in facts.plans:
@@ -648,7 +634,6 @@ def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[str]:
 
 
 def fence_problems(context: MoveContext, request: MoveRequest) -> Iterator[Reason]:
-    """Yield why the source cannot be fenced, if a fence is wanted."""
     wanted = request.fence or context.forward.config.redirect.fence
     if wanted == "acl" and (why := context.source.no_fence_reason()):
         text = f"fence acl is not possible: {why}; move without it (--fence none)"
@@ -729,7 +714,6 @@ def _changelogs(facts: MoveFacts) -> dict[str, tuple[str, ...]]:
 
 
 def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:
-    """Return the groups that read moving topics but do not move, with these topics."""
     ours = {pair.topic for pair in facts.pairs}
     others = [
         group.name

@@ -65,7 +65,6 @@ _CLOCKS_MS: Final = 60_000
 
 
 def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
-    """Return the topics of a flow's source that it copies and that are not copies themselves."""
     return set(filter(config.names.is_original, topics))
 
 
@@ -468,7 +467,6 @@ def read_outlook(
     also: Collection[str] = (),
     chosen: MoveScope | None = None,
 ) -> Outlook:
-    """Take one look at the target; the settings are those of :func:`.read_target`."""
     facts = read_target(context, request, chosen, also=also, with_groups=with_groups)
     target, logs = context.target, facts.target.logs
     original = {pair.target_topic: pair.original for pair in facts.pairs}

@@ -112,7 +112,6 @@ class ControlTables:
 
     @classmethod
     def read_moves(cls, cluster: Cluster) -> ControlTables:
-        """Read moves alone, without routes."""
         moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
         notes = {
             note.move_id: note
@@ -138,7 +137,6 @@ class ControlTables:
         )
 
     def over(self, change: ControlChange) -> dict[str, Records]:
-        """Encode the new part of a change, by topic."""
         new = self._new_part(change)
         moves: Records = {f"{_PROGRESS}{p.move_id}".encode(): p.value() for p in new.progress}
         moves |= {key.encode(): value for key, value in new.documents.items()}
@@ -147,7 +145,6 @@ class ControlTables:
         return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
 
     def after(self, change: ControlChange) -> ControlTables:
-        """Return the tables as they are after a change was written."""
         new = self._new_part(change)
         return replace(
             self,
@@ -184,7 +181,6 @@ class RoutingHistory:
 
     @classmethod
     def read(cls, cluster: Cluster) -> Self:
-        """Read all values that the log still holds."""
         return cls(cluster.alias, cluster.compacted_topic(internal_topics.ROUTING).read_history())
 
     @cached_property
@@ -222,7 +218,6 @@ class RoutingHistory:
 
     @cached_property
     def acks(self) -> tuple[StampedAck, ...]:
-        """The last acknowledgement of each client."""
         last = replace(self, records={key: rows[-1:] for key, rows in self.records.items()})
         found = (StampedAck(ack, row.timestamp_ms) for ack, row in last.messages())
         return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
@@ -269,7 +264,6 @@ def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
 
 
 def read_report(value: bytes | None) -> KeptReport | None:
-    """Decode a report; None if it is missing or damaged, the latter is logged."""
     return decode_or_none(value, KeptReport.decode)
 
 
@@ -334,17 +328,14 @@ class MoveContext:
 
     @property
     def source(self) -> Cluster:
-        """The cluster that clients leave."""
         return self.forward.source
 
     @property
     def target(self) -> Cluster:
-        """The cluster that clients go to."""
         return self.forward.target
 
     @property
     def now_ms(self) -> Callable[[], int]:
-        """The clock, epoch milliseconds."""
         return self.forward.now_ms
 
 
@@ -367,7 +358,6 @@ class MoveStore:
         self._context = context
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
-        """Return the plan and the progress of a move."""
         tables = read_both(self._context, ControlTables.read_moves)
         plan = newest_plan(tables, move_id)
         if plan is None:
@@ -378,11 +368,9 @@ class MoveStore:
         return plan, furthest(tables, move_id)
 
     def plan(self, move_id: str) -> MovePlan:
-        """Return a plan."""
         return self.load(move_id)[0]
 
     def find_plan(self, move_id: str) -> MovePlan | None:
-        """Return a plan, None if no cluster has one of that id."""
         return newest_plan(read_both(self._context, ControlTables.read_moves), move_id)
 
     def progress(self, move_id: str) -> MoveProgress:
@@ -415,13 +403,11 @@ class MoveStore:
 
 
 def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
-    """Return the progress of the highest rank that any of the tables has."""
     known = [table.progress[move_id] for table in tables if move_id in table.progress]
     return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
 
 
 def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
-    """Return the newest plan of a move, None if no table has one."""
     key = f"plan:{move_id}"
     plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
     return max(plans, key=lambda plan: plan.created_ms, default=None)
@@ -448,7 +434,6 @@ def without_source(context: FlowContext) -> MoveContext:
 
 
 def as_move(context: FlowContext) -> MoveContext:
-    """Return a flow and its opposite for a move along it."""
     opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
     back = replace(
         context,
@@ -502,7 +487,6 @@ class Registers:
         return until_not_fenced(what, attempt)
 
     def there(self, side: Side) -> bool:
-        """Return True if a cluster answered."""
         return side not in self._away
 
     def require(self, *sides: Side) -> None:
@@ -517,15 +501,12 @@ class Registers:
 
     @property
     def routes(self) -> dict[str, Route]:
-        """Routes as clients see them."""
         return merge_tables([table.routes for table in self._tables.values()])
 
     def progress(self, move_id: str) -> MoveProgress:
-        """Return the progress of a move."""
         return furthest(self._tables.values(), move_id)
 
     def plan(self, move_id: str) -> MovePlan | None:
-        """Return the plan of a move, None before there is one."""
         return newest_plan(self._tables.values(), move_id)
 
     def write(
@@ -591,7 +572,6 @@ class Registers:
                 self.write_if_there(side, lacking)
 
     def close(self) -> None:
-        """Drop the writers and what was read."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
@@ -600,7 +580,6 @@ class Registers:
 
 
 def transact(context: MoveContext, what: str, body: Callable[[Registers], _T]) -> _T:
-    """Run one body that checks and writes the control records of both clusters."""
     with closing(Registers(context)) as registers:
         return registers.run(what, lambda: body(registers))
 
@@ -663,7 +642,6 @@ class RoutingTables:
 
     @property
     def stamped_acks(self) -> tuple[StampedAck, ...]:
-        """Acknowledgements of clients on both clusters, with their times."""
         return self.on_target + (self.source.acks_of_itself if self.source else ())
 
     @property
@@ -686,12 +664,10 @@ class RoutingTables:
 
     @property
     def tables(self) -> tuple[Mapping[str, Route], ...]:
-        """Routes on each available cluster."""
         return (self.target.routes, *([self.source.routes] if self.source else []))
 
     @cached_property
     def merge(self) -> dict[str, Route]:
-        """Routes as clients see them."""
         return merge_tables(self.tables)
 
     def cluster_of(self, group: str) -> str:
@@ -710,7 +686,6 @@ class InForce:
 
     @property
     def moves(self) -> tuple[str, ...]:
-        """The later moves, each once."""
         return tuple(sorted({*self.later.values()}))
 
     def leads(self, subject: str) -> bool:
@@ -761,12 +736,10 @@ class Attempt:
     generation: int
 
     def hold(self, beat: int, now_ms: int) -> dict[str, Route]:
-        """Return the routes that stop the clients, or renew the hold with a higher beat."""
         route = replace(self._route("source", "hold", now_ms), lease_ms=LEASE_MS, beat=beat)
         return dict.fromkeys(self.plan.subjects, route)
 
     def release(self, now_ms: int) -> dict[str, Route]:
-        """Return the routes that let the clients continue on the source."""
         return dict.fromkeys(self.plan.subjects, self._route("source", "go", now_ms))
 
     def go(self, now_ms: int, decided_ms: int = 0) -> dict[str, Route]:
@@ -776,7 +749,6 @@ class Attempt:
         return dict.fromkeys(clients, replace(route, decided=True, decided_ms=decided_ms))
 
     def is_held_by(self, route: Route | None) -> bool:
-        """Return True if a route is the hold of this attempt."""
         ours = ("hold", self.plan.move_id, self.generation)
         return route is not None and (route.state, route.move_id, route.generation) == ours
 

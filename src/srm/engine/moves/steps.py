@@ -340,7 +340,6 @@ class _Run:
     _timer: threading.Event = field(default_factory=threading.Event)
 
     def step(self, name: RunStep) -> None:
-        """Run one step."""
         match name:
             case "hold":
                 self.show(RunEvent("hold"))

@@ -302,7 +302,6 @@ def _earliest(*times_ms: int | None) -> int | None:
 
 
 def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition, int] | None:
-    """Return the high watermarks of the source; None if it is unavailable."""
     try:
         return context.source.high_watermarks(partitions_of(context.source.topics(), plan.topics))
     except UnavailableError as error:
@@ -329,7 +328,6 @@ def _residue(
 
 
 def report(context: MoveContext, move_id: str) -> MoveReport:
-    """Compute the report of a move at its present step and store it."""
     plan, progress = MoveStore(context).load(move_id)
     if progress.step in {"gone", "verified"}:
         progress = progress.at("reported", context.now_ms())
@@ -416,7 +414,6 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
 
 
 def kept_outcome(context: MoveContext, move_id: str) -> Outcome | None:
-    """Return the findings of the return of an unplanned move's source, None before it."""
     return _outcome(read_both(context, ControlTables.read_moves), move_id)
 
 
@@ -577,7 +574,6 @@ class Arrivals:
         return found, bool(arrived)
 
     def followers(self) -> tuple[Follower, ...]:
-        """Return the clients that acknowledged routes of this attempt, and how far."""
         target, source = (
             [one for subject in self.plan.subjects for one in said.get(subject, ())]
             for said in (self._on_target, self._on_source)
@@ -655,7 +651,6 @@ class TargetRecords:
         return sum(self._count(name, at, started.get(name, at)) for name, at in intended.items())
 
     def any_after(self, intended: Mapping[str, int]) -> bool:
-        """Return True if a record exists at or after the offsets."""
         return any(
             self._count(name, at, self._ends.get(TopicPartition.parse(name), at))
             for name, at in intended.items()
