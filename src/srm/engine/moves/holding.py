@@ -376,7 +376,17 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         else:
             seen = patient_look(context, plan, known)
             require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
-            going = _going(context, seen, stamp_ms)
+            groups, ends = seen.facts.groups, seen.clusters.original_ends()
+            going = seen.progress.at(
+                "going",
+                context.now_ms(),
+                log_ends_at_go=by_name(ends),
+                rpo_records=seen.status.rpo_records,
+                missing=seen.status.missing,
+                renewed_stamp_ms=stamp_ms,
+                commits_at_go={one.group: commits_of(seen.clusters, one.group) for one in groups},
+                intended={one.group: offsets_to_write(one.positions) for one in groups},
+            )
             lift_target(context, plan)
             gone = registers.run(what, lambda: _go_planned(registers, context, plan, going, sent))
     log.info("move %s: clients go to %s", move_id, plan.request.target)
@@ -538,20 +548,6 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
         registers.write_if_there(side, ControlChange(routes, (released,)))
     log.info("move %s: released, clients continue on %s", plan.move_id, request.source)
     return released
-
-
-def _going(context: MoveContext, seen: Look, renewed_stamp_ms: int | None) -> MoveProgress:
-    groups = seen.facts.groups
-    return seen.progress.at(
-        "going",
-        context.now_ms(),
-        log_ends_at_go=by_name(seen.clusters.original_ends()),
-        rpo_records=seen.status.rpo_records,
-        missing=seen.status.missing,
-        renewed_stamp_ms=renewed_stamp_ms,
-        commits_at_go={group.group: commits_of(seen.clusters, group.group) for group in groups},
-        intended={group.group: offsets_to_write(group.positions) for group in groups},
-    )
 
 
 @dataclass(frozen=True)

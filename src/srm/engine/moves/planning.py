@@ -738,12 +738,9 @@ def _retention(context: MoveContext, topics: Collection[str]) -> dict[str, Reten
         here = on_source.get(topic, {}).get("retention.ms")
         there = on_target.get(remote, {}).get("retention.ms")
         if here and there:
-            found[topic] = (_limit(here), _limit(there))
+            limits = [None if value == "-1" else int(value) for value in (here, there)]
+            found[topic] = (limits[0], limits[1])
     return found
-
-
-def _limit(value: str) -> int | None:
-    return None if value == "-1" else int(value)
 
 
 def _skew(facts: MoveFacts) -> dict[str, int]:

@@ -60,6 +60,7 @@ class MoveScope:
     notices: tuple[str, ...] = ()
 
 
+_Logs = tuple[Starts, Mapping[str, Offsets]]
 _CLOCKS_MS: Final = 60_000
 """Maximum difference between clocks of producers and slots."""
 
@@ -185,7 +186,7 @@ def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str],
     A program that only restarts at another address does not report its topics, so any count.
     """
     prefix = group_subject("")
-    acks = [ack for ack in routing.acks if ack.subject.startswith(prefix)]
+    acks = [one.ack for one in routing.stamped_acks if one.ack.subject.startswith(prefix)]
     reading = (
         ack
         for ack in acks
@@ -214,9 +215,9 @@ def groups_after_loss(
     """
     if request.groups:
         return tuple(sorted(request.groups))
-    prefix, wanted = group_subject(""), context.forward.config.group_names
-    subjects = (ack.subject for ack in routing.acks if ack.subject.startswith(prefix))
-    found = {*away.places, *(subject.removeprefix(prefix) for subject in subjects)}
+    wanted = context.forward.config.group_names
+    known, _ = _followers(routing, ())
+    found = {*away.places, *known}
     return tuple(sorted(filter(wanted.matches, found | _routed_to_source(request, routing))))
 
 
@@ -282,7 +283,9 @@ def read_facts(
     routing = RoutingTables.read(context)
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
     maps_ms = context.now_ms()
-    maps, reverse_maps = _maps(context, pairs, starts, target_starts, committed, target_committed)
+    maps, reverse_maps = _maps(
+        context, pairs, (starts, committed), (target_starts, target_committed)
+    )
     logs = logs_of(source, upstream, starts)
     reverse_maps = past_markers(reverse_maps, source, _read_copies(pairs, committed), logs)
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
@@ -395,13 +398,9 @@ def _wanted_after_loss(
 
 
 def _maps(
-    context: MoveContext,
-    pairs: Collection[TopicPair],
-    starts: Starts,
-    target_starts: Starts,
-    committed: Mapping[str, Offsets],
-    target_committed: Mapping[str, Offsets],
+    context: MoveContext, pairs: Collection[TopicPair], source: _Logs, target: _Logs
 ) -> tuple[FlowMaps, FlowMaps]:
+    (starts, committed), (target_starts, target_committed) = source, target
     wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
     for pair in pairs:
         numbers = {tp.partition for tp in starts if tp.topic == pair.topic}

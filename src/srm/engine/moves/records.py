@@ -658,11 +658,6 @@ class RoutingTables:
         return Presence.of((*self.on_target, *shifted), now_ms)
 
     @property
-    def acks(self) -> tuple[Ack, ...]:
-        """Acknowledgements of clients, without the times."""
-        return tuple(one.ack for one in self.stamped_acks)
-
-    @property
     def tables(self) -> tuple[Mapping[str, Route], ...]:
         return (self.target.routes, *([self.source.routes] if self.source else []))
 

@@ -75,7 +75,13 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
     def make(now: InForce) -> None:
         held = {group for group in waiting if now.leads(group_subject(group))}
         for group in sorted(held - done):
-            _remove(context, group, waiting[group])
+            instances = waiting[group]
+            try:
+                context.source.remove_static_members(group, instances)
+            except AuthorizationError as error:
+                log.warning("static members of group %s have to time out: %s", group, error)
+            else:
+                log.info("group %s: static members %s removed", group, ", ".join(instances))
         for group in sorted(done - held):
             log.warning("group %s was no longer held: its static members join again", group)
         done.update(held)
@@ -86,19 +92,10 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
         context.observations[plan.move_id] = replace(look.seen, removed=frozenset(removed))
 
 
-def _remove(context: MoveContext, group: str, instances: list[str]) -> None:
-    try:
-        context.source.remove_static_members(group, instances)
-    except AuthorizationError as error:
-        log.warning("static members of group %s have to time out: %s", group, error)
-    else:
-        log.info("group %s: static members %s removed", group, ", ".join(instances))
-
-
 def _had_time(look: Look, group: str, members: int) -> bool:
     held = (group_subject(group), look.progress.attempt, "held")
-    acks = look.clusters.routing.acks
-    ready = sum((one.subject, one.generation, one.state) == held for one in acks)
+    acks = [one.ack for one in look.clusters.routing.stamped_acks]
+    ready = sum((ack.subject, ack.generation, ack.state) == held for ack in acks)
     since = look.facts.held_ms
     return ready >= members or (since is not None and look.facts.now_ms - since >= _GRACE_MS)
 
