@@ -122,9 +122,9 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     noted = seen.progress
     elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
     in_time = elapsed <= plan.request.resume_seconds
-    absent = tuple(_absent(plan, noted))
+    absent, idling = _waiting(plan, seen)
     # A group that is present but has processed nothing in time is not a failure of the move.
-    waiting = absent + ((*_idling(plan, seen), *unconfirmed) if in_time else ())
+    waiting = (*absent, *((*idling, *unconfirmed) if in_time else ()))
     if not waiting or not in_time:
         noted = look_for_stragglers(context, plan, seen)
     if not waiting and noted.step == "gone":
@@ -218,12 +218,6 @@ def _news(progress: MoveProgress) -> MoveProgress:
     return replace(progress, revision=0, resumed=resumed)
 
 
-def _absent(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
-    for group in _find_waited_for(plan, progress):
-        if progress.resumed[group].resumed_ms is None:
-            yield f"group {group} has no members on {plan.request.target} yet"
-
-
 def _asks(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
     absent = {
         group.group: group.members
@@ -233,24 +227,19 @@ def _asks(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Itera
     return asks_at_go(plan.request, address_of_target(context), absent, progress.residue)
 
 
-def _idling(plan: MovePlan, seen: VerifyLook) -> Iterator[str]:
-    for group in _find_waited_for(plan, seen.progress):
-        found = seen.progress.resumed[group]
-        since = found.resumed_ms
-        if since is not None and not found.has_settled and seen.clock_ms - since < _FIRST_RECORD_MS:
-            yield (
-                f"group {group} has members on {plan.request.target} and has not processed "
-                f"anything yet"
-            )
-
-
-def _find_waited_for(plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
-    return (
-        group
-        for group in plan.group_names
-        if progress.members_at_hold.get(group, 0)
-        and group_subject(group) not in progress.superseded
-    )
+def _waiting(plan: MovePlan, seen: VerifyLook) -> tuple[list[str], list[str]]:
+    """Return a reason for each group without members, and for each that has processed nothing."""
+    progress, where = seen.progress, f"members on {plan.request.target}"
+    absent, idling = list[str](), list[str]()
+    for group in plan.group_names:
+        if group_subject(group) in progress.superseded or not progress.members_at_hold.get(group):
+            continue
+        found = progress.resumed[group]
+        if found.resumed_ms is None:
+            absent.append(f"group {group} has no {where} yet")
+        elif not found.has_settled and seen.clock_ms - found.resumed_ms < _FIRST_RECORD_MS:
+            idling.append(f"group {group} has {where} and has not processed anything yet")
+    return absent, idling
 
 
 def _read_resumed(
