@@ -57,7 +57,7 @@ from srm.engine.moves.effects import (
 )
 from srm.engine.moves.facts import MoveFacts, Outlook
 from srm.engine.moves.planning import findings, route_problem, unsettled_problems
-from srm.engine.moves.reading import MoveScope, read_facts, read_outlook
+from srm.engine.moves.reading import MoveScope, read_facts, read_outlook, read_target
 from srm.engine.moves.records import (
     SIDES,
     Attempt,
@@ -255,7 +255,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     for note in notes:
         log.warning("move %s: %s", plan.move_id, note)
     chosen = MoveScope(plan.topics, plan.group_names)
-    final = read_outlook(context, plan.request, chosen=chosen)
+    final = read_outlook(context, read_target(context, plan.request, chosen))
     # The seals are now the newest records of the copies, so rates come from the earlier look.
     final = replace(final, recent=before.recent, newest=before.newest)
     forecast = replace(final.forecast(context.now_ms()), notes=notes)

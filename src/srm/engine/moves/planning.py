@@ -49,6 +49,7 @@ from srm.engine.moves.reading import (
     originals,
     read_facts,
     read_outlook,
+    read_target,
     read_writers,
     topics_to_move,
 )
@@ -212,7 +213,7 @@ def _after_loss(
     context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
 ) -> Findings:
     """Look at the target alone. No group blocks another."""
-    outlook = read_outlook(context, request, chosen=chosen)
+    outlook = read_outlook(context, read_target(context, request, chosen))
     staying: tuple[Reason | str, ...] = ()
     if chosen is None:
         outlook, staying = _without_routed(outlook, move_id)

@@ -333,7 +333,7 @@ def read_facts(
 def read_target(
     context: MoveContext,
     request: MoveRequest,
-    chosen: MoveScope | None,
+    chosen: MoveScope | None = None,
     *,
     also: Collection[str] = (),
     with_groups: bool = True,
@@ -458,22 +458,16 @@ def _if_authorized(
         return {}, str(error)
 
 
-def read_outlook(
-    context: MoveContext,
-    request: MoveRequest,
-    *,
-    with_groups: bool = True,
-    also: Collection[str] = (),
-    chosen: MoveScope | None = None,
-) -> Outlook:
-    facts = read_target(context, request, chosen, also=also, with_groups=with_groups)
+def read_outlook(context: MoveContext, facts: MoveFacts) -> Outlook:
+    """Read what the copies show of the source, after a look at the target alone."""
     target, logs = context.target, facts.target.logs
-    original = {pair.target_topic: pair.original for pair in facts.pairs}
-    forward = {pair.target_topic for pair in facts.pairs if pair.direction == "forward"}
+    names = {
+        pair.target_topic: pair.original for pair in facts.pairs if pair.direction == "forward"
+    }
     copies = {
-        TopicPartition(original[place.topic], place.partition): place
+        TopicPartition(names[place.topic], place.partition): place
         for place in logs
-        if place.topic in forward
+        if place.topic in names
     }
     own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
     newest = target.newest_times(own) if own else {}

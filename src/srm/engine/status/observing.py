@@ -34,7 +34,7 @@ from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import Survey, per_group, survey
 from srm.engine.moves.facts import Outlook
 from srm.engine.moves.planning import unsettled_problems
-from srm.engine.moves.reading import read_outlook
+from srm.engine.moves.reading import read_outlook, read_target
 from srm.engine.moves.records import without_source
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
@@ -241,13 +241,9 @@ def with_commits(context: FlowContext, known: Outlook) -> Outlook:
 
 def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
     """Read the state of a flow and of ``also`` topics, without a request per group."""
-    flow = context.config.flow
-    return read_outlook(
-        without_source(context),
-        MoveRequest("failover", flow.source, flow.target, mode="unplanned"),
-        with_groups=False,
-        also=also,
-    )
+    flow, move = context.config.flow, without_source(context)
+    request = MoveRequest("failover", flow.source, flow.target, mode="unplanned")
+    return read_outlook(move, read_target(move, request, also=also, with_groups=False))
 
 
 def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None) -> Standing:
