@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look
-from srm.domain.moves.plan import MovePlan, PartitionMove, offsets_to_write
+from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, WaitNote
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
@@ -22,6 +22,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
+from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.holding import (
     Look,
     go,
@@ -146,18 +147,16 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         return known
     seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
-    groups = {group.group: group.positions for group in seen.facts.groups}
-    re_read, skipped = dict(progress.re_read), dict(progress.skipped)
-    for name, positions in groups.items():  # applying hides them
-        re_read[name] = max(re_read.get(name, 0), sum(one.re_read for one in positions))
-        skipped[name] = max(skipped.get(name, 0), sum(one.skipped for one in positions))
+    groups, re_read, skipped = seen.clusters.plans, dict(progress.re_read), dict(progress.skipped)
+    for group in groups:  # applying hides them
+        re_read[group.group] = max(re_read.get(group.group, 0), group.re_read)
+        skipped[group.group] = max(skipped.get(group.group, 0), group.total_skipped)
     times = {"ready": context.now_ms(), **progress.times_ms}
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
     with closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
         registers.run(what, lambda: _keep(registers, plan, noted, context))
-        share = seen.clusters.share_groups
-        decisions = apply_positions(context, plan, noted.attempt, groups, share)
+        decisions = apply_positions(context, plan, noted.attempt, seen.clusters)
         refused = [f"group {one.group}, {_refusal(one)}" for one in decisions if not one.in_place]
         require(tuple(refused), plan, "offsets could not be applied")
         log.info("move %s: %d offsets of %d groups applied", move_id, len(decisions), len(groups))
@@ -180,11 +179,9 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
     facts = read_facts(context, plan.request, plan.topics, plan.group_names)
     left = left_alone(facts)
-    moving = {group.group: group for group in facts.plans if group.group not in left}
-    rows = {name: group.positions for name, group in moving.items()}
-    decisions = apply_positions(context, plan, progress.attempt, rows, facts.share_groups)
+    decisions = apply_positions(context, plan, progress.attempt, facts, left)
     left |= {one.group: _refusal(one) for one in decisions if not one.in_place}
-    set_now = {name: group for name, group in moving.items() if name not in left}
+    set_now = {group.group: group for group in facts.plans if group.group not in left}
     log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
     applied = progress.at(
         "applied",
@@ -213,11 +210,7 @@ def _keep(
 
 
 def apply_positions(
-    context: MoveContext,
-    plan: MovePlan,
-    attempt: int,
-    positions: Mapping[str, Iterable[PartitionMove]],
-    share: Collection[str] = (),
+    context: MoveContext, plan: MovePlan, attempt: int, facts: MoveFacts, left: Collection[str] = ()
 ) -> tuple[SyncDecision, ...]:
     """Write the offsets where groups of an attempt continue; return the result for each partition.
 
@@ -225,6 +218,7 @@ def apply_positions(
     another process decides the move concurrently, its offsets count. A group that follows a later
     move is skipped. The ledger marks late writes as srm's own, so the next sync replaces them.
     """
+    positions = {one.group: one.positions for one in facts.plans if one.group not in left}
     rows = {
         group: [(p.target, p.resume, p.target_committed) for p in some if p.resume is not None]
         for group, some in positions.items()
@@ -243,8 +237,9 @@ def apply_positions(
             for group, offsets in ours.items()
             if now.attempt == attempt and now.leads(group_subject(group))
         }
+        operation, share = f"move {plan.move_id}", facts.share_groups
         for one in apply_exact(
-            context.forward, wanted, seen=seen, operation=f"move {plan.move_id}", share=share
+            context.forward, wanted, seen=seen, operation=operation, share=share
         ):
             decisions[one.group, one.partition] = one
             if one.applied:

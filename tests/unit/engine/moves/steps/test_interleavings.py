@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.engine.moves.control.moving import THREE_CLUSTERS, World, config_in, held, planned
@@ -145,7 +147,10 @@ def late_offsets(world: World, context: MoveContext, resume: int) -> None:
         for one in near.positions
         if one.target_topic == "P.Payments"
     ]
-    steps.apply_positions(context, plan, progress.attempt, {"near": rows})
+    facts: Any = SimpleNamespace(
+        plans=[replace(near, positions=tuple(rows))], share_groups=frozenset()
+    )
+    steps.apply_positions(context, plan, progress.attempt, facts)
 
 
 def test_offsets_that_come_after_the_decision_are_those_that_were_decided(world: World) -> None:
