@@ -1,7 +1,4 @@
-"""Plan of a move: where its groups continue, the conditions that block it, and its surroundings.
-
-Of conditions a reason blocks the start of the move, a text is a warning.
-"""
+"""Plan of a move: where its groups continue, the conditions that block it, and its surroundings."""
 
 from __future__ import annotations
 
