@@ -152,7 +152,8 @@ def renew(
     beat = max((route.beat for route in holds), default=0) + 1
     # This finishes a hold that was killed between its writes to the two clusters.
     noted = [known.at("held", now_ms)] if known.step == "holding" else []
-    stamp = registers.tables("target").holds.get((plan.move_id, known.attempt))
+    stamps = registers.tables("target").routing.first_stamps("hold")
+    stamp = stamps.get((plan.move_id, known.attempt))
     if known.hold_stamp_ms is None and stamp is not None:
         noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
     change = ControlChange(attempt.hold(beat, now_ms), (*noted, *([progress] if progress else [])))
@@ -231,8 +232,8 @@ def _silent(tables: ControlTables, plan: MovePlan, now_ms: int) -> list[bytes]:
     prefixes = tuple(f"ack:{subject}:".encode() for subject in plan.subjects)
     return [
         key
-        for key, said_ms in tables.acks.items()
-        if key.startswith(prefixes) and now_ms - said_ms > _FORGET_MS
+        for key, rows in tables.routing.records.items()
+        if key.startswith(prefixes) and now_ms - rows[-1].timestamp_ms > _FORGET_MS
     ]
 
 

@@ -86,29 +86,20 @@ class ControlTables:
     """Control records of one cluster, the highest-ranked one of each subject and move.
 
     ``documents``: plans, approvals, outcomes and reports by key.
-    ``acks``: broker's time of a client's acknowledgement by its key, epoch milliseconds.
-    ``holds``: broker's time of the first hold still in the log, by move and attempt.
     ``notes``: notes of waiting processes, by move.
     """
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     progress: Mapping[str, MoveProgress] = field(default_factory=dict)
     documents: Mapping[str, bytes] = field(default_factory=dict)
-    acks: Mapping[bytes, int] = field(default_factory=dict)
-    holds: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    routing: RoutingHistory = field(default_factory=lambda: RoutingHistory("", {}))
     notes: Mapping[str, WaitNote] = field(default_factory=dict)
 
     @classmethod
     def read(cls, cluster: Cluster) -> ControlTables:
         """Read the tables of a cluster; damaged records are skipped and logged."""
         moves, routing = cls.read_moves(cluster), RoutingHistory.read(cluster)
-        acks = {key: rows[-1] for key, rows in routing.records.items() if is_ack(key)}
-        return replace(
-            moves,
-            routes=routing.routes,
-            acks={key: row.timestamp_ms for key, row in acks.items()},
-            holds=routing.first_stamps("hold"),
-        )
+        return replace(moves, routes=routing.routes, routing=routing)
 
     @classmethod
     def read_moves(cls, cluster: Cluster) -> ControlTables:
