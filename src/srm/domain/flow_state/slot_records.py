@@ -223,12 +223,7 @@ def _entry(topic: Sequence[str], row: Sequence[int], rest: Iterator[int]) -> Par
         owner = owner_id + pid, owner_epoch + epoch
         end = MapEnd(source + ahead - back, owner, place, index + place)
     return PartitionPosition(
-        topic[0],
-        number,
-        topic[1],
-        Position(source, source + ahead, source + lag),
-        pid,
-        epoch,
+        *(topic[0], number, topic[1], Position(source, source + ahead, source + lag), pid, epoch),
         Lineage.from_distances(rest, epochs[0], source),
         Lineage.from_distances(rest, epochs[1], source + ahead),
         end,

@@ -122,16 +122,14 @@ _MAKE: Final = "make one with: openssl genpkey -algorithm ed25519 -out FILE"
 
 
 class PublicKey:
-    """A key that verifies signatures."""
+    """A key that verifies signatures, with the fields of a :class:`Signature`."""
 
     def __init__(self, key: ed25519.Ed25519PublicKey) -> None:
         self.key = key
         encoding, form = serialization.Encoding, serialization.PublicFormat.SubjectPublicKeyInfo
         self.pem: str = key.public_bytes(encoding.PEM, form).decode()
-        """The key in PEM."""
         der = key.public_bytes(encoding.DER, form)
         self.key_id: str = hashlib.sha256(der).hexdigest()
-        """The SHA-256 of the key in DER, in hexadecimal."""
 
     @classmethod
     def read(cls, pem: bytes) -> Self:
@@ -151,7 +149,6 @@ class SigningKey:
     def __init__(self, key: ed25519.Ed25519PrivateKey) -> None:
         self._key = key
         self.public: PublicKey = PublicKey(key.public_key())
-        """The key that verifies its signatures."""
 
     def __repr__(self) -> str:
         return f"SigningKey({short(self.public.key_id)})"
