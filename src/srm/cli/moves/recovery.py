@@ -66,18 +66,6 @@ def _choice(means: str) -> object:
     return typer.Option(metavar="TOPIC", help=means, autocompletion=completing.topics)
 
 
-MergeOption = Annotated[list[str] | None, _choice("Copy this topic's residue after all")]
-KeepOption = Annotated[
-    list[str] | None, _choice("Leave it on the source, for groups that go back there")
-]
-DiscardOption = Annotated[
-    list[str] | None, _choice("Leave it on the source; groups that go back skip it")
-]
-DefaultOption = Annotated[
-    Choice | None, typer.Option(help="For all other topics except rebuilt or missing ones.")
-]
-
-
 def status(only: OneFlow) -> None:
     """Show the shape of the return, and what the source holds that the target does not.
 
@@ -92,10 +80,16 @@ def status(only: OneFlow) -> None:
 def settle(
     only: OneFlow,
     *,
-    merge: MergeOption = None,
-    keep: KeepOption = None,
-    discard: DiscardOption = None,
-    default: DefaultOption = None,
+    merge: Annotated[list[str] | None, _choice("Copy this topic's residue after all")] = None,
+    keep: Annotated[
+        list[str] | None, _choice("Leave it on the source, for groups that go back there")
+    ] = None,
+    discard: Annotated[
+        list[str] | None, _choice("Leave it on the source; groups that go back skip it")
+    ] = None,
+    default: Annotated[
+        Choice | None, typer.Option(help="For all other topics except rebuilt or missing ones.")
+    ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
@@ -333,12 +327,6 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
     print_table(console, columns, rows, right=columns[1:4])
 
 
-FromOption = Annotated[
-    str, typer.Option("--from", metavar="ALIAS", help="Cluster that holds the copies, B.")
-]
-ToOption = Annotated[
-    str, typer.Option("--to", metavar="ALIAS", help="Cluster that was rebuilt and is empty, P.")
-]
 _STATES: dict[TopicState, str] = {
     "missing": "is created and copied",
     "empty": "is there, and copied",
@@ -359,8 +347,12 @@ class RestoreOutcome:
 def restore(
     common: Common,
     *,
-    holds_copies: FromOption,
-    rebuilt: ToOption,
+    holds_copies: Annotated[
+        str, typer.Option("--from", metavar="ALIAS", help="Cluster that holds the copies, B.")
+    ],
+    rebuilt: Annotated[
+        str, typer.Option("--to", metavar="ALIAS", help="Cluster that was rebuilt and is empty, P.")
+    ],
     topic: Annotated[
         list[str] | None,
         topic_option("Original topic, several times; all that have a copy by default."),
