@@ -19,7 +19,7 @@ from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import TOPIC, check, listed, on_cluster
+from srm.kafka.wire.errors import TOPIC, check, list_names, on_cluster
 from srm.kafka.wire.messages import Request
 
 _ANYTHING: Final = api.DESCRIBE_ACLS(
@@ -131,7 +131,7 @@ def allow_writes(clients: Clients, topics: Collection[str]) -> None:
 def _change(clients: Clients, acls: Collection[Acl], look: Request, *, adds: bool) -> None:
     if not acls:
         return
-    doing = f"{'adding' if adds else 'removing'} {listed(map(str, sorted(acls)))}"
+    doing = f"{'adding' if adds else 'removing'} {list_names(map(str, sorted(acls)))}"
     make: Callable[..., admin.AclBinding] = admin.AclBinding if adds else admin.AclBindingFilter
     changed, rules = frozenset(acls), [make(*_parts(acl)) for acl in acls]
 

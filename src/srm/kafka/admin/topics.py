@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, TopicCollection, admin
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answers_of
-from srm.kafka.wire.errors import listed, on_topic, translate
+from srm.kafka.wire.errors import list_names, on_topic, translate
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {
@@ -237,4 +237,4 @@ def _answers(
 
 
 def _list_names(topics: Collection[str]) -> str:
-    return listed(sorted(topics), 5)
+    return list_names(sorted(topics), 5)

@@ -143,7 +143,7 @@ class Brokers:
         known = list(self._nodes.values())
         random.shuffle(known)
         # One that answered before is likely to do so again, and at once.
-        known.sort(key=lambda address: self._known(address, QUESTIONS) is None)
+        known.sort(key=lambda address: self._live(address, QUESTIONS) is None)
 
         def unfit(address: Address, answer: Mapping[str, Any]) -> str:
             if not answer["brokers"]:
@@ -256,7 +256,7 @@ class Brokers:
 
     def open_connection(self, node: int, purpose: str) -> Connection | None:
         address = self._nodes.get(node)
-        return None if address is None else self._known(address, purpose)
+        return None if address is None else self._live(address, purpose)
 
     def close(self) -> None:
         for task in (*self._opening.values(), *self._queries):
@@ -274,13 +274,13 @@ class Brokers:
             raise UnavailableError(f"cluster {self.alias} does not know node {node} at the moment")
         return address
 
-    def _known(self, address: Address, purpose: str) -> Connection | None:
+    def _live(self, address: Address, purpose: str) -> Connection | None:
         connection = self._open.get((address, purpose))
         return None if connection is None or connection.is_closed else connection
 
     async def _connection(self, address: Address, purpose: str) -> Connection:
         """Return an open connection; who comes while it is being opened waits for the same one."""
-        connection = self._known(address, purpose)
+        connection = self._live(address, purpose)
         if connection is not None:
             return connection
         key = address, purpose

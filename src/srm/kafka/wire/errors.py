@@ -141,7 +141,7 @@ def missing(code: int, needs: Needs) -> str | None:
     return None if needed is None else f"grant {needed} to srm's principal (docs/security.md)"
 
 
-def listed(names: Iterable[str], most: int = 3) -> str:
+def list_names(names: Iterable[str], most: int = 3) -> str:
     """Name the first ones, and how many more there are."""
     first = list(names)
     more = f" and {len(first) - most} more" if len(first) > most else ""
@@ -151,7 +151,7 @@ def listed(names: Iterable[str], most: int = 3) -> str:
 def _on(kind: int, operation: str, *names: str) -> Needs:
     several = {*names}
     ending = "s" if len(several) > 1 else ""
-    return {kind: f"{operation} on {_KINDS[kind]}{ending} {listed(sorted(several))}"}
+    return {kind: f"{operation} on {_KINDS[kind]}{ending} {list_names(sorted(several))}"}
 
 
 on_topic: Final = partial(_on, TOPIC)
