@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
@@ -158,7 +158,9 @@ class _Look:
             kind = _kind(listed.get("type", ""))
             if kind == "other":
                 reason = f"srm does not know groups of type {listed['type']!r}"
-                self.found[listed["group"]] = _unknown(listed["group"], reason, kind)
+                self.found[listed["group"]] = GroupDescription(
+                    listed["group"], "unknown", kind, reason=reason
+                )
             else:
                 by_kind[kind].append(listed["group"])
         for kind, names in by_kind.items():
@@ -199,7 +201,7 @@ class _Look:
                 self._refuse(name, code)
             elif any(p["offset"] >= 0 for topic in group["topics"] for p in topic["partitions"]):
                 reason = "it has committed offsets, but its coordinator does not describe it"
-                self.found[name] = _unknown(name, reason)
+                self.found[name] = GroupDescription(name, "unknown", reason=reason)
             else:
                 self.found[name] = GroupDescription(name, "dead")
 
@@ -219,12 +221,8 @@ def _kind(listed: str) -> GroupKind:
     return next((kind for kind in _DESCRIBE if kind == (listed.lower() or "classic")), "other")
 
 
-def _unknown(name: str, reason: str, kind: GroupKind = "classic") -> GroupDescription:
-    return GroupDescription(name, "unknown", kind, reason=reason)
-
-
 def _unreachable(name: str, error: SrmError) -> GroupDescription:
-    return replace(_unknown(name, str(error)), action=error.action)
+    return GroupDescription(name, "unknown", reason=str(error), action=error.action)
 
 
 def _description(group: api.Answer, kind: GroupKind) -> GroupDescription:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable
 from operator import itemgetter
 from typing import Final
 
-from confluent_kafka import Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.clock import now_ms
@@ -164,18 +163,15 @@ def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[s
             consumer.assign([KafkaTopicPartition(TOPIC, number, 0) for number in unread])
             while unread and time.monotonic() < deadline:
                 for message in drain(consumer, _POLL_S):
-                    _take(message, where, sets, unread)
+                    position = position_after(message, where)
+                    if message.error() is not None:
+                        if position is not None:  # the end of a partition
+                            unread.discard(message.partition())
+                    elif message.value():
+                        sets.add(topics_of(message.value()))
         finally:
             consumer.close()
     if unread:
         _logger.warning("%s: %d of %d partitions not read in time", where, len(unread), partitions)
         return None
     return sets
-
-
-def _take(message: Message, where: str, sets: set[frozenset[str]], unread: set[int]) -> None:
-    position = position_after(message, where)
-    if message.error() is None and message.value():
-        sets.add(topics_of(message.value()))
-    elif message.error() is not None and position is not None:
-        unread.discard(message.partition())

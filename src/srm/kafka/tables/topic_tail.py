@@ -129,7 +129,10 @@ class KafkaTopicTail:
             while True:
                 left = max(0.0, deadline - time.monotonic())
                 if time.monotonic() - self._heard > _SILENCE_S:
-                    consumer = self._unless_stranded(consumer)
+                    self._heard = time.monotonic()
+                    if is_stranded(consumer, self._topic):
+                        self.close()
+                        consumer = self._open()
                 if not self._assigned:
                     self._look(consumer, left)
                     left = min(left, _LOOK_AGAIN_S)
@@ -142,13 +145,6 @@ class KafkaTopicTail:
             self._consumer = open_reader(self._props, self._fetching)
             self._heard = time.monotonic()
         return self._consumer
-
-    def _unless_stranded(self, consumer: Consumer) -> Consumer:
-        self._heard = time.monotonic()
-        if not is_stranded(consumer, self._topic):
-            return consumer
-        self.close()
-        return self._open()
 
     def _look(self, consumer: Consumer, left_s: float) -> None:
         """Assign the partition if it exists; retry a cluster that does not answer."""
