@@ -202,10 +202,8 @@ class KafkaDriverLog:
         self._drop_producer()
 
     def _failure(self, error: KafkaException, doing: str) -> SrmError:
-        needs = {
-            **on_topic("Write", self._topic),
-            **on_transactional_id("Write", self._transactional_id),
-        }
+        of_id = on_transactional_id("Write", self._transactional_id)
+        needs = on_topic("Write", self._topic) | of_id
         failure = translate(error.args[0], f"{doing} {self._where}", needs)
         if isinstance(failure, FencedError):
             return FencedError(

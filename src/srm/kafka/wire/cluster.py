@@ -35,17 +35,7 @@ from srm.kafka.wire.errors import (
     on_transactional_id,
 )
 from srm.kafka.wire.messages import Request
-from srm.replication import codes
-from srm.replication.ports import (
-    NO_LEADER,
-    EpochEnd,
-    Fetched,
-    FetchFrom,
-    FetchSession,
-    Leader,
-    ProduceRequest,
-    ProducerId,
-)
+from srm.replication import codes, ports
 
 _Query = TypeVar("_Query", bound=Hashable)
 _Answer = TypeVar("_Answer")
@@ -118,7 +108,7 @@ class _KnownTopic:
 
     error: int
     topic_id: bytes
-    leaders: Mapping[int, Leader]
+    leaders: Mapping[int, ports.Leader]
     time: int
     said_s: float
 
@@ -150,16 +140,16 @@ class Leaders:
         """Mark the known leaders as outdated: query again before the next answer."""
         self._time += 1
 
-    async def find(self, partition: TopicPartition) -> tuple[int, Leader]:
+    async def find(self, partition: TopicPartition) -> tuple[int, ports.Leader]:
         topic, number = partition
         known = self._topics.get(topic)
         is_fresh = known is not None and now_s() - known.said_s < _MAX_AGE_S
         if known is not None and is_fresh and known.time == self._time:
-            leader = known.leaders.get(number, NO_LEADER)
+            leader = known.leaders.get(number, ports.NO_LEADER)
             if leader.node >= 0:
                 return known.error, leader
         known = await self.look_up(topic)
-        return known.error, known.leaders.get(number, NO_LEADER)
+        return known.error, known.leaders.get(number, ports.NO_LEADER)
 
     async def look_up(self, topic: str) -> _KnownTopic:
         time, answer = self._sent.get(topic, (-1, None))
@@ -176,7 +166,7 @@ class Leaders:
                 found["error_code"],
                 found["topic_id"],
                 {
-                    p["partition"]: Leader(p["leader"], p["leader_epoch"])
+                    p["partition"]: ports.Leader(p["leader"], p["leader_epoch"])
                     for p in found["partitions"]
                 },
                 time,
@@ -224,7 +214,7 @@ class WireCluster:
     async def close(self) -> None:
         self._brokers.close()
 
-    async def leader(self, partition: TopicPartition) -> Leader:
+    async def leader(self, partition: TopicPartition) -> ports.Leader:
         error, leader = await self._leaders.find(partition)
         if error == TOPIC:
             self._check(TOPIC, f"finding {partition}", on_topic("Read", partition.topic))
@@ -235,7 +225,7 @@ class WireCluster:
     def leaders_changed(self) -> None:
         self._leaders.outdate()
 
-    def fetch_session(self, node: int, *, read_committed: bool) -> FetchSession:
+    def fetch_session(self, node: int, *, read_committed: bool) -> ports.FetchSession:
         # A long poll delays all later requests on its connection.
         return frames.WireFetchSession(
             partial(self._fetch, POLLS, node), read_committed=read_committed
@@ -244,12 +234,12 @@ class WireCluster:
     async def fetch(
         self,
         node: int,
-        partitions: Sequence[FetchFrom],
+        partitions: Sequence[ports.FetchFrom],
         *,
         max_wait_ms: int,
         max_bytes: int,
         read_committed: bool,
-    ) -> Fetched:
+    ) -> ports.Fetched:
         body = frames.fetch_request(
             partitions, max_wait_ms, max_bytes, read_committed=read_committed
         )
@@ -263,7 +253,7 @@ class WireCluster:
     async def connect(self, node: int) -> None:
         await self._connection(node, "produce")
 
-    def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
+    def produce(self, node: int, requests: Sequence[ports.ProduceRequest]) -> None:
         connection = self._brokers.open_connection(node, "produce")
         if connection is None:
             loop, text = asyncio.get_running_loop(), f"no connection to {self.alias} node {node}"
@@ -280,9 +270,9 @@ class WireCluster:
         start = await self._offset(partition, api.EARLIEST)
         return start, (await self.log_end(partition)).end
 
-    async def log_end(self, partition: TopicPartition) -> EpochEnd:
+    async def log_end(self, partition: TopicPartition) -> ports.EpochEnd:
         found = await self._query_log(partition, api.offsets_request, api.LATEST)
-        return EpochEnd(found["leader_epoch"], found["offset"])
+        return ports.EpochEnd(found["leader_epoch"], found["offset"])
 
     async def topic_id(self, topic: str) -> bytes | None:
         async def once() -> bytes | None:
@@ -298,12 +288,12 @@ class WireCluster:
         found = await self._offset(partition, max(0, time_ms))
         return found if found >= 0 else (await self.log_end(partition)).end
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> ports.EpochEnd:
         found = await self._query_log(partition, api.epoch_ends_request, epoch)
-        return EpochEnd(found["leader_epoch"], found["end_offset"])
+        return ports.EpochEnd(found["leader_epoch"], found["end_offset"])
 
-    async def init_producer_id(self, transactional_id: str) -> ProducerId:
-        async def once() -> ProducerId:
+    async def init_producer_id(self, transactional_id: str) -> ports.ProducerId:
+        async def once() -> ports.ProducerId:
             request = api.INIT_PRODUCER_ID(transactional_id, _TRANSACTION_TIMEOUT_MS)
             answer = await self._to_coordinator(transactional_id, request)
             self._check_coordinator(
@@ -312,17 +302,15 @@ class WireCluster:
                 f"taking over {transactional_id}",
                 on_transactional_id("Write", transactional_id),
             )
-            return ProducerId(answer["producer_id"], answer["producer_epoch"])
+            return ports.ProducerId(answer["producer_id"], answer["producer_epoch"])
 
         return await self._persistently(once)
 
     async def abort_empty_transaction(
-        self, transactional_id: str, producer: ProducerId, partition: TopicPartition
+        self, transactional_id: str, producer: ports.ProducerId, partition: TopicPartition
     ) -> None:
-        needs = {
-            **on_transactional_id("Write", transactional_id),
-            **on_topic("Write", partition.topic),
-        }
+        of_id = on_transactional_id("Write", transactional_id)
+        needs = of_id | on_topic("Write", partition.topic)
 
         async def add() -> None:
             topics = [(partition.topic, [partition.partition])]

@@ -148,7 +148,7 @@ def list_names(names: Iterable[str], most: int = 3) -> str:
     return ", ".join(first[:most]) + more
 
 
-def _on(kind: int, operation: str, *names: str) -> Needs:
+def _on(kind: int, operation: str, *names: str) -> dict[int, str]:
     several = {*names}
     ending = "s" if len(several) > 1 else ""
     return {kind: f"{operation} on {_KINDS[kind]}{ending} {list_names(sorted(several))}"}
