@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -65,15 +66,8 @@ class KafkaStateLog:
         with self._lock:
             session.waiting[place] += 1
         try:
-            session.producer.produce(
-                topic,
-                value,
-                key,
-                partition=partition,
-                on_delivery=lambda error, message: self._on_delivery(
-                    session, place, error, message
-                ),
-            )
+            delivered = partial(self._on_delivery, session, place)
+            session.producer.produce(topic, value, key, partition, on_delivery=delivered)
             session.producer.poll(0)  # serves callbacks of places without a caller
         except BufferError as error:
             self._settle_one(session, place)

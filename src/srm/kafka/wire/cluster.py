@@ -23,8 +23,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire import frames
 from srm.kafka.wire import requests as api
-from srm.kafka.wire.brokers import POLLS, QUESTIONS, Brokers, refusal
-from srm.kafka.wire.connection import Connection
+from srm.kafka.wire.brokers import POLLS, Brokers, refusal
 from srm.kafka.wire.errors import (
     NOTHING,
     TOPIC,
@@ -251,7 +250,7 @@ class WireCluster:
                 raise UnavailableError(f"{self._at(node)} answered a fetch without the partition")
 
     async def connect(self, node: int) -> None:
-        await self._connection(node, "produce")
+        await self._noticing(self._brokers.connection(node, "produce"))
 
     def produce(self, node: int, requests: Sequence[ports.ProduceRequest]) -> None:
         connection = self._brokers.open_connection(node, "produce")
@@ -330,16 +329,10 @@ class WireCluster:
         await self._persistently(add)
         await self._persistently(end)
 
-    async def _connection(self, node: int, purpose: str) -> Connection:
+    async def _noticing(self, answer: Awaitable[T]) -> T:
+        """Await an answer; a broker that gives none may lead nothing any more."""
         try:
-            return await self._brokers.connection(node, purpose)
-        except UnavailableError:
-            self.leaders_changed()
-            raise
-
-    async def _query(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:
-        try:
-            return await self._brokers.query(node, request, purpose)
+            return await answer
         except UnavailableError:
             self.leaders_changed()
             raise
@@ -347,7 +340,7 @@ class WireCluster:
     async def _fetch(
         self, purpose: str, node: int, body: bytes, max_wait_ms: int
     ) -> frames.FetchResponse:
-        connection = await self._connection(node, purpose)
+        connection = await self._noticing(self._brokers.connection(node, purpose))
         response = await connection.request(frames.FETCH, [body], max_wait_ms / 1000)
         if response.error not in {codes.NONE, *frames.SESSION_LOST}:
             self.leaders_changed()
@@ -394,7 +387,10 @@ class WireCluster:
             if request is None:
                 requests.append(request := {})
             request[query.partition] = query
-        answers = await asyncio.gather(*(self._query(node, make(r.values())) for r in requests))
+        query = self._brokers.query
+        answers = await asyncio.gather(
+            *(self._noticing(query(node, make(r.values()))) for r in requests)
+        )
         return {
             request[partition]: found
             for request, answer in zip(requests, answers, strict=True)
@@ -413,7 +409,7 @@ class WireCluster:
             )
             node = self._coordinators[transactional_id] = int(found["node"])
         try:
-            return await self._query(node, request, "claims")
+            return await self._noticing(self._brokers.query(node, request, "claims"))
         except UnavailableError:
             self._coordinators.pop(transactional_id, None)
             # It may have come back since the last look, or elsewhere: nothing else looks again.
