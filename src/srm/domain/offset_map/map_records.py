@@ -40,7 +40,7 @@ import base64
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -499,12 +499,5 @@ def block_key(record: IndexRecord, number: int) -> BlockKey:
 
 
 def chunk_key(root: IndexRecord, number: int) -> IndexKey:
-    entry, key = root.entries[number], root.key
-    return IndexKey(
-        IndexKind.CHUNK,
-        key.topic_id,
-        key.partition,
-        key.target_topic_id,
-        entry.owner,
-        entry.key_start,
-    )
+    entry = root.entries[number]
+    return replace(root.key, kind=IndexKind.CHUNK, owner=entry.owner, number=entry.key_start)

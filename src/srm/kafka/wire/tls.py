@@ -101,13 +101,9 @@ def _load_authorities(
     context: ssl.SSLContext, alias: str, location: str, pem: str, key: str
 ) -> None:
     if location:
-        is_folder = Path(location).is_dir()
-        _reading(
-            f"cluster {alias}: {key}.location: {location}",
-            lambda: context.load_verify_locations(
-                cafile=None if is_folder else location, capath=location if is_folder else None
-            ),
-        )
+        name = "capath" if Path(location).is_dir() else "cafile"
+        where = f"cluster {alias}: {key}.location: {location}"
+        _reading(where, lambda: context.load_verify_locations(**{name: location}))
     if pem:
         _reading(f"cluster {alias}: {key}.pem", lambda: context.load_verify_locations(cadata=pem))
     if not location and not pem:
