@@ -387,9 +387,9 @@ class WireCluster:
             if request is None:
                 requests.append(request := {})
             request[query.partition] = query
-        query = self._brokers.query
+        send = self._brokers.query
         answers = await asyncio.gather(
-            *(self._noticing(query(node, make(r.values()))) for r in requests)
+            *(self._noticing(send(node, make(r.values()))) for r in requests)
         )
         return {
             request[partition]: found
