@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Final
 
@@ -49,17 +49,11 @@ class Columns:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Columns]) -> Columns:
-        return cls(
-            np.concatenate([part.offsets for part in parts]),
-            np.concatenate([part.contents for part in parts]),
-            np.concatenate([part.keys for part in parts]),
-            np.concatenate([part.kinds for part in parts]),
-        )
+        columns = ([getattr(part, one.name) for part in parts] for one in fields(cls))
+        return cls(*map(np.concatenate, columns))
 
     def after(self, count: int) -> Columns:
-        return Columns(
-            self.offsets[count:], self.contents[count:], self.keys[count:], self.kinds[count:]
-        )
+        return Columns(*(getattr(self, one.name)[count:] for one in fields(self)))
 
     def __len__(self) -> int:
         return len(self.offsets)

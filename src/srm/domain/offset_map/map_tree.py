@@ -271,11 +271,8 @@ def _chunks(table: MapTable) -> list[tuple[IndexRecord, int]]:
 
 
 def _numbers(record: IndexRecord) -> dict[tuple[int, tuple[int, int]], int]:
-    return {
-        (entry.key_start, entry.owner): number
-        for number in record.in_use
-        for entry in (record.entries[number],)
-    }
+    entries = ((record.entries[number], number) for number in record.in_use)
+    return {(entry.key_start, entry.owner): number for entry, number in entries}
 
 
 def _whole(table: MapTable, chunk: IndexRecord, place: int, count: int) -> MapTree | None:

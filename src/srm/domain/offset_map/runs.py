@@ -71,11 +71,12 @@ class Runs(Sequence[Run]):
             return parts[0]
         if not parts:
             return cls()
-        return cls(
-            np.concatenate([part.sources for part in parts]),
-            np.concatenate([part.targets for part in parts]),
-            np.concatenate([part.counts for part in parts]),
-        )
+        columns = zip(*(part.arrays for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+    @property
+    def arrays(self) -> tuple[Offsets, Offsets, Offsets]:
+        return self.sources, self.targets, self.counts
 
     @property
     def source_ends(self) -> Offsets:
@@ -116,11 +117,7 @@ class Runs(Sequence[Run]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Runs):
-            return (
-                np.array_equal(self.sources, other.sources)
-                and np.array_equal(self.targets, other.targets)
-                and np.array_equal(self.counts, other.counts)
-            )
+            return all(map(np.array_equal, self.arrays, other.arrays))
         return tuple(self) == other if isinstance(other, tuple) else NotImplemented
 
     def __hash__(self) -> int:
@@ -194,9 +191,7 @@ def coalesce(runs: Iterable[Run]) -> tuple[Run, ...]:
     Two owners may report the same stretch: one that was stopped, and its successor that found the
     records in the log. A truncated source gives its offsets to other records: a cut or run that is
     later on the target and begins at a lower source offset cuts the earlier ones there.
-
-    Raises:
-        IntegrityError: two runs put different records at one target offset.
+    IntegrityError: two runs put different records at one target offset.
     """
     joined: list[Run] = []
     for run in sorted(runs, key=lambda r: (r.target_start, r.count > 0, -r.count)):

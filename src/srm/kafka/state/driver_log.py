@@ -98,14 +98,11 @@ class KafkaDriverLog:
 
     def _read_to_end(self, consumer: Consumer) -> tuple[list[LogRecord], dict[int, int]]:
         with kafka_errors(self._reading, on_topic("Read", self._topic)):
-            state = [
-                KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)
-                for number in range(STATE_PARTITIONS)
-            ]
-            ends = {
-                at.partition: consumer.get_watermark_offsets(at, _TIMEOUT_S, cached=False)[1]
-                for at in state
-            }
+            ends, state = {}, []
+            for number in range(STATE_PARTITIONS):
+                at = KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)
+                _, ends[number] = consumer.get_watermark_offsets(at, _TIMEOUT_S, cached=False)
+                state.append(at)
             consumer.assign(state)
         positions: dict[int, int] = {}
         latest: dict[tuple[int, bytes], LogRecord] = {}
