@@ -33,6 +33,7 @@ TOMBSTONE: Final = 2
 OPTIONAL: Final = 4
 """Bits of a record's kind: it has a key; no value; it need not be copied."""
 
+_Places = npt.NDArray[np.intp]
 _COMPARED: Final = 1024
 _NEAREST: Final = 16
 """Candidates of a chunk on each side that the next contents narrow down, and that are ranked."""
@@ -64,7 +65,7 @@ class Columns:
         return np.zeros(len(self), np.bool_)
 
     @cached_property
-    def _order(self) -> npt.NDArray[np.intp]:
+    def _order(self) -> _Places:
         return np.argsort(self.contents, kind="stable")
 
     @cached_property
@@ -85,7 +86,7 @@ class Columns:
         indexes: list[int] = _around(found, here, _NEAREST).tolist()
         return indexes
 
-    def find(self, contents: Offsets) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int8]]:
+    def find(self, contents: Offsets) -> tuple[_Places, npt.NDArray[np.int8]]:
         """Return for each content one of its indexes, and whether it has none, one, or more (2)."""
         last = len(self) - 1
         at = np.searchsorted(self._in_order, contents)
@@ -95,7 +96,7 @@ class Columns:
         return self._order[first], has.astype(np.int8) + has_more
 
 
-def _around(places: npt.NDArray[np.intp], here: int, count: int) -> npt.NDArray[np.intp]:
+def _around(places: _Places, here: int, count: int) -> _Places:
     middle = int(np.searchsorted(places, here))
     return places[max(0, middle - count) : middle + count]
 
@@ -108,8 +109,8 @@ class SourcePlaces:
     """
 
     counts: npt.NDArray[np.int8]
-    chunks: npt.NDArray[np.intp]
-    places: npt.NDArray[np.intp]
+    chunks: _Places
+    places: _Places
 
     @classmethod
     def among(cls, chunks: Iterable[Columns], contents: Offsets) -> SourcePlaces:
@@ -123,11 +124,11 @@ class SourcePlaces:
         return cls(counts, numbers, places)
 
     @cached_property
-    def _known_places(self) -> npt.NDArray[np.intp]:
+    def _known_places(self) -> _Places:
         return np.flatnonzero(self.counts)
 
     @cached_property
-    def _breaks(self) -> npt.NDArray[np.intp]:
+    def _breaks(self) -> _Places:
         """Records that a stretch of single places, in order in one chunk, does not reach."""
         joins = (self.counts[1:] == 1) & (np.diff(self.chunks) == 0) & (np.diff(self.places) > 0)
         return np.append(np.flatnonzero(~joins) + 1, len(self.counts))
@@ -137,7 +138,7 @@ class SourcePlaces:
         at = int(np.searchsorted(self._known_places, first))
         return int(self._known_places[at]) if at < len(self._known_places) else len(self.counts)
 
-    def stretch(self, first: int) -> npt.NDArray[np.intp]:
+    def stretch(self, first: int) -> _Places:
         """Return the single places from a record on that are in order in one chunk."""
         if self.counts[first] != 1:
             return self.places[:0]
@@ -320,12 +321,7 @@ class Alignment:
         return self.target_compacts and not (self.target_trimmed and self._furthest < 0)
 
     def _note_match(
-        self,
-        chunk: Columns,
-        at: slice | npt.NDArray[np.intp],
-        target: Columns,
-        first: int,
-        count: int,
+        self, chunk: Columns, at: slice | _Places, target: Columns, first: int, count: int
     ) -> None:
         sources = chunk.offsets[at]
         if self.target_trimmed and self._furthest < 0:  # copies of those before are deleted
@@ -384,7 +380,7 @@ class Alignment:
             owes = (chunk.kinds[part] == KEYED) & ~chunk.marks[part]
             self._owed.update(chunk.keys[part][owes].tolist())
 
-    def _owed_between(self, chunk: Columns, places: npt.NDArray[np.intp]) -> list[int]:
+    def _owed_between(self, chunk: Columns, places: _Places) -> list[int]:
         """Return the keys between matches whose last record has no copy."""
         part = slice(int(places[0]), int(places[-1]) + 1)
         owes = (chunk.kinds[part] == KEYED) & ~chunk.marks[part]

@@ -47,9 +47,12 @@ _HELP: Final = "the next claim finds it again in the logs: restart the replicato
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 _FAR: Final = 2**63 - 1
+_Record = tuple[bytes, bytes]
+_Sides = tuple[int, int]
+"""An offset of the source and one of the target."""
 
 
-Answers = Mapping[Need, tuple[bytes, bytes] | None]
+Answers = Mapping[Need, _Record | None]
 """Key and value of each need; None if the topic no longer holds it."""
 
 
@@ -251,7 +254,7 @@ def _of_copy(copy: CopyId, kind: IndexKind) -> bytes:
     return IndexKey(kind, *copy, (0, 0)).encode()[:_KEY_OF_COPY]
 
 
-def _index(answer: tuple[bytes, bytes] | None) -> IndexRecord:
+def _index(answer: _Record | None) -> IndexRecord:
     if answer is None:
         raise StaleIndexError("the index of the offset map is not where the report says")
     try:
@@ -261,10 +264,7 @@ def _index(answer: tuple[bytes, bytes] | None) -> IndexRecord:
 
 
 def _read(
-    decode: Callable[[bytes, bytes], _T],
-    answer: tuple[bytes, bytes] | None,
-    lost: list[str],
-    what: str,
+    decode: Callable[[bytes, bytes], _T], answer: _Record | None, lost: list[str], what: str
 ) -> _T | None:
     """Decode an answer; note a missing or damaged record and its remedy."""
     try:
@@ -290,8 +290,8 @@ class Row(NamedTuple):
     need: Need | None = None
     run: Run | None = None
     is_chunk: bool = False
-    limits: tuple[int, int] = (_FAR, _FAR)
-    floors: tuple[int, int] = (-1, -1)
+    limits: _Sides = (_FAR, _FAR)
+    floors: _Sides = (-1, -1)
 
     @property
     def is_in_cut(self) -> bool:
@@ -313,9 +313,7 @@ class Table:
     need: Callable[[int], Need] | None = None
     is_chunks: bool = False
 
-    def row(
-        self, number: int, limits: tuple[int, int], floors: tuple[int, int], *, needed: bool
-    ) -> Row:
+    def row(self, number: int, limits: _Sides, floors: _Sides, *, needed: bool) -> Row:
         entry = self.entries[number]
         if not needed or self.need is None:
             return Row(entry, limits=limits, floors=floors)
@@ -368,8 +366,8 @@ def _in_use(
 def rows_of(
     tables: Sequence[Table],
     wanted: Wanted,
-    limits: tuple[int, int] = (_FAR, _FAR),
-    floors: tuple[int, int] = (-1, -1),
+    limits: _Sides = (_FAR, _FAR),
+    floors: _Sides = (-1, -1),
 ) -> list[Row]:
     """Choose what to read of consecutive tables; unwanted neighbours become one row unless cut."""
     together = _point(floors)
@@ -418,7 +416,7 @@ def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
     return [Row(whole)]
 
 
-def _point(place: tuple[int, int]) -> Entries:
+def _point(place: _Sides) -> Entries:
     source, target = place
     return Entries.of([IndexEntry(source, source, target, target, 0, 0, 0, 0, 0)])
 

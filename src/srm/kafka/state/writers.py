@@ -37,6 +37,7 @@ _CONNECT_S: Final = 0.05
 _ABORT_S: Final = 2.0
 _COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
 """Time limit of a commit: the check of ``before_commit`` is valid no longer."""
+_Tables = Mapping[str, Mapping[bytes, bytes | None]]
 _logger = logging.getLogger(__name__)
 _OVERTAKEN: Final = frozenset(
     {
@@ -225,9 +226,7 @@ class KafkaControlWriter:
             raise failure from error
 
     def write(
-        self,
-        tables: Mapping[str, Mapping[bytes, bytes | None]],
-        before_commit: Callable[[], None] = lambda: None,
+        self, tables: _Tables, before_commit: Callable[[], None] = lambda: None
     ) -> dict[str, int]:
         """Write records by topic in one transaction; None is a tombstone; see the engine's port.
 
@@ -275,7 +274,7 @@ class KafkaControlWriter:
         self._open.init_transactions(self._clients.timeout_s)
 
     def _send(
-        self, tables: Mapping[str, Mapping[bytes, bytes | None]], where: str, needs: Needs
+        self, tables: _Tables, where: str, needs: Needs
     ) -> tuple[dict[str, int], dict[str, int]]:
         """Bring all records to the brokers; return by topic the offset after them, and the time."""
         failures: list[KafkaError] = []

@@ -18,7 +18,7 @@ from srm.kafka.wire.errors import error_name
 from srm.kafka.wire.frames import FETCH, FetchResponse, fetch_request
 from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.messages import Message, Request
-from srm.kafka.wire.requests import API_VERSIONS, metadata_request
+from srm.kafka.wire.requests import API_VERSIONS, Answer, metadata_request
 from srm.kafka.wire.security import read_security
 from srm.replication.buffers import BufferPool
 from srm.replication.ports import FetchFrom
@@ -145,7 +145,7 @@ class Brokers:
         # One that answered before is likely to do so again, and at once.
         known.sort(key=lambda address: self._live(address, QUESTIONS) is None)
 
-        def unfit(address: Address, answer: Mapping[str, Any]) -> str:
+        def unfit(address: Address, answer: Answer) -> str:
             if not answer["brokers"]:
                 return "it knows of no broker yet"
             if self._cluster_id in (None, answer["cluster_id"]):
@@ -194,7 +194,7 @@ class Brokers:
         self,
         addresses: Sequence[Address],
         request: Request,
-        unfit: Callable[[Address, Mapping[str, Any]], str],
+        unfit: Callable[[Address, Answer], str],
     ) -> dict[str, Any]:
         """Query the brokers until one, not ``unfit``, answers; do not wait for silent ones."""
         failure: SrmError | None = None
@@ -225,15 +225,13 @@ class Brokers:
 
     def _begin_query(self, address: Address, request: Request) -> asyncio.Task[Any]:
         """Query in a task that ends by itself, by the connection's deadline at the latest."""
-        task = asyncio.get_running_loop().create_task(self._query(address, request))
+        task = asyncio.get_running_loop().create_task(self._query(address, request, QUESTIONS))
         self._queries.add(task)
         task.add_done_callback(self._queries.discard)
         task.add_done_callback(_take_exception)  # another broker may have answered
         return task
 
-    async def _query(
-        self, address: Address, request: Request, purpose: str = QUESTIONS
-    ) -> dict[str, Any]:
+    async def _query(self, address: Address, request: Request, purpose: str) -> dict[str, Any]:
         connection = await self._connection(address, purpose)
         message = request.message
         if not connection.serves(message):
