@@ -5,15 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -431,7 +423,7 @@ class _OfGroups(Generic[_T]):
             self._errors[name] = error
 
 
-def _partitions_of(answers: Iterable[api.Answer]) -> Iterator[tuple[TopicPartition, api.Answer]]:
+def _partitions_of(answers: Sequence[api.Answer]) -> Iterator[tuple[TopicPartition, api.Answer]]:
     for answer in answers:
         yield from api.by_partition(answer).items()
 

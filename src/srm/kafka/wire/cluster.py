@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Hashable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +31,7 @@ from srm.replication import codes, ports
 _Query = TypeVar("_Query", bound=Hashable)
 _Answer = TypeVar("_Answer")
 _MAX_AGE_S: Final = 60.0
-Look = Callable[[Collection[str]], Awaitable[api.Answer]]
+Look = Callable[[Sequence[str]], Awaitable[api.Answer]]
 """Requests the metadata of topics, see :meth:`srm.kafka.wire.brokers.Brokers.look`."""
 T = TypeVar("T")
 _ACKS_WITHIN: Final = 2 / 3
