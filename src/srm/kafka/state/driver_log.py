@@ -27,14 +27,7 @@ from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_records import (
-    MAP_PARTITIONS,
-    BlockKey,
-    IndexKey,
-    MapBlock,
-    decode_block,
-    decode_key,
-)
+from srm.domain.offset_map.map_records import MAP_PARTITIONS, BlockKey, decode_block, decode_key
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import until_not_fenced
 from srm.engine.flows.target_topics import StateTopic
@@ -244,12 +237,10 @@ def _keys_about(gone: Collection[tuple[str, str]], tail: KafkaTopicTail) -> Iter
 
 def _is_about(gone: Collection[tuple[str, str]], key: bytes, value: bytes) -> bool:
     with suppress(IntegrityError):
-        found: IndexKey | BlockKey | MapBlock = decode_key(key)
-        if isinstance(found, BlockKey):
-            if not any(found.topic_id == topic_id for topic_id, _ in gone):
-                return False  # it need not be decoded
-            found = decode_block(key, value)
-        return (found.topic_id, found.target_topic_id) in gone
+        found = decode_key(key)
+        if any(found.topic_id == topic_id for topic_id, _ in gone):  # else it need not be decoded
+            whole = decode_block(key, value) if isinstance(found, BlockKey) else found
+            return (whole.topic_id, whole.target_topic_id) in gone
     return False
 
 

@@ -21,14 +21,7 @@ from srm.kafka.admin.clients import STATE_RECORDS, Clients, is_stranded, open_wr
 from srm.kafka.admin.offsets import log_ends
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.tables.compacted import broker_time
-from srm.kafka.wire.errors import (
-    CLUSTER,
-    Needs,
-    kafka_errors,
-    on_topic,
-    on_transactional_id,
-    translate,
-)
+from srm.kafka.wire.errors import CLUSTER, kafka_errors, on_topic, on_transactional_id, translate
 from srm.replication.ports import Place, WriteResult
 
 _POLL_S: Final = 0.05
@@ -214,7 +207,7 @@ class KafkaControlWriter:
     def __init__(self, clients: Clients, transactional_id: str) -> None:
         self._clients = clients
         self._id = transactional_id
-        self._needs: Needs = on_transactional_id("Write", transactional_id)
+        self._needs = on_transactional_id("Write", transactional_id)
         where = clients.where(f"taking over {transactional_id}")
         with kafka_errors(where, self._needs):
             self._producer: Producer | None = self._new_producer()
@@ -274,7 +267,7 @@ class KafkaControlWriter:
         self._open.init_transactions(self._clients.timeout_s)
 
     def _send(
-        self, tables: _Tables, where: str, needs: Needs
+        self, tables: _Tables, where: str, needs: Mapping[int, str]
     ) -> tuple[dict[str, int], dict[str, int]]:
         """Bring all records to the brokers; return by topic the offset after them, and the time."""
         failures: list[KafkaError] = []

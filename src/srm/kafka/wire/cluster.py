@@ -16,15 +16,7 @@ from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire import frames
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import POLLS, Brokers, refusal
-from srm.kafka.wire.errors import (
-    NOTHING,
-    TOPIC,
-    Needs,
-    error_name,
-    of_code,
-    on_topic,
-    on_transactional_id,
-)
+from srm.kafka.wire.errors import TOPIC, Needs, error_name, of_code, on_topic, on_transactional_id
 from srm.kafka.wire.messages import Request
 from srm.replication import codes, ports
 
@@ -415,7 +407,7 @@ class WireCluster:
             self._coordinators.pop(transactional_id, None)
         self._check(code, doing, needs)
 
-    def _check(self, code: int, doing: str, needs: Needs = NOTHING) -> None:
+    def _check(self, code: int, doing: str, needs: Needs) -> None:
         if code == codes.UNKNOWN_TOPIC:  # a new leader may not know it yet
             raise UnavailableError(f"{doing} on {self.alias}: {error_name(code)}")
         if code != codes.NONE:

@@ -20,15 +20,9 @@ from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from srm.errors import ConfigError, SrmError, UnavailableError
+from srm.kafka.wire import tls
 from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.messages import FLEXIBLE, Cursor, Message, Request
-from srm.kafka.wire.tls import (
-    ReadableFirstError,
-    TlsSocket,
-    WritableFirstError,
-    connect,
-    tls_failure,
-)
 from srm.replication.buffers import BufferPool, PooledBuffer
 
 Part = bytes | bytearray | memoryview
@@ -92,10 +86,10 @@ class Connection:
     """A connected, non-blocking socket with requests in flight. Not thread-safe."""
 
     def __init__(
-        self, sock: socket.socket | TlsSocket, where: str, pool: BufferPool, access: SecurityAccess
+        self, sock: tls.AnySocket, where: str, pool: BufferPool, access: SecurityAccess
     ) -> None:
         self._sock = sock
-        self._tls = isinstance(sock, TlsSocket)
+        self._tls = isinstance(sock, tls.TlsSocket)
         self._max_parts = _MAX_TLS_PARTS if self._tls else _MAX_PARTS
         self.where = where
         self._pool = pool
@@ -142,7 +136,7 @@ class Connection:
         timeout_s = timeout_s or access.security.connect_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                sock = await connect(
+                sock = await tls.connect(
                     host, port, access.context(), where, access.security.request_timeout_s
                 )
                 connection = cls(sock, where, pool, access)
@@ -336,7 +330,7 @@ class Connection:
                 self._drop_sent(self._sock.sendmsg(parts))
                 if self._writing:  # the buffer was full: the broker has taken data since
                     self._note_life()
-        except ReadableFirstError:
+        except tls.ReadableFirstError:
             self._writing = self._flush_when_readable = True
             self._watch_writable(wanted=self._read_when_writable)
         except (BlockingIOError, InterruptedError):
@@ -386,7 +380,7 @@ class Connection:
         try:
             while not self.is_closed and self._read_once():
                 pass
-        except WritableFirstError:
+        except tls.WritableFirstError:
             self._read_when_writable = True
             self._watch_writable(wanted=True)
         except (BlockingIOError, InterruptedError):
@@ -495,4 +489,4 @@ class Connection:
     def _break(self, error: OSError) -> None:
         """Close after an error; a broker reports its verdict on a certificate in a TLS alert."""
         told = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
-        self.close(tls_failure(self.where, error) if told else str(error))
+        self.close(tls.tls_failure(self.where, error) if told else str(error))

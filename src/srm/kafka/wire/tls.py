@@ -261,9 +261,12 @@ def _block(parts: Sequence[memoryview]) -> memoryview:
     return memoryview(b"".join(taken))
 
 
+AnySocket = socket.socket | TlsSocket
+
+
 async def connect(
     host: str, port: int, context: ssl.SSLContext | None, where: str, timeout_s: float
-) -> socket.socket | TlsSocket:
+) -> AnySocket:
     """Connect over TCP, and with a context over TLS; ``where`` names the broker in messages.
 
     The kernel gives the connection up when the other side has acknowledged nothing for
