@@ -32,8 +32,6 @@ from srm.domain.offset_map.map_records import (
     IndexKind,
     IndexRecord,
     MapEnd,
-    block_key,
-    chunk_key,
     decode_block,
     decode_index,
 )
@@ -330,22 +328,16 @@ class Table:
 def full_chunks(root: IndexRecord | None, newest: IndexRecord | None) -> Table:
     """Return the full chunks; a root newer than the report may list the newest chunk, too."""
     end = (newest.key.number, newest.key.owner) if newest else None
-    return _in_use(root, end, chunk_key, is_chunks=True)
+    return _in_use(root, end)
 
 
 def full_blocks(chunk: IndexRecord | None, last: BlockKey | None = None) -> Table:
     """Return the blocks of a chunk without the map's last block, which was already read."""
     end = (last.target_start, last.owner) if last else None
-    return _in_use(chunk, end, block_key)
+    return _in_use(chunk, end)
 
 
-def _in_use(
-    record: IndexRecord | None,
-    end: tuple[int, tuple[int, int]] | None,
-    key_of: Callable[[IndexRecord, int], BlockKey | IndexKey],
-    *,
-    is_chunks: bool = False,
-) -> Table:
+def _in_use(record: IndexRecord | None, end: tuple[int, tuple[int, int]] | None) -> Table:
     """Return the entries of a record in use, before the one with the given end of a key."""
     if record is None:
         return Table(Entries.of(()))
@@ -356,9 +348,11 @@ def _in_use(
     first = min(record.deleted, stop)
     table = entries.slice(first, stop)
     places = table.place
+    is_chunks = record.key.kind is IndexKind.ROOT
+    key_of = record.chunk_key if is_chunks else record.block_key
 
     def need(number: int) -> Need:
-        return Need(int(places[number]), key_of(record, first + number).encode())
+        return Need(int(places[number]), key_of(first + number).encode())
 
     return Table(table, need, is_chunks)
 

@@ -390,6 +390,16 @@ class IndexRecord:
         """Numbers of the entries that are not being deleted."""
         return range(self.deleted, len(self.entries))
 
+    def block_key(self, number: int) -> BlockKey:
+        """Return the key of the block of an entry, in a chunk."""
+        entry = self.entries[number]
+        return BlockKey(self.key.topic_id, self.key.partition, entry.key_start, entry.owner)
+
+    def chunk_key(self, number: int) -> IndexKey:
+        """Return the key of the chunk of an entry, in a root."""
+        entry = self.entries[number]
+        return replace(self.key, kind=IndexKind.CHUNK, owner=entry.owner, number=entry.key_start)
+
     def value(self) -> bytes:
         entries = self.entries
         first = entries[0] if len(entries) else IndexEntry(*[0] * len(IndexEntry._fields))
@@ -491,13 +501,3 @@ def _bounds(first: int, spans: Offsets, gaps: Offsets) -> tuple[Offsets, Offsets
     if float(starts.max()) + float(spans.max()) > varints.LARGEST:
         raise IntegrityError("an offset is larger than 2^62 - 1")
     return starts, starts + spans
-
-
-def block_key(record: IndexRecord, number: int) -> BlockKey:
-    entry = record.entries[number]
-    return BlockKey(record.key.topic_id, record.key.partition, entry.key_start, entry.owner)
-
-
-def chunk_key(root: IndexRecord, number: int) -> IndexKey:
-    entry = root.entries[number]
-    return replace(root.key, kind=IndexKind.CHUNK, owner=entry.owner, number=entry.key_start)

@@ -23,13 +23,9 @@ from srm.domain.offset_map.map_records import (
     IndexRecord,
     MapBlock,
     MapEnd,
-    block_key,
-    chunk_key,
     decode_block,
-    decode_block_key,
     decode_index,
-    decode_index_key,
-    is_index_key,
+    decode_key,
 )
 from srm.domain.offset_map.runs import Run
 from srm.errors import IntegrityError
@@ -107,12 +103,12 @@ def lists_before(root: IndexRecord, chunk: IndexRecord) -> bool:
 
 def chunk_at(root: IndexRecord, number: int, rows: Rows) -> IndexRecord:
     """Return a full chunk, by the number of its entry in the root; IntegrityError without it."""
-    return decode_index(*_record(root, number, chunk_key(root, number), rows))
+    return decode_index(*_record(root, number, root.chunk_key(number), rows))
 
 
 def entry_block(chunk: IndexRecord, number: int, rows: Rows) -> MapBlock:
     """Return the block of a chunk's entry; IntegrityError without it."""
-    return decode_block(*_record(chunk, number, block_key(chunk, number), rows))
+    return decode_block(*_record(chunk, number, chunk.block_key(number), rows))
 
 
 def _record(
@@ -170,13 +166,13 @@ class MapTable:
                 found._add(key, record, target_topic_id)
             except IntegrityError as error:
                 found.reasons.append(str(error))
-                if not is_index_key(key):
-                    found.damaged.add(decode_block_key(key))
+                if isinstance(damaged := decode_key(key), BlockKey):
+                    found.damaged.add(damaged)
         return found
 
     def _add(self, key: bytes, record: Placed, target_topic_id: str) -> None:
-        if is_index_key(key):
-            known = decode_index_key(key)
+        known = decode_key(key)
+        if isinstance(known, IndexKey):
             if known.target_topic_id == target_topic_id:
                 self.index[known] = decode_index(key, record.value), record.place
             return
@@ -295,12 +291,12 @@ def _whole(table: MapTable, chunk: IndexRecord, place: int, count: int) -> MapTr
 
 
 def _holds_chunk(table: MapTable, root: IndexRecord, number: int) -> bool:
-    found = table.index.get(chunk_key(root, number))
+    found = table.index.get(root.chunk_key(number))
     return found is not None and found[1] == root.entries[number].place and _holds(table, found[0])
 
 
 def _holds(table: MapTable, chunk: IndexRecord) -> bool:
-    found = ((table.blocks.get(block_key(chunk, n)), chunk.entries[n].place) for n in chunk.in_use)
+    found = ((table.blocks.get(chunk.block_key(n)), chunk.entries[n].place) for n in chunk.in_use)
     return all(block is not None and block[1] == place for block, place in found)
 
 
@@ -331,7 +327,7 @@ def _without(table: MapTable, missing: BlockKey) -> RebuiltMap:
         before = [n for (start, _), n in known.items() if start < lost.target_start]
         for number in sorted(before, reverse=True):
             tree = _whole(table, chunk, place, number)
-            last = table.blocks.get(block_key(chunk, number))
+            last = table.blocks.get(chunk.block_key(number))
             if tree is not None and last is not None:
                 found = replace(tree, last=last[0], last_place=last[1])
                 return replace(_tree_of(table, found), missing=lost)
@@ -364,10 +360,10 @@ def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:
     """Return all blocks of a tree rebuilt from a table, in order."""
     chunks: list[IndexRecord] = []
     if tree.root is not None:
-        chunks = [table.index[chunk_key(tree.root, number)][0] for number in tree.root.in_use]
+        chunks = [table.index[tree.root.chunk_key(number)][0] for number in tree.root.in_use]
     if tree.chunk is not None:
         chunks.append(tree.chunk)
     blocks = [
-        table.blocks[block_key(chunk, number)][0] for chunk in chunks for number in chunk.in_use
+        table.blocks[chunk.block_key(number)][0] for chunk in chunks for number in chunk.in_use
     ]
     return [*blocks, tree.last] if tree.last is not None else blocks

@@ -23,6 +23,7 @@ from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, o
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
+Asking = Callable[[Brokers], Awaitable[_T]]
 _CLOSE_S: Final = 1.0
 DEFAULT_TIMEOUT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.02
@@ -54,7 +55,7 @@ class BrokerCalls:
         self._lock = threading.Lock()
         self._started: tuple[asyncio.AbstractEventLoop, threading.Thread, Brokers] | None = None
 
-    def run(self, request: Callable[[Brokers], Awaitable[_T]], timeout_s: float) -> _T:
+    def run(self, request: Asking[_T], timeout_s: float) -> _T:
         with self._lock:
             if self._started is None:
                 self._started = self._start()
@@ -319,7 +320,7 @@ class Clients:
     def ask(
         self,
         doing: str,
-        request: Callable[[Brokers], Awaitable[_T]],
+        request: Asking[_T],
         needs: Needs = NOTHING,
         *,
         as_consumer: bool = False,

@@ -44,6 +44,7 @@ _WAKE_ANSWERS: Final = 2
 _LOOK_EVERY_S: Final = 0.01
 """So long may answers that are there wait for others of their half."""
 _T = TypeVar("_T")
+Answered = Callable[[_T | UnavailableError], None]
 
 
 class Api(NamedTuple, Generic[_T]):
@@ -124,14 +125,12 @@ class Connection:
 
     @classmethod
     async def open(
-        cls,
-        host: str,
-        port: int,
-        pool: BufferPool,
-        access: SecurityAccess,
-        timeout_s: float | None = None,
+        cls, host: str, port: int, pool: BufferPool, access: SecurityAccess, timeout_s: float = 0.0
     ) -> Connection:
-        """Connect over TCP, with TLS and a login where the settings demand them, in time."""
+        """Connect over TCP, with TLS and a login where the settings demand them, in time.
+
+        ``timeout_s``: that of the settings if 0.
+        """
         where = f"cluster {access.security.alias}, broker {host}:{port}"
         timeout_s = timeout_s or access.security.connect_timeout_s
         try:
@@ -171,13 +170,7 @@ class Connection:
         self._send_or_hold(_Sending(answer, api, body))
         return future
 
-    def tell(
-        self,
-        api: Api[_T],
-        body: Sequence[Part],
-        answered: Callable[[_T | UnavailableError], None],
-        least: int,
-    ) -> None:
+    def tell(self, api: Api[_T], body: Sequence[Part], answered: Answered[_T], least: int) -> None:
         """Send one request as :meth:`request`; ``answered`` is called, never before the end.
 
         The answer has ``least`` bytes at least, and may wait for others.

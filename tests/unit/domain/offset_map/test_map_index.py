@@ -15,8 +15,6 @@ from srm.domain.offset_map.map_records import (
     IndexKind,
     IndexRecord,
     MapBlock,
-    block_key,
-    chunk_key,
     decode_block_key,
     decode_index,
     decode_index_key,
@@ -155,5 +153,5 @@ def test_an_entry_leads_to_the_key_of_its_block_or_chunk() -> None:
 
     assert (chunk.entries[0].source_end, chunk.entries[0].target_end) == (12, 13)
     assert chunk.entries[0].records == 7
-    assert block_key(chunk, 0) == block.block_key
-    assert chunk_key(root, 0) == key
+    assert chunk.block_key(0) == block.block_key
+    assert root.chunk_key(0) == key
