@@ -344,10 +344,14 @@ class Reporter:
         for copy in leaving:
             self._statuses.forget(copy)
             self._synced.pop(copy, None)
-            self._looked_at.pop(copy, None)
-        changed = self._copies_to_report(copies)
         due, self._statuses_due = self._statuses_due, False
         rests_due = due or now_s() >= self._everything_due
+        before, self._looked_at = self._looked_at, {copy: copy.state() for copy in copies}
+        changed = [
+            copy
+            for copy, state in self._looked_at.items()
+            if rests_due or before.get(copy) != state or copy.position_is_untold
+        ]
         for status in self._statuses.changes(changed, now_ms, due=due, rests_due=rests_due):
             self._untold[status.key()] = status
         if self._copies != copies:
@@ -374,19 +378,6 @@ class Reporter:
                     logger.warning("slot %s: report is late: %s", self.slot, error)
 
         return write
-
-    def _copies_to_report(self, copies: Sequence[PartitionCopy]) -> Sequence[PartitionCopy]:
-        looked_at = self._looked_at
-        if self._statuses_due or now_s() >= self._everything_due:
-            self._looked_at = {copy: copy.state() for copy in copies}
-            return copies
-        changed = []
-        for copy in copies:
-            state = copy.state()
-            if looked_at.get(copy) != state or copy.position_is_untold:
-                looked_at[copy] = state
-                changed.append(copy)
-        return changed
 
     def _take(self, copies: Iterable[PartitionCopy]) -> list[PartitionPosition]:
         positions = []
@@ -448,10 +439,7 @@ class Reporter:
         self._write_syncs(snapshot.syncs)
 
     def _note_positions(self, snapshot: _Snapshot) -> None:
-        gone = set(snapshot.without_position)
-        if not snapshot.copied >= self._positions.keys():
-            gone |= self._positions.keys() - snapshot.copied
-        for copy_id in gone:
+        for copy_id in {*snapshot.without_position, *(self._positions.keys() - snapshot.copied)}:
             self._positions.pop(copy_id, None)
             self._unplaced.pop(copy_id, None)
         for entry in snapshot.positions:
