@@ -77,7 +77,6 @@ def transactional_id(flow: Flow, target: TopicPartition) -> str:
 
 
 def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
-    """Seconds a claim may be used, from the target broker's expiration settings."""
     shortest = min(int(broker_configs.get(key, default)) for key, default in _EXPIRATIONS.items())
     return shortest / 4000
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from srm.errors import AuthorizationError, message
+from srm.errors import AuthorizationError
 
 NONE: Final = 0
 NO_ANSWER: Final = -1000
@@ -46,9 +46,6 @@ class Refusal:
 
     def describe(self, message: str = "") -> str:
         return f"{self.name} {message}".strip()
-
-    def explain(self, answer: str = "") -> str:
-        return message(self.describe(answer), self.action)
 
 
 REFUSED: Final[Mapping[int, Refusal]] = {

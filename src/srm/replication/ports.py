@@ -129,8 +129,7 @@ class FetchSession(Protocol):
     def want(self, partition: FetchFrom) -> None:
         """Follow a partition from an offset; again whenever the offset has moved."""
 
-    def forget(self, topic_id: bytes, partition: int) -> None:
-        """Follow a partition no more."""
+    def forget(self, topic_id: bytes, partition: int) -> None: ...
 
     async def poll(self, *, max_wait_ms: int, max_bytes: int) -> Fetched:
         """Wait for news of the partitions; those without any are left out."""
@@ -147,8 +146,7 @@ class Wire(Protocol):
     """The hot path to one cluster; UnavailableError: a connection broke."""
 
     @property
-    def alias(self) -> str:
-        """Alias of the cluster, for messages."""
+    def alias(self) -> str: ...
 
     async def leader(self, partition: TopicPartition) -> Leader:
         """Return the leader of a partition; UnavailableError while there is none."""

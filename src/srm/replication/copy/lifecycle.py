@@ -110,7 +110,6 @@ class Lifecycle:
         self._has_ended = True
 
     def hold_back(self, copy: PartitionCopy, *, held: bool) -> None:
-        """Fetch no more for a partition whose map cannot be written, or fetch again."""
         if copy.held_back != held:
             copy.hold_back(held=held)
             if not held:

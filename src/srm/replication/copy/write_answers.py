@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from srm.errors import FencedError, IntegrityError, SrmError
+from srm.errors import FencedError, IntegrityError, SrmError, message
 from srm.replication import codes
 from srm.replication.log_reader import LogReader
 from srm.replication.partition import PartitionCopy, Stop
@@ -75,7 +75,8 @@ def judge_refusal(copy: PartitionCopy, produced: Produced, target: str) -> Verdi
         return FencedError(f"fenced by another owner (error {error})")
     if error in codes.REFUSED:
         refusal = codes.REFUSED[error]
-        reason, action = refusal.explain(produced.message), refusal.action
+        action = refusal.action
+        reason = message(refusal.describe(produced.message), action)
         if error == codes.TOPIC_RIGHT_MISSING:
             missing = codes.missing_right("Write", copy.target.topic, target)
             reason, action = str(missing), missing.action
