@@ -178,13 +178,12 @@ def batches_to_send(
 ) -> Iterator[BatchToSend | Dropped]:
     """Yield the batches to send, and the offsets up to which nothing is to be sent."""
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())
-    knows = limits is not None and limits.knows_something
-    plainly = _Plainly(wanted_offset, owner, limits if knows else None, transform, aborted)
+    limits = limits or TargetLimits()
+    plainly = _Plainly(wanted_offset, owner, limits, transform, aborted)
     if merging is None or plainly.opens_all or aborted:
         yield from plainly.travel(fetched.records)
         return
-    limit = merging.limit if limits is None else limits.merge_limit
-    for piece in merging.pieces(fetched.records, wanted_offset, owner, limit):
+    for piece in merging.pieces(fetched.records, wanted_offset, owner, limits.merge_limit):
         if isinstance(piece, memoryview):
             yield from plainly.travel(piece)
         else:
@@ -197,16 +196,17 @@ class _Plainly:
 
     wanted_offset: int
     owner: object
-    limits: TargetLimits | None
+    limits: TargetLimits
     transform: Transform | None
     aborted: AbortedTransactions
 
     @property
     def opens_all(self) -> bool:
-        return self.limits is not None or self.transform is not None
+        return self.limits.knows_something or self.transform is not None
 
     def travel(self, records: memoryview) -> Iterator[BatchToSend | Dropped]:
-        opens_all, limits, made = self.opens_all, self.limits, self._make
+        opens_all, made = self.opens_all, self._make
+        knows, limits = self.limits.knows_something, self.limits
         group = _Group(self.wanted_offset)
         try:
             for batch in batches(records):
@@ -223,7 +223,7 @@ class _Plainly:
                 if group.batches and not group.has_room_for(batch):
                     full, group = group, _Group(self.wanted_offset)
                     yield from made(full)
-                passes = path is not Path.REBUILD and (not limits or limits.passes(batch))
+                passes = path is not Path.REBUILD and (not knows or limits.passes(batch))
                 group.add(batch, passes=passes)
         except IntegrityError:
             if group.batches:
@@ -247,12 +247,10 @@ class _Plainly:
         if passes and headers_of is None and len(records) == first.record_count:
             yield _pass_through(first, end, self.owner)
             return
-        parts = [records] if self.limits is None else self.limits.parts(records)
-        limit = NO_LIMIT if self.limits is None else self.limits.limit
+        limit = self.limits.limit
         made = [
             built
-            for part in parts
-            if part
+            for part in self.limits.parts(records)
             for built in encode(part, first.codec, end, limit=limit, headers_of=headers_of)
         ]
         if not made:
