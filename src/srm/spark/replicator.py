@@ -25,7 +25,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from math import ceil
 from typing import Final
@@ -122,33 +122,34 @@ def placement(given: Mapping[str, str], master: str | None, slots: int) -> dict[
     return chosen
 
 
+@dataclass(eq=False)
 class Replicator:
-    """Runs drivers and slots of the given flows until it is stopped."""
+    """Runs drivers and slots of the given flows until it is stopped.
 
-    def __init__(
-        self,
-        config: Config,
-        flows: Sequence[Flow],
-        *,
-        master: str | None = None,
-        without: Collection[Duty] = (),
-    ) -> None:
-        """Start nothing yet; ``without``: duties that something else does, such as Airflow."""
-        disabled = [flow for flow in flows if not config.flow(flow).enabled]
-        if disabled or not flows:
+    ``without``: duties that something else does, such as Airflow.
+    """
+
+    config: Config
+    flows: Sequence[Flow]
+    _: KW_ONLY
+    master: str | None = None
+    without: Collection[Duty] = ()
+    _runs: dict[Flow, FlowRun] = field(default_factory=dict)
+    _spark: SparkContext | None = None
+    _application_id: str = ""  # Spark forgets it when it ends
+
+    def __post_init__(self) -> None:
+        config = self.config
+        disabled = [flow for flow in self.flows if not config.flow(flow).enabled]
+        if disabled or not self.flows:
             names = ", ".join(map(str, disabled)) or "none of the flows"
             key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
             raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
         for warning in config.warnings:
             logger.warning("%s", warning)
-        self._config = config
-        self._flows = tuple(dict.fromkeys(flows))
-        self._master = master
-        self._duties = frozenset(DUTIES) - frozenset(without)
-        self._runs: dict[Flow, FlowRun] = {}
+        self.flows = tuple(dict.fromkeys(self.flows))
+        self._duties = frozenset(DUTIES) - frozenset(self.without)
         self._host = FlowHost(self._cancel, _one_line)
-        self._spark: SparkContext | None = None
-        self._application_id = ""  # Spark forgets it when it ends
         self._id = uuid.uuid4().hex
         self._started_ms = now_ms()
         self._reload = SettingsReload(partial(load_config, config.path))
@@ -174,11 +175,11 @@ class Replicator:
         """
         host = self._host
         with ExitStack() as stack:
-            self._runs = {flow: self._flow_run(stack, self._config, flow) for flow in self._flows}
-            slots = sum(self._config.flow(flow).tasks_max for flow in self._flows)
-            spark_conf = file_settings(self._config.spark, self._master)
+            self._runs = {flow: self._flow_run(stack, self.config, flow) for flow in self.flows}
+            slots = sum(self.config.flow(flow).tasks_max for flow in self.flows)
+            spark_conf = file_settings(self.config.spark, self.master)
             given = spark_conf | (submit_options() or {})
-            conf = spark_conf | _CONF | placement(given, self._master, slots)
+            conf = spark_conf | _CONF | placement(given, self.master, slots)
             try:
                 for run in self._runs.values():
                     run.start()
@@ -258,8 +259,8 @@ class Replicator:
         return FlowRun(self._host, context, driver, jobs, works, resources, before)
 
     def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
-        for alias, flows in disabled_flows(self._config, self._flows).items():
-            cluster = KafkaCluster(alias, self._config.cluster_clients(alias))
+        for alias, flows in disabled_flows(self.config, self.flows).items():
+            cluster = KafkaCluster(alias, self.config.cluster_clients(alias))
             beats = partial(emit_heartbeats, cluster, flows, now_ms, self._host.stop)
             thread = start_thread(f"srm heartbeats on {alias}", beats)
             stack.callback(cluster.close)

@@ -53,10 +53,7 @@ def _is_reordered(sources: Sequence[bytes], targets: Sequence[bytes]) -> bool:
     for ours, theirs in zip(sources, targets, strict=False):
         balance[ours] += 1
         balance[theirs] -= 1
-        for content in (ours, theirs):
-            if not balance[content]:
-                del balance[content]
-        if not balance:
+        if not any(balance.values()):
             return True
     return False
 

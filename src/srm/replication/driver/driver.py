@@ -94,9 +94,7 @@ POLL_S: Final = 0.2  # while the driver waits for more than the log
 LONGEST_POLL_S: Final = 0.5
 FOUND_S: Final = 0.05  # an ordinary round of discovery is over by then
 RETRY_S: Final = 1.0
-SUCCESSOR_S: Final = (
-    30.0  # for the first record of the process that fenced a driver: thrice a slow start
-)
+SUCCESSOR_S: Final = 30.0  # for the first record of the process that fenced a driver
 _DRIVING: Final = "the driver"
 _DISCOVERING: Final = "discovery of topics"
 CHARGE_S: Final = 5 * HEARTBEAT_S
