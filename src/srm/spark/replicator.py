@@ -343,7 +343,7 @@ def _hush(spark: SparkContext) -> None:
 def _is_stopped(spark: SparkContext) -> bool:
     try:
         return bool(spark._jsc.sc().isStopped())  # noqa: SLF001 -- no public question
-    except (Py4JError, OSError):
+    except (AttributeError, Py4JError, OSError):  # a stopped context has no JVM any more
         return True
 
 
