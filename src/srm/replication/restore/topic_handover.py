@@ -98,7 +98,7 @@ class TopicWork:
     original: TopicDescription
 
     @property
-    def assigned(self) -> list[AssignedPartition]:
+    def partitions(self) -> list[AssignedPartition]:
         """Its partitions as the forward flow is assigned them."""
         here, there = self.original, self.copy
         ids = here.topic_id, there.name, there.topic_id
@@ -114,9 +114,9 @@ def hand_topic_over(
     context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed], tell: Tell
 ) -> int:
     maps = context.copying.maps.load([work.copy.name])
-    starts = context.starts.load(work.assigned)
+    starts = context.starts.load(work.partitions)
     handovers = []
-    for partition in work.assigned:
+    for partition in work.partitions:
         place = TopicPartition(partition.target_topic, partition.partition)
         damage = maps.errors.get(place) or maps.gaps.get(place)
         if damage:
