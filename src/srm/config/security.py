@@ -428,12 +428,8 @@ _LOGIN_MODULES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """librdkafka's settings by login module and option."""
 _ALIKE: Final = (
-    "bootstrap.servers",
-    "client.dns.lookup",
-    "sasl.kerberos.service.name",
-    "sasl.oauthbearer.token.endpoint.url",
-    "ssl.key.password",
-    "ssl.keystore.location",
+    *("bootstrap.servers", "client.dns.lookup", "sasl.kerberos.service.name"),
+    *("sasl.oauthbearer.token.endpoint.url", "ssl.key.password", "ssl.keystore.location"),
     "ssl.keystore.password",
 )
 _LOGIN: Final = "org.apache.kafka.common.security"

@@ -23,15 +23,8 @@ from srm.errors import ConfigError, UsageError
 
 HIDDEN: Final = "[hidden]"
 _SECRET: Final = (
-    "password",
-    "passphrase",
-    "secret",
-    "jaas",
-    "key.pem",
-    "keystore.key",
-    "oauthbearer.config",
-    "webhook.url",
-    "notifier.arguments",
+    *("password", "passphrase", "secret", "jaas", "key.pem", "keystore.key"),
+    *("oauthbearer.config", "webhook.url", "notifier.arguments"),
 )
 
 
