@@ -137,8 +137,6 @@ def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[Wh
 DecidingList = Literal["topics", "groups"]
 _T = TypeVar("_T")
 
-_ONE: Final = {"topics": "topic", "groups": "group"}
-
 
 def class_step(config: FlowConfig) -> WhyStep:
     """Return the step of a topic that the lists select and topic.filter.class does not."""
@@ -158,7 +156,7 @@ class SelectionLists:
 
     def selection_step(self, subject: str) -> WhyStep:
         pattern = self.patterns.included_by(subject)
-        question = Question("allowed", f"does an allow list name the {_ONE[self.name]}?")
+        question = Question("allowed", f"does an allow list name the {self.name[:-1]}?")
         if pattern is not None:
             return question.yes(self._where(pattern, self.listed.allow))
         count = len(self.patterns.include)

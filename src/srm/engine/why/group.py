@@ -344,7 +344,7 @@ def group_steps(look: GroupLook) -> Iterator[WhyStep]:
     yield from flow_steps(config.flow, enabled=config.enabled, pause=look.pause)
     yield _exists(look)
     if look.found is not None and look.exists:
-        yield _kind(look)
+        yield _kind(look.found)
     names = look.selection.groups
     yield from SelectionLists(config.flow, "groups", names, look.lists.groups).steps(look.group)
     if look.unread is not None:
@@ -375,10 +375,10 @@ def _exists(look: GroupLook) -> WhyStep:
     return question.yes(f"{look.found.state}{who}{why}")
 
 
-def _kind(look: GroupLook) -> WhyStep:
-    found, question = look.found, Question("kind", "can srm translate this kind of group?")
-    if found is None or found.kind != "other":
-        return question.yes(found.kind if found else "")
+def _kind(found: GroupDescription) -> WhyStep:
+    question = Question("kind", "can srm translate this kind of group?")
+    if found.kind != "other":
+        return question.yes(found.kind)
     why = "its members are not consumers (such as Connect workers): its progress is elsewhere"
     return question.no(f"other: {why}")
 

@@ -178,16 +178,12 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
         and topic not in on_source
         and topic in context.source.topic_rights([topic]),
     )
-    known = on_source.get(topic) or _as_copied(facts)
+    known = on_source.get(topic)
+    if source_error and (copy := on_target.get(facts.remote)) is not None:
+        known = TopicDescription(topic, "", copy.partitions)
     if facts.refusal is not None or known is None:
         return facts
     return replace(facts, copying=_copying(context, facts, known, commands))
-
-
-def _as_copied(facts: TopicFacts) -> TopicDescription | None:
-    """Describe a topic by its copy, while the source does not answer."""
-    copy = facts.on_target.get(facts.remote) if facts.source_error else None
-    return None if copy is None else TopicDescription(facts.topic, "", copy.partitions)
 
 
 def _copying(

@@ -174,13 +174,8 @@ def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
 
 def common_name(certificate: Mapping[str, Any]) -> str:
     """Return the last common name of the subject of a certificate in the form of ``ssl``."""
-    named = [
-        value
-        for part in certificate.get("subject", ())
-        for key, value in part
-        if key == "commonName"
-    ]
-    return str(named[-1]) if named else ""
+    names = dict(pair for part in certificate.get("subject", ()) for pair in part)
+    return str(names.get("commonName", ""))
 
 
 _KINDS: Final[Mapping[str, Callable[[AccessSettings, str], Authenticator]]] = {

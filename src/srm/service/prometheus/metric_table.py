@@ -50,42 +50,24 @@ TOPIC_HEALTH: Final = STATES[:3]
 TOPIC_STATES: Final = get_args(TopicState)
 PARTITION_STATES: Final = (*get_args(ReportedState), "unknown")
 
-
-def _declare(labels: tuple[str, ...], table: str) -> tuple[Metric, ...]:
-    """Declare metrics with these labels from lines ``name{further,labels}: meaning``."""
-    rows = re.findall(r"^(\w+)(?:{([\w,]+)})?: (.+)$", table, re.MULTILINE)
-    return tuple(
-        Metric(name, (*labels, *filter(None, more.split(","))), meaning)
-        for name, more, meaning in rows
-    )
-
-
-def _window_metrics(first: str, labels: tuple[str, ...]) -> tuple[Metric, ...]:
-    lines: list[str] = []
-    for name, meaning, of in (
-        ("_min", "Minimum", "to the slowest partition"),
-        ("", "Mean", "to the target"),
-        ("_max", "Maximum", "to the fastest partition"),
-    ):
-        rate = f"Bytes per second written {of}, in the newest window."
-        lines.append(f"{first}_rate{name}_bytes_per_second: {rate}")
-        for kind, time in (
-            ("replication", "from a record's timestamp until the target acknowledged it"),
-            ("checkpoint", "from the look at a group until its checkpoint was acknowledged"),
-        ):
-            what = f"{meaning} time {time}, in the newest window; absent without one."
-            lines.append(f"{first}_{kind}_latency{name or '_avg'}_seconds: {what}")
-    rate, end = "Records copied per second", "End of the newest window"
-    lines.append(f"{first}_rate_records_per_second: {rate} in the newest window.")
-    lines.append(
-        f"{first}_window_end_timestamp_seconds: {end}, which the rates and latencies cover."
-    )
-    return _declare(labels, "\n".join(lines))
-
-
-_FLOWS: Final = _declare(
-    _FLOW,
-    """
+_WINDOW: Final = """
+srm_SUBJECT_rate_min_bytes_per_second: Bytes per second written to the slowest partition, in the newest window.
+srm_SUBJECT_replication_latency_min_seconds: Minimum time from a record's timestamp until the target acknowledged it, in the newest window; absent without one.
+srm_SUBJECT_checkpoint_latency_min_seconds: Minimum time from the look at a group until its checkpoint was acknowledged, in the newest window; absent without one.
+srm_SUBJECT_rate_bytes_per_second: Bytes per second written to the target, in the newest window.
+srm_SUBJECT_replication_latency_avg_seconds: Mean time from a record's timestamp until the target acknowledged it, in the newest window; absent without one.
+srm_SUBJECT_checkpoint_latency_avg_seconds: Mean time from the look at a group until its checkpoint was acknowledged, in the newest window; absent without one.
+srm_SUBJECT_rate_max_bytes_per_second: Bytes per second written to the fastest partition, in the newest window.
+srm_SUBJECT_replication_latency_max_seconds: Maximum time from a record's timestamp until the target acknowledged it, in the newest window; absent without one.
+srm_SUBJECT_checkpoint_latency_max_seconds: Maximum time from the look at a group until its checkpoint was acknowledged, in the newest window; absent without one.
+srm_SUBJECT_rate_records_per_second: Records copied per second in the newest window.
+srm_SUBJECT_window_end_timestamp_seconds: End of the newest window, which the rates and latencies cover.
+"""  # noqa: E501
+"""Metrics of the newest window of a subject."""
+_TABLES: Final = (
+    (
+        _FLOW,
+        """
 srm_flow_info{flow,application_id,host}: A flow and its replicator.
 srm_flow_state{state}: 1 for the state of the flow, 0 for the others.
 srm_flow_look_timestamp_seconds: Time of the last successful look at the flow; 0: none since the service started.
@@ -114,22 +96,22 @@ srm_forecast_lost_seconds: Age of the oldest such record, or time since the sour
 srm_forecast_read_again_records: Maximum number of records that groups would read again if the source failed now.
 srm_forecast_unseen_groups: Groups known by name only: auto.offset.reset would decide where they resume.
 srm_forecast_unknown_partitions: Partitions that are unknown to the forecast or not copied.
-""",  # noqa: E501
-)
-
-_TOPICS: Final = _declare(
-    _TOPIC,
-    """
+"""  # noqa: E501
+        + _WINDOW.replace("SUBJECT", "flow"),
+    ),
+    (
+        _TOPIC,
+        """
 srm_topic_state{state}: 1 for the state of the topic, 0 for the others.
 srm_topic_lag_offsets: Source offsets not copied yet.
 srm_topic_partitions: Partitions on the source.
 srm_topic_copied_offsets: Filled offsets of the remote topic that its log still holds.
-""",
-)
-
-_GROUPS: Final = _declare(
-    _GROUP,
-    """
+"""
+        + _WINDOW.replace("SUBJECT", "topic"),
+    ),
+    (
+        _GROUP,
+        """
 srm_group_checkpoint_timestamp_seconds: Time as of which the position is known: the newest checkpoint, or the last emission that found it unchanged.
 srm_group_checkpoint_partitions: Partitions with a checkpoint.
 srm_group_read_again_records: Maximum number of records that the group would read again if the source failed now.
@@ -138,11 +120,10 @@ srm_group_can_go_on: 1 if the group could resume without the source now, else 0;
 srm_group_proven: 1 if records on both sides proved its checkpoints at the last emission, else 0.
 srm_group_followers: Clients that follow routes, by their recent heartbeats on the target.
 """,  # noqa: E501
-)
-
-_MOVES: Final = _declare(
-    _MOVE,
-    """
+    ),
+    (
+        _MOVE,
+        """
 srm_move_running{step}: Running moves, from the hold until the report, by the last step reached.
 srm_move_hold_timestamp_seconds: Start of the oldest hold that still holds clients; absent without one.
 srm_move_last_end_timestamp_seconds: End of the last move: reported, or released.
@@ -154,11 +135,10 @@ srm_move_last_rto_seconds: Time from the hold until the last group worked on the
 srm_move_last_read_again_records: Records its groups read again.
 srm_move_last_residue_records: Records written to the old side after the move.
 """,  # noqa: E501
-)
-
-_DRILLS: Final = _declare(
-    _FLOW,
-    """
+    ),
+    (
+        _FLOW,
+        """
 srm_drill_running: Running drills.
 srm_drill_last_timestamp_seconds: Start of the last drill.
 srm_drill_last_ok: 1 if that drill proved everything, else 0.
@@ -166,22 +146,20 @@ srm_drill_last_rto_seconds: Estimated time without service.
 srm_drill_last_groups: Groups rehearsed.
 srm_drill_last_proven_groups: Groups proven.
 """,
-)
-
-_SERVICE: Final = _declare(
-    (),
-    """
+    ),
+    (
+        (),
+        """
 srm_service_info{version}: Version of the service.
 srm_target_look_timestamp_seconds{target}: Time of the last look at the target; 0: none yet.
 srm_target_up{target}: 1 if that look succeeded, else 0.
 """,
+    ),
 )
+"""Labels, and metrics with these as lines ``name{further,labels}: meaning``."""
 METRICS: Final = {
-    metric.name: metric
-    for metric in (
-        *(*_FLOWS, *_window_metrics("srm_flow", _FLOW)),
-        *(*_TOPICS, *_window_metrics("srm_topic", _TOPIC)),
-        *(*_GROUPS, *_MOVES, *_DRILLS, *_SERVICE),
-    )
+    name: Metric(name, (*labels, *filter(None, more.split(","))), meaning)
+    for labels, table in _TABLES
+    for name, more, meaning in re.findall(r"^(\w+)(?:{([\w,]+)})?: (.+)$", table, re.MULTILINE)
 }
 """All metrics by name."""

@@ -21,7 +21,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter
 from srm.engine.control import control_lists
-from srm.engine.control.control_lists import ListChange, ListName, ListPair
+from srm.engine.control.control_lists import ListChange, ListName
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows import supervision
 from srm.engine.flows.target_topics import StateTopic
@@ -147,7 +147,8 @@ class Actions:
     def lists(self, flow: Flow, name: ListName) -> ListsRow:
         self._config.flow(flow)
         with self._open(flow.target) as target:
-            return _shown(flow, name, control_lists.load(target, flow).pair(name))
+            pair = control_lists.load(target, flow).pair(name)
+        return row_of(ListsRow, pair, flow=str(flow), list=name)
 
     def change_lists(self, flow: Flow, name: ListName, action: ListsAction, by: str) -> ListsAnswer:
         config = self._config.flow(flow)
@@ -161,12 +162,8 @@ class Actions:
                     target, topic, replication_factor=config.internal_replication_factor
                 )
                 summary = control_lists.change(target, flow, name, changes, now_ms())
-        shown = _shown(flow, name, summary.lists)
+        shown = row_of(ListsRow, summary.lists, flow=str(flow), list=name)
         return row_of(ListsAnswer, summary, lists=shown, dry_run=action.dry_run, by=by)
-
-
-def _shown(flow: Flow, name: ListName, pair: ListPair) -> ListsRow:
-    return ListsRow(str(flow), name, pair.allow, pair.deny)
 
 
 _MOST_BYTES: Final = 1 << 16

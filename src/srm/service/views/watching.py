@@ -107,7 +107,7 @@ class TargetWatch(RepeatedTask):
         self._period_s = config.service.refresh.total_seconds()
         self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
         self._late: tuple[TargetLook, TargetLook] | None = None
-        self._looking: _Looking | None = None
+        self._looking: tuple[Mapping[Flow, FlowLook], float] | None = None
         self._looked = threading.Event()
         self._wake = threading.Event()
 
@@ -119,10 +119,10 @@ class TargetWatch(RepeatedTask):
     def look(self) -> TargetLook:
         """Latest look; while the next one takes too long, it has that as the error of each flow."""
         look, looking = self._look, self._looking
-        if looking is None or time.monotonic() - looking.since < _SLOW_S:
+        if looking is None or time.monotonic() - looking[1] < _SLOW_S:
             return look
         if self._late is None or self._late[0] is not look:
-            self._late = look, _late(look, looking)
+            self._late = look, _late(look, looking[0])
         return self._late[1]
 
     def wait(self, timeout_s: float) -> bool:
@@ -156,7 +156,7 @@ class TargetWatch(RepeatedTask):
     def _looks(self, target: KafkaCluster, flows: list[_Flow]) -> TargetLook:
         looked_ms, former = now_ms(), self._look.flows
         for flow in flows:
-            self._looking = _Looking(former, time.monotonic())
+            self._looking = former, time.monotonic()
             # Published at once: with a hanging cluster each flow takes long.
             before, found = self._look.flows[flow.flow], flow.next_look(self.series)
             look = {flow.flow: with_change(before, found, now_ms())}
@@ -172,16 +172,10 @@ class TargetWatch(RepeatedTask):
             return replace(every, error=told)
 
 
-@dataclass(frozen=True, slots=True)
-class _Looking:
-    former: Mapping[Flow, FlowLook]
-    since: float
-
-
-def _late(look: TargetLook, looking: _Looking) -> TargetLook:
+def _late(look: TargetLook, former: Mapping[Flow, FlowLook]) -> TargetLook:
     flows = dict(look.flows)
     for flow, found in look.flows.items():
-        if found is looking.former[flow] and not found.error:
+        if found is former[flow] and not found.error:
             silent = f"{flow.source} or {flow.target} hangs or does not answer"
             error = f"a look takes more than {_SLOW_S:g} s: {silent}"
             flows[flow] = replace(found, error=error)
