@@ -23,7 +23,6 @@ SHOWN_PARTITIONS: Final = 3_000
 
 
 def render_page(template: str, package: str = "srm.pages", **values: object) -> str:
-    """Render a template, which can include the shared ``page.css``."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [jinja2.PackageLoader(package), jinja2.PackageLoader("srm.pages")]

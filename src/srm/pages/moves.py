@@ -194,7 +194,6 @@ def _outcome_view(report: MoveReport) -> Iterator[Table]:
 def outcome_table(
     report: MoveReport, found: Costs, undecided: str
 ) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
-    """Return head and rows of forecast and outcome by topic."""
     rows = (
         (
             *(topic.topic, number(topic.not_copied), number(topic.at_most)),

@@ -69,7 +69,6 @@ def aggregate(
 def aggregate_by(
     context: FlowContext, count: Count, spec: WindowSpec, engine: Engine
 ) -> AggregationSummary | None:
-    """Aggregate the raw records that ``count`` adds; see :func:`aggregate`."""
     config, target, now_ms = context.config, context.target, context.now_ms()
     windows = KeptWindows(config, spec)
     if not count(windows, now_ms):

@@ -122,7 +122,6 @@ class GroupLook:
 
     @property
     def exists(self) -> bool:
-        """True when either cluster shows the group."""
         if self.movement is not None and self.movement.error is None:
             return True
         absent = self.found is None or (self.found.state == "dead" and not self.committed)

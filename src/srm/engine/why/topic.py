@@ -112,7 +112,6 @@ class Copying:
 
     @property
     def down(self) -> Reason | None:
-        """Reason why no replicator copies the flow, or None."""
         status = self.status
         return next(down_reasons(status.flow, status.driver, status.slots), None)
 

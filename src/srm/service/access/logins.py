@@ -156,7 +156,6 @@ def _passwords(settings: AccessSettings, _host: str) -> Authenticator:
 
 
 def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
-    """Identify users by the client certificate that the TLS handshake has already checked."""
     if settings.certificate_location is None or settings.ca_location is None:
         raise ConfigError(
             "service.auth = mtls needs service.ssl.certificate.location, service.ssl.key.location "

@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import stat
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -68,26 +67,25 @@ class _WrongOnes:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._found: OrderedDict[Who, tuple[int, float]] = OrderedDict()
+        self._found: dict[Who, tuple[int, float]] = {}
 
     def wait_s(self, who: Who) -> float:
         """Return the remaining wait in seconds; zero or less means that a try is allowed."""
         return self._found.get(who, (0, 0.0))[1] - self._clock()
 
     def add(self, who: Who) -> int:
-        """Count a wrong password and double the wait; return the count."""
-        count, _ = self._found.get(who, (0, 0.0))
-        pause = min(_FIRST_PAUSE_S * 2.0 ** min(count, 10), _LONGEST_PAUSE_S)
-        self._found[who] = (count + 1, self._clock() + pause)
-        self._found.move_to_end(who)
-        if len(self._found) > _REMEMBERED:
-            self._found.popitem(last=False)
-        return count + 1
+        """Count a wrong password, or a try during the wait; return the count.
 
-    def add_early(self, who: Who) -> int:
-        """Count a try during the wait, which makes the next wait longer; return the count."""
-        count, until = self._found[who]
+        A wrong password begins a wait, twice as long for each counted try.
+        """
+        count, until = self._found.get(who, (0, 0.0))
+        if until <= self._clock():
+            pause = min(_FIRST_PAUSE_S * 2.0 ** min(count, 10), _LONGEST_PAUSE_S)
+            until = self._clock() + pause
+            self.forget(who)  # it becomes the newest
         self._found[who] = (count + 1, until)
+        if len(self._found) > _REMEMBERED:
+            del self._found[next(iter(self._found))]
         return count + 1
 
     def forget(self, who: Who) -> None:
@@ -143,7 +141,7 @@ class Passwords:
         if entry is not None and self._known.has(who, password, entry):
             return True
         if (wait := self._wrong.wait_s(who)) > 0:
-            self._refuse(who, self._wrong.add_early(who), ": wait after wrong passwords")
+            self._refuse(who, self._wrong.add(who), ": wait after wrong passwords")
             raise _too_many("too many wrong passwords; wait and try again", int(wait) + 1)
         return False
 

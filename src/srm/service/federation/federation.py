@@ -229,7 +229,6 @@ class Federation:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets that other services watch or should watch."""
         found = dict.fromkeys((*self._expected, *self._neighbours.watched_targets()))
         return tuple(sorted(target for target in found if target not in self._here))
 

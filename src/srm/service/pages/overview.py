@@ -165,7 +165,6 @@ class Readiness:
 
     @property
     def total(self) -> int:
-        """Number of all groups that do not work there."""
         return self.ready + self.unready + self.unknown
 
 
@@ -228,7 +227,6 @@ def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
 
 
 def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> OverviewLine:
-    """Describe a flow that another service watches, from the answer of that service."""
     found = as_known(flow)
     measured = newest(found.measured, wanted)
     home = homes.get(flow.target, "")
@@ -254,7 +252,6 @@ def recent(views: Views, flows: Iterable[Flow], most: int = _EVENTS) -> list[Eve
 
 
 def _clusters(views: Views) -> tuple[dict[str, str], set[str]]:
-    """Return a note on each cluster, and the clusters that do not answer."""
     silent = {target.alias for target in views.targets if target.error}
     for look in views.looks():
         if look.view is not None and look.view.status.source_error:

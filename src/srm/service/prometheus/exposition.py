@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import (
@@ -73,16 +74,7 @@ class WatchRequests:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif self._traces and not path_of(Request(scope)).startswith(_UNTRACED):
-            headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-            with telemetry.span(scope["method"], kind="SERVER", carrier=headers) as span:
-                await self._answer(scope, receive, send, span)
-        else:
-            await self._answer(scope, receive, send, None)
-
-    async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, span: telemetry.Notes | None
-    ) -> None:
+            return
         began, status = time.monotonic(), 500
 
         async def note(message: Message) -> None:
@@ -91,21 +83,28 @@ class WatchRequests:
                 status = message["status"]
             await send(message)
 
-        try:
-            await self._app(scope, receive, note)
-        finally:
-            method = scope["method"] if scope["method"] in _METHODS else "other"
-            route, seconds = route_of(scope), time.monotonic() - began
-            self._exposition.requests.labels(method, route, str(status)).inc()
-            self._exposition.durations.labels(method, route).observe(seconds)
-            if span is not None:
-                told = {
-                    "http.request.method": scope["method"],
-                    "http.route": route,
-                    "http.response.status_code": status,
-                    "url.path": scope["path"],
-                }
-                span.rename(f"{scope['method']} {route}", **told)
+        with self._span(scope) as span:
+            try:
+                await self._app(scope, receive, note)
+            finally:
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                route, seconds = route_of(scope), time.monotonic() - began
+                self._exposition.requests.labels(method, route, str(status)).inc()
+                self._exposition.durations.labels(method, route).observe(seconds)
+                if span is not None:
+                    told = {
+                        "http.request.method": scope["method"],
+                        "http.route": route,
+                        "http.response.status_code": status,
+                        "url.path": scope["path"],
+                    }
+                    span.rename(f"{scope['method']} {route}", **told)
+
+    def _span(self, scope: Scope) -> AbstractContextManager[telemetry.Notes | None]:
+        if not self._traces or path_of(Request(scope)).startswith(_UNTRACED):
+            return nullcontext()
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        return telemetry.span(scope["method"], kind="SERVER", carrier=headers)
 
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

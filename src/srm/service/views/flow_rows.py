@@ -30,7 +30,6 @@ from srm.service.views.documents import (
     MoveDetail,
     MoveRow,
     PositionRow,
-    RemoteTopic,
     ReplicatorRow,
     State,
     StepRow,
@@ -112,20 +111,24 @@ def summary(look: FlowLook) -> FlowSummary:
     """Summarize a flow; its state is UNKNOWN after a failed look."""
     flow, view = look.flow, look.view
     if view is None:
-        reasons = (Reason(look.error),) if look.error else (Reason("not looked at yet"),)
+        unknown = Reason(look.error or "not looked at yet")
         return FlowSummary(
-            *(str(flow), flow.source, flow.target, "UNKNOWN", reasons),
+            *(str(flow), flow.source, flow.target, "UNKNOWN", (unknown,)),
             *(0, 0, 0, 0, 0, 0),
             error=look.error,
         )
     status = view.status
     state: State = "UNKNOWN" if look.error else view.health.state
+    reasons = view.health.reasons
+    if look.error:
+        action = f"check the brokers of {flow.target} and the connection to them"
+        reasons = (Reason(f"latest look failed: {look.error}", action),)
     return FlowSummary(
         str(flow),
         flow.source,
         flow.target,
         state,
-        _unseen(look) if look.error else view.health.reasons,
+        reasons,
         look.looked_ms,
         view.status.heard_ms,
         len(status.topics),
@@ -138,11 +141,6 @@ def summary(look: FlowLook) -> FlowSummary:
         look.error,
         status.heard_ms if status.source_error else None,
     )
-
-
-def _unseen(look: FlowLook) -> tuple[Reason, ...]:
-    action = f"check the brokers of {look.flow.target} and the connection to them"
-    return (Reason(f"latest look failed: {look.error}", action),)
 
 
 def _replicator(view: FlowState) -> ReplicatorRow | None:
@@ -338,14 +336,6 @@ def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
                     last.offset,
                     outlook.away.known_ms(plan.group),
                 )
-
-
-def remote_topics(flow: Flow, topics: Iterable[TopicRow]) -> Iterator[RemoteTopic]:
-    """Yield the topics of a flow whose remote topics exist."""
-    for topic in topics:
-        if topic.reported or topic.copied:
-            names = topic.topic, topic.remote_topic
-            yield RemoteTopic(flow.source, flow.target, *names, topic.partitions)
 
 
 _ENDED = frozenset({"reported", "released"})

@@ -127,8 +127,12 @@ class Views:
         raise NotFoundError(what, f"see /v2/why/topic/{name}")
 
     def remote_topics(self) -> tuple[RemoteTopic, ...]:
-        rows = ((look.flow, self.topics_of(look)) for look in self.looks())
-        return tuple(one for flow, topics in rows for one in flow_rows.remote_topics(flow, topics))
+        return tuple(
+            RemoteTopic(flow.source, flow.target, row.topic, row.remote_topic, row.partitions)
+            for flow, look in ((look.flow, look) for look in self.looks())
+            for row in self.topics_of(look)
+            if row.reported or row.copied  # else the remote topic does not exist
+        )
 
     def events(self, flow: Flow) -> tuple[Event, ...]:
         target = self._watch(flow.target).look
