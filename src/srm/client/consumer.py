@@ -643,7 +643,7 @@ class FailoverConsumer:
         member = self._open_member(0.0, "seeking")
         member.native.seek(partition)
         place = (partition.topic, partition.partition)
-        member.rewind(place)
+        member.forget([place])
         self._current = [m for m in self._current if (m.topic(), m.partition()) != place]
 
     def consumer_group_metadata(self) -> Any:

@@ -25,6 +25,7 @@ _HEAD: Final = """\
 `from srm.client import FailoverConsumer, ...`. The [guide](clients.md#srmclient) says how to use
 them. Calls that are not listed behave as those of confluent-kafka.
 """
+_THEIRS: Final = "As confluent-kafka's"
 _SECTION: Final = re.compile(r"^(Args|Raises|Returns|Yields):$")
 
 
@@ -44,12 +45,9 @@ def _section(name: str) -> Iterator[str]:
     yield from (
         f"* `{method}{_arguments(call)}`: {next(iter(_lines(inspect.getdoc(call) or '')))}"
         for method, call in vars(found).items()
-        if inspect.isfunction(call) and not method.startswith("_") and _is_own(call.__doc__)
+        if inspect.isfunction(call) and not method.startswith("_")
+        if not (call.__doc__ or _THEIRS).startswith(_THEIRS)
     )
-
-
-def _is_own(doc: str | None) -> bool:
-    return doc is not None and not doc.startswith("As confluent-kafka's")
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -156,10 +156,12 @@ class Membership:
         for one in offsets:
             self._processed[one.topic, one.partition] = one.offset
 
-    def rewind(self, place: Place) -> None:
-        """Forget the messages of a partition, because the application seeks in it."""
-        self._drop([place])
-        self._forget(place)
+    def forget(self, places: Sequence[Place]) -> None:
+        """Forget the messages of partitions: they are lost, or the application seeks in them."""
+        self._pending = deque(m for m in self._pending if _place(m) not in places)
+        for known in (self._delivered, self._processed, self._first, self._confirmed):
+            for place in places:
+                known.pop(place, None)
 
     # ----- assigned and revoked partitions
 
@@ -174,13 +176,7 @@ class Membership:
         """Record partitions that other members have or will have."""
         places = [(one.topic, one.partition) for one in partitions]
         self.owned -= set(places)
-        self._drop(places)
-        for place in places:
-            self._forget(place)
-
-    def _forget(self, place: Place) -> None:
-        for known in (self._delivered, self._processed, self._first, self._confirmed):
-            known.pop(place, None)
+        self.forget(places)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -234,9 +230,6 @@ class Membership:
             log.warning("group %s: committed offsets are not known: %s", self.group, error)
             return {}
         return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
-
-    def _drop(self, places: Sequence[Place]) -> None:
-        self._pending = deque(m for m in self._pending if _place(m) not in places)
 
     # ----- committing and leaving
 

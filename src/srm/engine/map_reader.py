@@ -408,7 +408,16 @@ class _Look:
                 yield partition, entry
 
     def choose_unreported(self, copies: Collection[TopicPartition]) -> None:
-        unreported = self._partitions() - set(copies)
+        if self.source is None:
+            places = {p for p in self.wanted or () if p.topic in self.names}
+        else:
+            places = {
+                TopicPartition(name, number)
+                for name in self.names
+                if name in self.source
+                for number in range(self.source[name].partitions)
+            }
+        unreported = places - set(copies)
         self.whole |= unreported if self.wanted is None else unreported & self.wanted.keys()
 
     def take(self, partition: TopicPartition, found: LoadedMap) -> None:
@@ -426,16 +435,6 @@ class _Look:
         if self.source is None and self.wanted is None:
             return set(range(MAP_PARTITIONS))
         return {map_partition(*partition) for partition in self.whole}
-
-    def _partitions(self) -> set[TopicPartition]:
-        if self.source is None:
-            return {p for p in self.wanted or () if p.topic in self.names}
-        return {
-            TopicPartition(name, number)
-            for name in self.names
-            if name in self.source
-            for number in range(self.source[name].partitions)
-        }
 
 
 class MapPlaces:

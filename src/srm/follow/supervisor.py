@@ -483,12 +483,9 @@ class ProgramSupervisor:
             alone = self._named or seen.cluster not in self._ran_on
             if not seen.own and (alone or not seen.others):
                 self._left = seen.cluster
-        elif self._has_joined(seen, self._run):
-            self._arrived = True
-
-    def _has_joined(self, seen: MembersLook, run: _Run) -> bool:
-        unnamed = not self._named and time.monotonic() - run.since >= _UNNAMED_S
-        return bool(seen.own or (unnamed and seen.others))
+        else:
+            unnamed = not self._named and time.monotonic() - self._run.since >= _UNNAMED_S
+            self._arrived = self._arrived or bool(seen.own or (unnamed and seen.others))
 
 
 def _say_order(order: Order, routes: Mapping[str, Route]) -> None:

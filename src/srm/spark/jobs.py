@@ -31,13 +31,11 @@ from srm.domain.groups.proof import FlowProof, merge_proofs
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import OffsetRange, split_ranges
-from srm.domain.text.amount import Reason
 from srm.domain.text.documents import encode
 from srm.engine import emission
 from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.checkpoints import (
     CheckpointSummary,
-    Survey,
     emit,
     proof_share,
     selected_groups,
@@ -343,8 +341,8 @@ def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary)
     config, proof = context.config, summary.proof or FlowProof(str(summary.flow), summary.time_ms)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
-    found = Survey(summary.outcomes, {name: Reason(why) for name, why in summary.errors.items()})
-    still = standing_still(context.target.compacted_topic(topic).read().keys() - emitted, found)
+    surveyed = {outcome.group for outcome in summary.outcomes} | summary.errors.keys()
+    still = standing_still(context.target.compacted_topic(topic).read().keys() - emitted, surveyed)
     return replace(proof, unread=(*proof.unread, *still))
 
 

@@ -244,7 +244,9 @@ class Judgement:
         if copy is None or pair is None:
             return None
         original = self._originals.get(pair.original)
-        if original is None and self._may_be_gone(pair):
+        around = self._evidence
+        may_be_gone = around.original_start > pair.original or around.original_compacted
+        if original is None and may_be_gone:
             return None
         if pair.original < self._original_offset:
             return self._wrong(self._describe_split(pair))
@@ -283,9 +285,6 @@ class Judgement:
             return PROVEN
         gone = self._original if original is None else self._copy
         return Verdict("unproven", f"no record to compare: those nearby are gone from {gone}")
-
-    def _may_be_gone(self, pair: Pair) -> bool:
-        return self._evidence.original_start > pair.original or self._evidence.original_compacted
 
     def _has_record_between(self, pair: Pair) -> bool:
         """Return True if a record is between the last pair and the place, on the side read next."""

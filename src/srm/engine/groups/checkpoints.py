@@ -99,24 +99,20 @@ Groups = Collection[str] | Mapping[str, Collection[TopicPartition]]
 """Groups by name, or some partitions of each."""
 
 
-def _no_facts(partition: TopicPartition, _direction: Direction) -> PartitionFacts:
-    raise KeyError(partition)
-
-
 @dataclass(frozen=True)
 class Survey:
     """Translations of the selected groups, errors by group, and the topics of both clusters."""
 
-    outcomes: tuple[CheckpointOutcome, ...] = ()
-    errors: Mapping[str, Reason] = field(default_factory=dict)
-    facts_of: FactsOf = field(default=_no_facts, compare=False, repr=False)
-    asked_ms: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
-    on_source: Topics = field(default_factory=dict, compare=False, repr=False)
-    on_target: Topics = field(default_factory=dict, compare=False, repr=False)
+    outcomes: tuple[CheckpointOutcome, ...]
+    errors: Mapping[str, Reason]
+    facts_of: FactsOf
+    asked_ms: Mapping[str, int]
+    on_source: Topics
+    on_target: Topics
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        return tuple(sorted({outcome.group for outcome in self.outcomes}))
+    def groups(self) -> set[str]:
+        return {outcome.group for outcome in self.outcomes}
 
 
 @dataclass(frozen=True)
@@ -197,7 +193,7 @@ def emit(
         table.write(changed)
         _tell_latency(context, found, changed.keys(), now_ms)
     if groups is None and not dry_run:
-        still = standing_still(existing.keys() - records.keys(), found)
+        still = standing_still(existing.keys() - records.keys(), found.groups | found.errors.keys())
         keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
     level = logging.INFO if groups is None else logging.DEBUG
     _logger.log(level, "%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
@@ -229,13 +225,13 @@ def _tell_latency(
     tell(context, "checkpoints", encode_checkpoints(metrics))
 
 
-def standing_still(keys: Iterable[bytes], found: Survey) -> tuple[str, ...]:
-    """Return the groups with checkpoints under these keys that the survey does not have."""
+def standing_still(keys: Iterable[bytes], surveyed: Collection[str]) -> tuple[str, ...]:
+    """Return the groups with checkpoints under these keys that were not surveyed."""
     groups: set[str] = set()
     for key in keys:
         with suppress(IntegrityError):
             groups.add(Checkpoint.group_of(key))
-    return tuple(sorted(groups.difference(found.groups, found.errors)))
+    return tuple(sorted(groups.difference(surveyed)))
 
 
 def proof_share(context: FlowContext) -> ProofShare:
