@@ -6,9 +6,8 @@ Windows (:class:`WindowMetric`, topic ``__srm-metrics-windows``) are keyed by wi
 them again overwrites equal records. Both are JSON, so that other dashboards can read them.
 
 Time is cut into *ticks*, one slide long and aligned to the epoch. The counts of a raw record are
-distributed over the ticks of its interval. A window has the bytes of each partition and its newest
-lag. Its statistics are over these partitions, latencies over records or checkpoints. Equal raw
-records give equal windows, in any order, however often and in however many parts they are counted.
+distributed over the ticks of its interval. A window's statistics are over partitions, latencies
+over records or checkpoints. Equal raw records give equal windows, in any order and any parts.
 """
 
 from __future__ import annotations

@@ -84,9 +84,8 @@ class GroupDescription:
     """One group: only ``empty`` and ``dead`` (absent) groups may be written to.
 
     ``members`` are client ids with hosts, for messages; ``instance_ids`` those of static members
-    (KIP-345). ``reason`` explains the state ``unknown``: a missing right, an unavailable
-    coordinator, offsets of an absent group, or a kind that srm does not write to (``other`` is
-    always ``unknown``). ``action`` is the remedy.
+    (KIP-345). ``reason`` explains the state ``unknown``, which ``other`` groups always have.
+    ``action`` is the remedy.
     """
 
     name: str
@@ -128,8 +127,7 @@ class CompactedTopic(Protocol):
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
         """Write in the given order and wait for all acknowledgements; None is a tombstone.
 
-        Return the broker's time of the last record in epoch milliseconds, None where the topic does
-        not have ``message.timestamp.type=LogAppendTime``.
+        Return the broker's time of the last record in epoch ms, None without LogAppendTime.
         """
 
 
@@ -150,10 +148,8 @@ class ControlWriter(Protocol):
         Success proves that no other writer was opened after this one. All later reads see the
         records. Brokers abort a transaction that is not committed within
         :data:`CONTROL_TRANSACTION_S`. ``before_commit`` is called when brokers have all records; an
-        exception ends the call, and nothing was written.
-
-        Return the broker's time of the last record of each topic, in epoch milliseconds; only of
-        topics with ``message.timestamp.type=LogAppendTime``.
+        exception ends the call, and nothing was written. Return the broker's time of the last
+        record of each topic with LogAppendTime, in epoch ms.
 
         Raises:
             FencedError: a newer writer was opened; nothing was written. Drop this one.
@@ -268,8 +264,7 @@ class Cluster(Protocol):
     ) -> dict[str, frozenset[str]]:
         """Return a client's rights on topics, as operations of kafka-acls.sh such as ``Read``.
 
-        All operations where the brokers have no authorizer. Missing topics are omitted; a topic
-        without the right to describe it has no operations, whether or not it exists.
+        All operations where the brokers have no authorizer, none without the right to describe.
         """
 
     def acls(self) -> frozenset[Acl]:
@@ -304,8 +299,7 @@ class Cluster(Protocol):
     def groups(self, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
         """Describe all groups of all kinds, or the named ones (an absent group is ``dead``).
 
-        A group that cannot be described is ``unknown`` with the reason, and does not affect the
-        others. An absent group with committed offsets is ``unknown`` too.
+        ``unknown`` are groups that cannot be described, and absent ones with committed offsets.
         """
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:

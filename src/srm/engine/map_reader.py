@@ -2,9 +2,8 @@
 
 Records that would silently make a map wrong, and their treatment:
 
-- blocks of a topic that was re-created on either side: they carry both topic ids, and only those of
-  the current topics count;
-- a position from before either topic was re-created: it carries both topic ids, too;
+- blocks and positions of a topic that was re-created on either side: they carry both topic ids, and
+  only those of the current topics count;
 - a missing or damaged block: a hole would translate to a later record, so the whole partition is
   omitted and reported;
 - blocks that were truncated, or left by a stopped owner: no block of the map leads to them.

@@ -2,8 +2,7 @@
 
 Each value has one name: ``bootstrap_servers`` in templates and arguments, ``SRM_BOOTSTRAP_SERVERS``
 in the environment. Connection settings exist in the notation of librdkafka and of the Java clients,
-with dots written as underscores; ``librdkafka`` and ``java`` hold all by their original names. All
-templates are rendered for every cluster before the program starts: a mistake shows at once.
+with dots written as underscores; ``librdkafka`` and ``java`` hold all by their original names.
 """
 
 from __future__ import annotations

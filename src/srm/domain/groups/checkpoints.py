@@ -8,14 +8,12 @@ Four rows, two per flow (P and B are the clusters, ``Payments`` is produced on b
     commit on B in P.Payments  --B->P reverse-->  Payments   on P   map of P->B read backwards
 
 Forward follows MM2's MirrorCheckpointTask, reverse KIP-1098, both with the exact map instead of
-MM2's 64 offset syncs. :mod:`srm.domain.groups.translation` translates the commits. A checkpoint is
-the group's offset, whichever client wrote the commit. :mod:`srm.domain.groups.group_sync` alone
-handles commits that srm itself carried over.
+MM2's 64 offset syncs. A checkpoint is the group's offset, whichever client wrote the commit.
+:mod:`srm.domain.groups.group_sync` alone handles commits that srm itself carried over.
 
 If the map does not reach a commit (the copy or its latest report lags), the outcome says so, with
-the remaining offsets. Its checkpoint is then the pair at the end of the map. Both of its offsets
-are true, as the group has read everything before. Nothing is skipped, and less is re-read than from
-an older checkpoint.
+the remaining offsets. Its checkpoint is then the pair at the end of the map: both of its offsets
+are true, as the group has read everything before.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Flows from several clusters may copy into one name. A group that is on each of t
 before the lowest of their translations: that one is written, and the ledger keeps all of them.
 
 A commit on the source that srm itself carried over from the target does not count as progress and
-is not carried back (``own-write``). Only this module checks that. srm writes only to idle groups,
-and repeats every decision with the offsets read just before the write.
+is not carried back (``own-write``). srm writes only to idle groups, and repeats every decision with
+the offsets read just before the write.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ class LedgerEntry:
     """One write of a group offset by srm; ``settled`` once it was read back.
 
     ``topic_id`` is that of the topic on the cluster of the ledger. ``previous`` is the offset
-    before (None: none), ``previous_own`` if srm had written that one, too. ``origin`` is the
-    cluster whose commit was carried over, ``operation`` the run or move. ``progress``: for each
-    source the offset that its flow alone would set; the lowest one counts where several flows copy
-    into one name. ``time_ms`` is the timestamp of its record, 0 before it is written.
+    before, ``previous_own`` if srm had written it, too. ``origin`` is the cluster whose commit was
+    carried over, ``operation`` the run or move. ``progress``: for each source the offset that its
+    flow alone would set. ``time_ms`` is the timestamp of its record, 0 before it is written.
     """
 
     group: str

@@ -25,8 +25,7 @@ by their bytes, in the order of a Java HashMap; so a known key is written again 
     value   {"offset":41}                                  the last copied record
 
 Commits in ``__consumer_offsets``: OffsetCommitKey.json and OffsetCommitValue.json of Apache Kafka,
-versions 0 to 4. Other records of that topic (members, the state of groups) have other versions of
-the key.
+versions 0 to 4. Other records of that topic have other versions of the key.
 """
 
 from __future__ import annotations

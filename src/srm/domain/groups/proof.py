@@ -8,9 +8,8 @@ a reader gets on either side prove it::
 
 One side may have no next record (end of the log, not copied yet), or a different one (compaction,
 retention, records that are never copied). Then pairs from the map are compared: the copy of the
-original's next record, the original of the copy's, and the last pair before the place. Only records
-that were read make a verdict ``proven`` or ``disproved``. All others are ``unproven``, with the
-reason.
+original's next record, the original of the copy's, and the last pair before the place. Without
+records that were read a verdict is ``unproven``, with the reason.
 """
 
 from __future__ import annotations
@@ -370,11 +369,10 @@ class FlowProof(Document):
     """Proof results of one emission.
 
     ``time_ms`` is the start of reading the commits; as read back, by the broker's clock.
-    ``sampled`` groups were checked (all, or as the budget allows). ``unproven`` has the reason of
-    each other group, ``disproved`` the translations found wrong, whose partitions' checkpoints are
-    ``withheld``. Checkpoints of ``unread`` groups stay the same: a failed read, or the source lacks
-    them. The next emission continues after ``cursor``. ``skipped`` is the reason for checking
-    nothing.
+    ``sampled`` groups were checked. ``unproven`` has the reason of each other group, ``disproved``
+    the translations found wrong, whose partitions' checkpoints are ``withheld``. Checkpoints of
+    ``unread`` groups stay the same. The next emission continues after ``cursor``. ``skipped`` is
+    the reason for checking nothing.
     """
 
     KIND = "stored proof of checkpoints"

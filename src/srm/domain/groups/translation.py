@@ -6,8 +6,7 @@ Two directions, pictured for flow P->B and the topic ``Payments``::
     reverse   P.Payments on B  ->  Payments on P     a copy to its original
 
 *Upstream* is the log of the commit, *downstream* the log where the group continues. The offset map
-is exact (see :mod:`srm.domain.offset_map.offset_map`), but logs are finite, and a copy may lack
-records. So an offset has one of these outcomes:
+is exact, but logs are finite, and a copy may lack records. So an offset has one of these outcomes:
 
 ==================  ===============================================================================
 translated          exact: the group continues here, all skipped records are counted
@@ -20,10 +19,9 @@ no-target           the partition does not exist downstream
 past-end            the offset is after the end of a log: topic truncated or re-created
 ==================  ===============================================================================
 
-A group skips records that it could still read upstream and will not find downstream. Retention has
-``dropped`` them downstream. Or the copy could not take them and noted it (``refused``). Or they are
-from before the first record ever copied (``uncopied``). The last two count offsets, so markers
-among them count, too.
+A group skips records that it could still read upstream and will not find downstream: ``dropped`` by
+retention, ``refused`` by the copy and noted, or from before the first copied record (``uncopied``).
+The last two count offsets, markers included.
 """
 
 from __future__ import annotations
@@ -132,9 +130,9 @@ def _holes(offset_map: OffsetMap, start: int, end: int) -> int:
 class PartitionFacts:
     """Known facts of a partition and its copy; read the map first, then the logs (None: missing).
 
-    ``damage`` is why the map is unusable, ``gap`` its lost part. ``transactions`` are open
-    upstream, as far as requested. ``back`` are the facts of the opposite flow, where both copy into
-    one name: then each log holds the other's records among its own.
+    ``damage`` is why the map is unusable, ``gap`` its lost part. ``transactions``: open upstream.
+    ``back``: facts of the opposite flow, where both copy into one name, so that each log holds the
+    other's records among its own.
     """
 
     direction: Direction
