@@ -108,10 +108,18 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
     planned = [facts.plan(p) for p in partitions]
     wholes = [entry for entry in planned if isinstance(entry, RangePlan)]
     proven = {} if request.full else _proven(context, wholes, former)
+
+    def plan_ranges(whole: RangePlan) -> PartitionPlan:
+        known, most = proven.get(whole.place, ()), request.max_records
+        scope = whole if most is None else newest(whole, most)
+        left = unproven(scope, known)
+        ranges = tuple(part for piece in left for part in cut(piece, request.range_records))
+        return PartitionPlan(scope, ranges, known, former.get(whole.place))
+
     return VerificationPlan(
         flow,
         facts.time_ms,
-        tuple(_plan_ranges(whole, proven, former, request) for whole in wholes),
+        tuple(map(plan_ranges, wholes)),
         tuple(
             # Its proofs are kept, as a map may be unreadable now.
             replace(entry, source_id=of.source_id, target_id=of.target_id, proven=of.proven)
@@ -189,20 +197,6 @@ def _cut(
         ends = cluster.epoch_ends({partition: epoch for partition, (epoch, _) in asked.items()})
         found |= {p for p, (_, reached) in asked.items() if reached > ends.get(p, -1)}
     return found
-
-
-def _plan_ranges(
-    whole: RangePlan,
-    proven: Mapping[TopicPartition, tuple[Proven, ...]],
-    former: _Former,
-    request: VerificationRequest,
-) -> PartitionPlan:
-    stretches = proven.get(whole.place, ())
-    if request.max_records is not None:
-        whole = newest(whole, request.max_records)
-    left = unproven(whole, stretches)
-    ranges = tuple(part for piece in left for part in cut(piece, request.range_records))
-    return PartitionPlan(whole, ranges, stretches, former.get(whole.place))
 
 
 def record(context: FlowContext, results: Collection[PartitionVerification]) -> None:
@@ -421,7 +415,15 @@ def carry_out(
     results = [*done, *planned.unverified]
     record(context, results)
     if planned.ranges:
-        results += _compare(context, planned, partitions, comparer(), progress)
+        compare, records, total = comparer(), 0, sum(map(_records, planned.ranges))
+        for wave in _waves(partitions, compare.width):
+            found = compare([plan for _, plan in wave])
+            for (partition, _), outcome in zip(wave, found, strict=True):
+                partition.found.append(outcome)
+            # A partition's last result counts.
+            results += _read_stored(context, planned, [partition for partition, _ in wave])
+            records += sum(_records(plan) for _, plan in wave)
+            progress(Progress(records, total))
     latest = {(result.topic, result.partition): result for result in results}
     return VerificationSummary(planned.flow, tuple(latest[place] for place in sorted(latest)))
 
@@ -433,26 +435,6 @@ def carry_out_little(
     if sum(map(_weight, planned.ranges)) > MOST_AT_ONCE:
         return None
     return carry_out(context, planned, comparer)
-
-
-def _compare(
-    context: FlowContext,
-    planned: VerificationPlan,
-    partitions: Collection[_Partition],
-    compare: Comparer,
-    progress: Callable[[Progress], None],
-) -> list[PartitionVerification]:
-    """Compare all ranges; return the results of all waves, of which a partition's last counts."""
-    results: list[PartitionVerification] = []
-    records, total = 0, sum(_records(plan) for plan in planned.ranges)
-    for wave in _waves(partitions, compare.width):
-        found = compare([plan for _, plan in wave])
-        for (partition, _), outcome in zip(wave, found, strict=True):
-            partition.found.append(outcome)
-        results += _read_stored(context, planned, [partition for partition, _ in wave])
-        records += sum(_records(plan) for _, plan in wave)
-        progress(Progress(records, total))
-    return results
 
 
 _Wave = list[tuple[_Partition, RangePlan]]

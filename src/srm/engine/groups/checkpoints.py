@@ -58,13 +58,6 @@ class GroupListing(JsonRecord):
     groups: tuple[str, ...]
 
 
-def _last_listing(records: Mapping[bytes, bytes]) -> GroupListing | None:
-    try:
-        return GroupListing.decode(records[GROUPS_KEY]) if GROUPS_KEY in records else None
-    except IntegrityError:
-        return None
-
-
 def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[str, ...]:
     """Return the source's groups that present lists select, in order; ``remember`` stores them."""
     config, now_ms = context.config, context.now_ms()
@@ -72,11 +65,12 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
     patterns = (*config.groups, "", *config.groups_exclude)
     topic = internal_topics.replication(config.flow.source)
     table = context.target.compacted_topic(topic, COMMANDS)
-    known = _last_listing(table.read()) if interval else None
-    if known is not None and interval is not None and known.patterns == patterns:
-        age_ms = now_ms - known.time_ms
-        if 0 <= age_ms < interval / _MS:
-            return known.groups
+    stored = table.read().get(GROUPS_KEY) if interval else None
+    if stored is not None and interval is not None:
+        with suppress(IntegrityError):
+            known = GroupListing.decode(stored)
+            if known.patterns == patterns and 0 <= now_ms - known.time_ms < interval / _MS:
+                return known.groups
     # A broker does not list groups that srm may not see, so groups selected by name are added.
     chosen = config.group_names
     found = {*groups_with_offsets(context.source), *chosen.names}
