@@ -129,13 +129,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Evidence:
-    """First records at and after the offsets read for a claim (None: none).
+    """First records at and after the offsets that a judgement wants (None: none).
 
     The rest are legitimate reasons for missing records: log starts, compaction, records not copied.
     """
 
-    next_original: ComparedRecord | None
-    next_copy: ComparedRecord | None
     originals: Mapping[int, ComparedRecord | None]
     copies: Mapping[int, ComparedRecord | None]
     original_start: int
@@ -160,61 +158,55 @@ def _plain(headers: Headers) -> Headers:
     )
 
 
-def is_plain_proof(
-    claim: TranslationClaim, next_original: ComparedRecord | None, next_copy: ComparedRecord | None
-) -> bool:
-    """Return True if the next records alone prove a claim: they are the same on both sides."""
-    if next_original is None or next_copy is None:
-        return False
-    pairs = Pairs(claim)
-    pair, of_copy = pairs.of_original(next_original.offset), pairs.of_copy(next_copy.offset)
-    # Equal records may follow each other.
-    is_skipped = pair is not None and pair.copy < claim.copy[1]
-    is_another = of_copy is not None and of_copy.original != next_original.offset
-    return not is_skipped and not is_another and not differences(next_original, next_copy)
-
-
-def wanted_records(
-    claim: TranslationClaim, next_original: ComparedRecord | None, next_copy: ComparedRecord | None
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the offsets of the records, in original and copy, that are needed to judge a claim."""
-    pairs = Pairs(claim)
-    last = pairs.last()
-    found = [last]
-    if next_original is not None:
-        found.append(pairs.of_original(next_original.offset))
-    if next_copy is not None:
-        found.append(pairs.of_copy(next_copy.offset))
-    known = [pair for pair in found if pair is not None]
-    # After the last pair, or from the beginning: records that are not in the map.
-    behind = Pair(-1, -1) if last is None else last
-    return (
-        frozenset({behind.original + 1, *(pair.original for pair in known)}),
-        frozenset({behind.copy + 1, *(pair.copy for pair in known)}),
-    )
-
-
 class Judgement:
-    """Judgement of a claim that its next records alone do not prove."""
+    """Judgement of a claim, from the next records in original and copy (None: none)."""
 
-    def __init__(self, claim: TranslationClaim, evidence: Evidence) -> None:
-        self._claim = claim
-        self._evidence = evidence
-        self._originals, self._copies = _exact(evidence.originals), _exact(evidence.copies)
-        self._pairs = Pairs(claim)
+    def __init__(
+        self, claim: TranslationClaim, original: ComparedRecord | None, copy: ComparedRecord | None
+    ) -> None:
+        self.claim = claim
+        self._next_original, self._next_copy = original, copy
         self._original, self._original_offset = claim.original
         self._copy, self._copy_offset = claim.copy
 
-    def verdict(self) -> Verdict:
-        first = self._evidence.next_original
-        if first is None:
-            return self._by_next_copy() or self._by_last_pair()
-        pair = self._pairs.of_original(first.offset)
-        if pair is not None:
+    def is_plain_proof(self) -> bool:
+        """Return True if the next records alone prove the claim: they are the same."""
+        first, copy, pairs = self._next_original, self._next_copy, Pairs(self.claim)
+        if first is None or copy is None:
+            return False
+        pair, of_copy = pairs.of_original(first.offset), pairs.of_copy(copy.offset)
+        # Equal records may follow each other.
+        is_skipped = pair is not None and pair.copy < self._copy_offset
+        is_another = of_copy is not None and of_copy.original != first.offset
+        return not is_skipped and not is_another and not differences(first, copy)
+
+    def wanted_records(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the offsets in original and copy whose records a verdict needs."""
+        pairs = Pairs(self.claim)
+        last = pairs.last()
+        found = [last]
+        if self._next_original is not None:
+            found.append(pairs.of_original(self._next_original.offset))
+        if self._next_copy is not None:
+            found.append(pairs.of_copy(self._next_copy.offset))
+        known = [pair for pair in found if pair is not None]
+        # After the last pair, or from the beginning: records that are not in the map.
+        behind = Pair(-1, -1) if last is None else last
+        return (
+            frozenset({behind.original + 1, *(pair.original for pair in known)}),
+            frozenset({behind.copy + 1, *(pair.copy for pair in known)}),
+        )
+
+    def verdict(self, evidence: Evidence) -> Verdict:
+        """Judge a claim that the next records alone do not prove."""
+        self._evidence, self._pairs = evidence, Pairs(self.claim)
+        self._originals, self._copies = _exact(evidence.originals), _exact(evidence.copies)
+        first = self._next_original
+        pair = None if first is None else self._pairs.of_original(first.offset)
+        if first is not None and pair is not None:
             return self._by_copy_of(first, pair)
-        if self._pairs.unknown:
-            return self._by_next_copy() or self._by_last_pair()
-        if self._pairs.reaches(first.offset) and not self._may_be_missing(first):
+        is_known = first is not None and not self._pairs.unknown
+        if first is not None and is_known and self._has_to_have_a_copy(first):
             return self._wrong(
                 f"{self._original} holds a record at {first.offset}, the map has no copy of it, "
                 "and nothing was noted"
@@ -238,7 +230,7 @@ class Judgement:
 
     def _by_next_copy(self) -> Verdict | None:
         """Judge by the original of the copy's next record; None if it proves nothing."""
-        copy = self._evidence.next_copy
+        copy = self._next_copy
         pair = None if copy is None else self._pairs.of_copy(copy.offset)
         if copy is None or pair is None:
             return None
@@ -287,14 +279,14 @@ class Judgement:
 
     def _has_record_between(self, pair: Pair) -> bool:
         """Return True if a record is between the last pair and the place, on the side read next."""
-        if self._claim.facts.direction == "forward":
+        if self.claim.facts.direction == "forward":
             following = self._evidence.copies.get(pair.copy + 1)
             return following is not None and following.offset < self._copy_offset
         following, place = self._evidence.originals.get(pair.original + 1), self._original_offset
         if following is None or following.offset >= place:
             return False
         reached = following.offset
-        for first, end in sorted(self._claim.facts.losses.discarded):
+        for first, end in sorted(self.claim.facts.losses.discarded):
             if first <= reached:
                 reached = max(reached, end)
         return reached < place
@@ -309,14 +301,11 @@ class Judgement:
         why = "the loaded part of the map does not show one" if self._pairs.unknown else ""
         return Verdict("unproven", f"no pair of records to compare{why and ': '}{why}")
 
-    def _may_be_missing(self, original: ComparedRecord) -> bool:
-        claim, losses = self._claim, self._claim.facts.losses
-        return (
-            claim.skipped
-            or bool(losses.ranges or losses.elsewhere or losses.discarded)
-            or bool(claim.facts.gap or claim.facts.damage)
-            or self._evidence.is_left_out(original)
-        )
+    def _has_to_have_a_copy(self, original: ComparedRecord) -> bool:
+        facts, losses = self.claim.facts, self.claim.facts.losses
+        noted = losses.ranges or losses.elsewhere or losses.discarded or facts.gap or facts.damage
+        may_be_missing = self.claim.skipped or noted or self._evidence.is_left_out(original)
+        return self._pairs.reaches(original.offset) and not may_be_missing
 
     def _differ(self, pair: Pair, fields: tuple[str, ...]) -> str:
         return (
@@ -326,7 +315,7 @@ class Judgement:
 
     def _describe_split(self, pair: Pair) -> str:
         is_skipped = (pair.original < self._original_offset) == (
-            self._claim.facts.direction == "reverse"
+            self.claim.facts.direction == "reverse"
         )
         what = "would be skipped" if is_skipped else "would be read again"
         return (
@@ -335,7 +324,7 @@ class Judgement:
         )
 
     def _wrong(self, evidence: str) -> Verdict:
-        claim = self._claim
+        claim = self.claim
         return Verdict(
             "disproved",
             f"{claim.facts.upstream} at {claim.upstream_offset} is not {claim.facts.downstream} at "

@@ -23,8 +23,6 @@ from srm.domain.groups.proof import (
     TranslationClaim,
     Verdict,
     choose,
-    is_plain_proof,
-    wanted_records,
 )
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
@@ -42,8 +40,6 @@ _NONE = Verdict("unproven")
 _SHARED = Verdict("unproven", "both flows copy into this name, so the next records may differ")
 Key = tuple[Direction, TopicPartition, int, int]
 Records = Mapping[Place, ComparedRecord | None]
-_Unclear = Mapping[Key, tuple[TranslationClaim, ComparedRecord | None, ComparedRecord | None]]
-"""Claims that the next records of original and copy do not prove."""
 Where = tuple[str, TopicPartition]
 """A group and a partition of its commits."""
 
@@ -104,27 +100,27 @@ class _Sides:
                 why = f"no record can be read at {missing[1]} of {missing[0]}"
                 verdicts[key] = Verdict("unproven", why)
                 continue
-            records = originals[claim.original], copies[claim.copy]
-            if is_plain_proof(claim, *records):
+            one = Judgement(claim, originals[claim.original], copies[claim.copy])
+            if one.is_plain_proof():
                 verdicts[key] = PROVEN
             else:
-                unclear[key] = (claim, *records)
+                unclear[key] = one
         return verdicts | (self._judge_again(unclear) if unclear else {})
 
-    def _judge_again(self, unclear: _Unclear) -> dict[Key, Verdict]:
+    def _judge_again(self, unclear: Mapping[Key, Judgement]) -> dict[Key, Verdict]:
         """Check the pairs around the places, again copies first.
 
         Facts that may explain a difference are read after the records, so that they cover them.
         """
         wanted_originals, wanted_copies = set[Place](), set[Place]()
-        for claim, original, copy in unclear.values():
-            left, right = wanted_records(claim, original, copy)
-            wanted_originals |= {(claim.original[0], offset) for offset in left}
-            wanted_copies |= {(claim.copy[0], offset) for offset in right}
+        for one in unclear.values():
+            left, right = one.wanted_records()
+            wanted_originals |= {(one.claim.original[0], offset) for offset in left}
+            wanted_copies |= {(one.claim.copy[0], offset) for offset in right}
         copies = _by_partition(self.copies.first_records(wanted_copies))
         originals = _by_partition(self._originals(wanted_originals))
-        ours = {claim.original[0] for claim, _, _ in unclear.values()}
-        theirs = {claim.copy[0] for claim, _, _ in unclear.values()}
+        ours = {one.claim.original[0] for one in unclear.values()}
+        theirs = {one.claim.copy[0] for one in unclear.values()}
         starts, there = self.originals.log_starts(ours), self.copies.log_starts(theirs)
         compacted = _compacted_topics(self.originals, ours)
         compacted_there = _compacted_topics(self.copies, theirs)
@@ -132,12 +128,10 @@ class _Sides:
         if not records.does_nothing:
             clusters = ClusterIds(self.originals.cluster_id(), self.copies.cluster_id())
         verdicts = {}
-        for key, (claim, original, copy) in unclear.items():
-            here, place = claim.original[0], claim.copy[0]
+        for key, one in unclear.items():
+            here, place = one.claim.original[0], one.claim.copy[0]
             names = self.config.flow.source, here.topic, place.topic
             evidence = Evidence(
-                original,
-                copy,
                 originals.get(here, {}),
                 copies.get(place, {}),
                 starts.get(here, 0),
@@ -146,7 +140,7 @@ class _Sides:
                 place.topic in compacted_there,
                 Transform(records, clusters, *names).drops,
             )
-            verdicts[key] = Judgement(claim, evidence).verdict()
+            verdicts[key] = one.verdict(evidence)
         return verdicts
 
     def _originals(self, places: Collection[Place]) -> Records:
