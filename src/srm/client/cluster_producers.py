@@ -45,7 +45,8 @@ class Reports:
 
     def serve(self, timeout_s: float) -> int:
         """Run queued callbacks, and return how many; wait for the first (less than 0: no limit)."""
-        self.wait(None if timeout_s < 0 else timeout_s)
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting, None if timeout_s < 0 else timeout_s)
         return sum(self._run() for _ in range(len(self._waiting)))
 
     def serve_all(self) -> None:
@@ -58,11 +59,6 @@ class Reports:
                 first = first or error
         if first is not None:
             raise first
-
-    def wait(self, timeout_s: float | None) -> None:
-        """Wait for a callback; None: without a limit."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting, timeout_s)
 
     def _run(self) -> bool:
         with self._changed:

@@ -228,7 +228,6 @@ class FailoverProducer:
             if not len(self) or (deadline is not None and time.monotonic() >= deadline):
                 break
             self._producers.flush(SLICE_S)
-            self._reports.wait(0)
         with self._changed:
             failure, self._failure = self._failure, None
         first = first or failure
