@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final, TypeVar
 
 from srm.config.model import FlowConfig
@@ -33,7 +34,7 @@ from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, Topic
 from srm.engine.control.control_topics import ensure_compacted, ensure_stamped
 from srm.engine.flows.supervision import paused_text
 from srm.engine.flows.target_topics import tell
-from srm.engine.groups.proving import ProofShare, keep_proof, prove_emission, read_proof
+from srm.engine.groups.proving import ProofShare, Survey, keep_proof, prove_emission, read_proof
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError
@@ -94,22 +95,6 @@ Groups = Collection[str] | Mapping[str, Collection[TopicPartition]]
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Translations of the selected groups, errors by group, and the topics of both clusters."""
-
-    outcomes: tuple[CheckpointOutcome, ...]
-    errors: Mapping[str, Reason]
-    facts_of: FactsOf
-    asked_ms: Mapping[str, int]
-    on_source: Topics
-    on_target: Topics
-
-    @property
-    def groups(self) -> set[str]:
-        return {outcome.group for outcome in self.outcomes}
-
-
-@dataclass(frozen=True)
 class CheckpointSummary:
     """Result of one emission; ``written`` and ``unchanged`` checkpoints, outcomes by state.
 
@@ -160,15 +145,8 @@ def emit(
         return CheckpointSummary(config.flow, now_ms, skipped=paused)
     found = found or survey(context, groups, remember=not dry_run)
     share = share or proof_share(context)
-    proven = prove_emission(
-        context,
-        (found.outcomes, found.facts_of),
-        found.errors,
-        share,
-        lambda some: ((one := survey(context, some)).outcomes, one.facts_of),
-        now_ms,
-    )
-    for wrong in proven.proof.disproved:
+    proof, withheld = prove_emission(context, found, share, partial(survey, context), now_ms)
+    for wrong in proof.disproved:
         _logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     table = context.target.compacted_topic(topic)
@@ -177,7 +155,7 @@ def emit(
         checkpoint
         for outcome in found.outcomes
         if (checkpoint := outcome.checkpoint) is not None
-        and (outcome.group, outcome.upstream) not in proven.withheld
+        and (outcome.group, outcome.upstream) not in withheld
     ]
     records = {checkpoint.key(): checkpoint.value() for checkpoint in checkpoints}
     changed = {key: value for key, value in records.items() if existing.get(key) != value}
@@ -188,7 +166,7 @@ def emit(
         _tell_latency(context, found, changed.keys(), now_ms)
     if groups is None and not dry_run:
         still = standing_still(existing.keys() - records.keys(), found.groups | found.errors.keys())
-        keep_proof(context, replace(proven.proof, unread=(*proven.proof.unread, *still)))
+        keep_proof(context, replace(proof, unread=(*proof.unread, *still)))
     level = logging.INFO if groups is None else logging.DEBUG
     _logger.log(level, "%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
     return CheckpointSummary(
@@ -201,7 +179,7 @@ def emit(
         outcomes=found.outcomes,
         errors=texts(found.errors),
         dry_run=dry_run,
-        proof=proven.proof,
+        proof=proof,
     )
 
 

@@ -31,14 +31,13 @@ from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import (
     Commits,
     Groups,
-    Survey,
     of_all,
     per_group,
     read_ledger,
     survey,
     texts,
 )
-from srm.engine.groups.proving import read_proof
+from srm.engine.groups.proving import Survey, read_proof
 from srm.engine.ports import FlowContext
 from srm.errors import GroupActiveError, SrmError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from srm.config.model import FlowConfig
 from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf
@@ -28,8 +28,9 @@ from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
 from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.amount import Reason
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.cluster_ports import Cluster, Place
+from srm.engine.cluster_ports import Cluster, Place, Topics
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
@@ -187,8 +188,23 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
         log.warning("%s: cannot store the proof: %s", config.flow, error)
 
 
-Translations = tuple[Sequence[CheckpointOutcome], FactsOf]
-"""Translations of commits, and the facts that they are based on."""
+@dataclass(frozen=True)
+class Survey:
+    """Translations of the selected groups, errors by group, and the topics of both clusters."""
+
+    outcomes: tuple[CheckpointOutcome, ...]
+    errors: Mapping[str, Reason]
+    facts_of: FactsOf
+    asked_ms: Mapping[str, int]
+    on_source: Topics
+    on_target: Topics
+
+    @property
+    def groups(self) -> set[str]:
+        return {outcome.group for outcome in self.outcomes}
+
+
+SurveyOf = Callable[[Collection[str]], Survey]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,40 +233,24 @@ class ProofShare:
         return ProofShare(part, self.cursor, self.doubted)
 
 
-@dataclass(frozen=True)
-class ProvenEmission:
-    """Proof of an emission, and withheld checkpoints by group and partition."""
-
-    proof: FlowProof
-    withheld: frozenset[Where] = field(default_factory=frozenset)
-
-
 def prove_emission(
-    context: FlowContext,
-    translations: Translations,
-    unread: Collection[str],
-    share: ProofShare,
-    again: Callable[[Collection[str]], Translations],
-    began_ms: int,
-) -> ProvenEmission:
-    """Prove the translations of a sample of groups.
+    context: FlowContext, found: Survey, share: ProofShare, again: SurveyOf, began_ms: int
+) -> tuple[FlowProof, set[Where]]:
+    """Prove the translations of a sample of groups; return checkpoints to withhold, too.
 
     A wrong translation is made ``again`` and checked before it counts as disproved, because a log
     may have been truncated or re-created in between. Then all checkpoints of its partition are
     withheld, except proven ones.
     """
-    outcomes, facts_of = translations
     by_group = defaultdict[str, list[CheckpointOutcome]](list)
-    for outcome in outcomes:
+    for outcome in found.outcomes:
         by_group[outcome.group].append(outcome)
     groups = sorted(by_group)
     sizes = {name: sum(o.checkpoint is not None for o in by_group[name]) for name in groups}
     sample = choose(groups, sizes, share.cursor, share.budget) if share.budget else []
     looked = sorted({*sample, *(share.doubted & by_group.keys() if share.budget else ())})
-    verdicts = verdicts_of(
-        context, _claims((o for name in looked for o in by_group[name]), facts_of)
-    )
-    suspects = {where for where, found in verdicts.items() if found.state == "disproved"}
+    verdicts = _verdicts(context, found, [o for name in looked for o in by_group[name]])
+    suspects = {where for where, one in verdicts.items() if one.state == "disproved"}
     disproved: dict[Where, Disproof] = {}
     if suspects:
         disproved = _look_again(context, suspects, again)
@@ -259,51 +259,45 @@ def prove_emission(
     wrong = {partition for _, partition in disproved}
     withheld = suspects | {
         (o.group, o.upstream)
-        for o in outcomes
+        for o in found.outcomes
         if o.upstream in wrong and verdicts.get((o.group, o.upstream), _NONE).state != "proven"
     }
     unproven = {name: why for name in looked if (why := _why_not(by_group[name], verdicts))}
-    return ProvenEmission(
-        FlowProof(
-            str(context.config.flow),
-            began_ms,
-            max(0, context.now_ms() - began_ms),
-            groups=len(groups),
-            sampled=len(looked),
-            proven=len(looked) - len(unproven),
-            unproven=unproven,
-            disproved=tuple(disproved[where] for where in sorted(disproved)),
-            withheld=len(withheld),
-            unread=tuple(sorted(unread)),
-            cursor=sample[-1] if sample else share.cursor,
-            skipped="" if share.budget else f"{context.config.flow}.checkpoints.proof.budget is 0",
-        ),
-        frozenset(withheld),
+    proof = FlowProof(
+        *(str(context.config.flow), began_ms, max(0, context.now_ms() - began_ms)),
+        groups=len(groups),
+        sampled=len(looked),
+        proven=len(looked) - len(unproven),
+        unproven=unproven,
+        disproved=tuple(disproved[where] for where in sorted(disproved)),
+        withheld=len(withheld),
+        unread=tuple(sorted(found.errors)),
+        cursor=sample[-1] if sample else share.cursor,
+        skipped="" if share.budget else f"{context.config.flow}.checkpoints.proof.budget is 0",
     )
+    return proof, withheld
 
 
-def _claims(
-    outcomes: Iterable[CheckpointOutcome], facts_of: FactsOf
-) -> dict[Where, TranslationClaim]:
+def _verdicts(
+    context: FlowContext, found: Survey, outcomes: Iterable[CheckpointOutcome]
+) -> dict[Where, Verdict]:
     claims = dict[Where, TranslationClaim]()
     for outcome in outcomes:
         reached, offset = outcome.reached, outcome.downstream_offset
         if outcome.checkpoint and outcome.direction and reached is not None and offset is not None:
-            facts = facts_of(outcome.upstream, outcome.direction)
+            facts = found.facts_of(outcome.upstream, outcome.direction)
             skipped = outcome.total_skipped > 0
             claim = TranslationClaim(facts, reached, offset, skipped=skipped)
             claims[outcome.group, outcome.upstream] = claim
-    return claims
+    return verdicts_of(context, claims)
 
 
 def _look_again(
-    context: FlowContext,
-    suspects: Collection[Where],
-    again: Callable[[Collection[str]], Translations],
+    context: FlowContext, suspects: Collection[Where], again: SurveyOf
 ) -> dict[Where, Disproof]:
-    outcomes, facts_of = again(sorted({group for group, _ in suspects}))
-    doubted = [o for o in outcomes if (o.group, o.upstream) in suspects]
-    verdicts = verdicts_of(context, _claims(doubted, facts_of))
+    surveyed = again(sorted({group for group, _ in suspects}))
+    doubted = [o for o in surveyed.outcomes if (o.group, o.upstream) in suspects]
+    verdicts = _verdicts(context, surveyed, doubted)
     return {
         (o.group, o.upstream): Disproof(
             *(o.group, str(o.upstream), o.reached or 0),

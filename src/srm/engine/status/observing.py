@@ -31,7 +31,8 @@ from srm.engine.flows.source_look import (
     topics_of_source,
 )
 from srm.engine.flows.supervision import state_topic
-from srm.engine.groups.checkpoints import Survey, per_group, survey
+from srm.engine.groups.checkpoints import per_group, survey
+from srm.engine.groups.proving import Survey
 from srm.engine.moves.facts import Outlook
 from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.reading import read_outlook, read_target
