@@ -35,7 +35,8 @@ from srm.kafka.wire.errors import Needs, on_topic, translate
 
 log = logging.getLogger(__name__)
 
-RebalanceCallback = Callable[[Any, list[TopicPartition]], None]
+Partitions = list[TopicPartition]
+RebalanceCallback = Callable[[Any, Partitions], None]
 
 SLICE_S: Final = 0.1
 """Seconds after which a waiting consumer checks its route."""
@@ -268,9 +269,7 @@ class FailoverConsumer:
         self._current = [other for other in self._current if other is not message]
         self._process([message])
 
-    def store_offsets(
-        self, message: Any = None, offsets: list[TopicPartition] | None = None
-    ) -> None:
+    def store_offsets(self, message: Any = None, offsets: Partitions | None = None) -> None:
         """Mark offsets as processed; ``message`` as in :meth:`done`."""
         self._check_open()
         _one_of(message, offsets)
@@ -284,9 +283,9 @@ class FailoverConsumer:
     def commit(
         self,
         message: Any = None,
-        offsets: list[TopicPartition] | None = None,
+        offsets: Partitions | None = None,
         asynchronous: bool = True,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
-    ) -> list[TopicPartition] | None:
+    ) -> Partitions | None:
         """Commit, as in confluent-kafka.
 
         Without arguments, automatic processing commits all messages handed over and marks them as
@@ -324,8 +323,8 @@ class FailoverConsumer:
         return committed
 
     def _commit_on(
-        self, member: Membership, offsets: list[TopicPartition] | None, *, asynchronous: bool
-    ) -> list[TopicPartition] | None:
+        self, member: Membership, offsets: Partitions | None, *, asynchronous: bool
+    ) -> Partitions | None:
         with named_errors(member.where("committing"), member.needs):
             if not asynchronous:
                 return member.commit(offsets)
@@ -366,7 +365,7 @@ class FailoverConsumer:
         epoch = getattr(message, "epoch", self._epoch)
         return self._member is None or epoch != self._epoch
 
-    def _owns(self, offsets: list[TopicPartition]) -> bool:
+    def _owns(self, offsets: Partitions) -> bool:
         """Return whether offsets are of this stay; before the first move all are."""
         if self._epoch <= 1 or self._member is None or self._member.has_handed_over(offsets):
             return True
@@ -537,17 +536,13 @@ class FailoverConsumer:
     # ----- callbacks, run within poll, consume and close; those of a member that has left may run
     # in a background thread and have no effect
 
-    def _on_assign(
-        self, member: Membership, _native: Any, partitions: list[TopicPartition]
-    ) -> None:
+    def _on_assign(self, member: Membership, _native: Any, partitions: Partitions) -> None:
         if member is self._member:
             member.gain(partitions)
             with member.rebalancing():
                 self._call("on_assign", partitions)
 
-    def _on_revoke(
-        self, member: Membership, _native: Any, partitions: list[TopicPartition]
-    ) -> None:
+    def _on_revoke(self, member: Membership, _native: Any, partitions: Partitions) -> None:
         """Commit before other members take over; inside poll, so no message is in processing."""
         if member is not self._member:
             return
@@ -563,7 +558,7 @@ class FailoverConsumer:
             member.lose_unsure(partitions)
         member.lose(partitions)
 
-    def _lost(self, member: Membership, _native: Any, partitions: list[TopicPartition]) -> None:
+    def _lost(self, member: Membership, _native: Any, partitions: Partitions) -> None:
         if member is self._member:
             self._announcer.lose(self._subject, member.count_unconfirmed(partitions))
             member.lose_unsure(partitions)
@@ -576,19 +571,17 @@ class FailoverConsumer:
             return callback(*arguments)
         return None
 
-    def _on_commit(
-        self, epoch: int, callback: Any, error: Any, offsets: list[TopicPartition]
-    ) -> None:
+    def _on_commit(self, epoch: int, callback: Any, error: Any, offsets: Partitions) -> None:
         if self._member is not None and self._member.epoch == epoch:
             if error is None:
                 self._member.confirm(offsets)
             if callback is not None:
                 callback(error, offsets)
 
-    def _call_lost(self, partitions: list[TopicPartition]) -> None:
+    def _call_lost(self, partitions: Partitions) -> None:
         self._call("on_lost" if self._callbacks.get("on_lost") else "on_revoke", partitions)
 
-    def _call(self, name: str, partitions: list[TopicPartition]) -> None:
+    def _call(self, name: str, partitions: Partitions) -> None:
         """Run the application's callback; the present call raises its exception at its end."""
         callback = self._callbacks.get(name)
         if callback is None:
@@ -606,33 +599,31 @@ class FailoverConsumer:
     # ----- confluent-kafka's calls, with offsets of the present cluster; a held group has no
     # assignment, and a call that needs a cluster waits for the end of the hold within its timeout
 
-    def committed(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
+    def committed(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, on the present cluster."""
         member = self._open_member(timeout, "reading committed offsets")
         with named_errors(member.where("reading committed offsets"), member.needs):
             return member.native.committed(partitions, timeout=timeout)
 
-    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    def position(self, partitions: Partitions) -> Partitions:
         """As confluent-kafka's; without offsets while held."""
         self._check_open()
         if self._member is None:
             return [TopicPartition(one.topic, one.partition) for one in partitions]
         return self._member.native.position(partitions)
 
-    def assignment(self) -> list[TopicPartition]:
+    def assignment(self) -> Partitions:
         """As confluent-kafka's; none while held."""
         self._check_open()
         return [] if self._member is None else self._member.native.assignment()
 
-    def pause(self, partitions: list[TopicPartition]) -> None:
+    def pause(self, partitions: Partitions) -> None:
         """As confluent-kafka's, until the next move or assignment; no effect while held."""
         self._check_open()
         if self._member is not None:
             self._member.native.pause(partitions)
 
-    def resume(self, partitions: list[TopicPartition]) -> None:
+    def resume(self, partitions: Partitions) -> None:
         """As confluent-kafka's; no effect while held."""
         self._check_open()
         if self._member is not None:
@@ -657,7 +648,7 @@ class FailoverConsumer:
 
     # ----- calls allowed in a rebalance callback
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
+    def assign(self, partitions: Partitions) -> None:
         """As confluent-kafka's, in ``on_assign`` only: a consumer that moves subscribes."""
         self._in_callback("assign").assign(partitions)
 
@@ -665,11 +656,11 @@ class FailoverConsumer:
         """As confluent-kafka's, in ``on_revoke`` and ``on_lost`` only."""
         self._in_callback("unassign").unassign()
 
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+    def incremental_assign(self, partitions: Partitions) -> None:
         """As confluent-kafka's, in ``on_assign`` only."""
         self._in_callback("incremental_assign").incremental_assign(partitions)
 
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+    def incremental_unassign(self, partitions: Partitions) -> None:
         """As confluent-kafka's, in ``on_revoke`` and ``on_lost``."""
         self._in_callback("incremental_unassign").incremental_unassign(partitions)
 
@@ -700,9 +691,7 @@ class FailoverConsumer:
         native = self._open_member(timeout, "reading watermarks").native
         return native.get_watermark_offsets(partition, timeout=timeout, cached=cached)
 
-    def offsets_for_times(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
+    def offsets_for_times(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, by those of the present cluster."""
         native = self._open_member(timeout, "looking offsets up").native
         return native.offsets_for_times(partitions, timeout=timeout)

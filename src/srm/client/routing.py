@@ -45,6 +45,8 @@ from srm.kafka.wire.errors import on_topic, translate
 from srm.threads import start_thread
 
 Step = Literal["stay", "finish", "leave", "hold", "open"]
+Counts = Mapping[str, int]
+"""Offsets or numbers of records by partition."""
 
 
 def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step:
@@ -105,7 +107,7 @@ class Announcement:
         self._uncommitted: dict[str, int] = {}
 
     def reach(
-        self, route: Route, state: AckState, now: Moment, positions: Mapping[str, int] | None = None
+        self, route: Route, state: AckState, now: Moment, positions: Counts | None = None
     ) -> None:
         """Record a state; the first position of each partition is kept."""
         if self._route is None or self._route.generation != route.generation or state == "held":
@@ -121,7 +123,7 @@ class Announcement:
         for partition, offset in (positions or {}).items():
             self._positions.setdefault(partition, offset)
 
-    def lose(self, uncommitted: Mapping[str, int]) -> None:
+    def lose(self, uncommitted: Counts) -> None:
         """Add records that were processed and could not be committed."""
         for partition, count in uncommitted.items():
             self._uncommitted[partition] = self._uncommitted.get(partition, 0) + count
@@ -410,11 +412,7 @@ class Announcer:
         self._thread: threading.Thread | None = None
 
     def reach(
-        self,
-        subject: str,
-        route: Route,
-        state: AckState,
-        positions: Mapping[str, int] | None = None,
+        self, subject: str, route: Route, state: AckState, positions: Counts | None = None
     ) -> None:
         """Announce a state."""
         with self._lock:
@@ -433,7 +431,7 @@ class Announcer:
         with self._lock:
             self._of(subject).forget_losses()
 
-    def lose(self, subject: str, uncommitted: Mapping[str, int]) -> None:
+    def lose(self, subject: str, uncommitted: Counts) -> None:
         """Announce records that were processed and could not be committed."""
         if any(uncommitted.values()):
             with self._lock:

@@ -338,10 +338,7 @@ class Keeping:
 
 
 def changes(
-    stored: Mapping[bytes, bytes],
-    computed: Iterable[WindowMetric],
-    flow: Flow,
-    keeping: Keeping,
+    stored: Mapping[bytes, bytes], computed: Iterable[WindowMetric], flow: Flow, keeping: Keeping
 ) -> dict[bytes, bytes | None]:
     """Return writes that make the stored windows equal to the computed; tombstones for old ones."""
     wanted = {w.key(): w.value() for w in computed if keeping.keeps(w.start_ms, w.end_ms)}

@@ -119,10 +119,7 @@ def newest_copies(ids: Ids, target_ids: Collection[str], state: ReplicationState
 
 
 def maps_of_records(
-    topic_ids: Ids,
-    target_ids: Collection[str],
-    copies: Copies,
-    records: Mapping[bytes, Placed],
+    topic_ids: Ids, target_ids: Collection[str], copies: Copies, records: Mapping[bytes, Placed]
 ) -> tuple[dict[TopicPartition, OffsetMap], dict[TopicPartition, str]]:
     """Build complete maps from all records, read after the positions; return errors of others."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
@@ -196,6 +193,8 @@ _KEPT_MAPS: Final = 4096
 _KEPT_BYTES: Final = 32 << 20
 _ROW_BYTES: Final = 300  # overhead of Python per row
 _Row = tuple[bytes, bytes]
+_Waiting = dict[TopicPartition, tuple[Steps, list[Need]]]
+"""Loads under way, and the records that each needs next."""
 
 
 class KafkaMapReader:
@@ -282,7 +281,7 @@ class KafkaMapReader:
 
     def _look(self, look: _Look, copies: Copies, *, search: bool) -> set[TopicPartition]:
         """Load maps by the newest reports; return those with stale places, or search them."""
-        waiting: dict[TopicPartition, tuple[Steps, list[Need]]] = {}
+        waiting: _Waiting = {}
         for partition, entry in look.choose(copies):
             kept = self._kept.get(partition)
             wanted = look.wanted_of(partition)
@@ -311,14 +310,12 @@ class KafkaMapReader:
                     look.errors[partition] = str(error)
         return stale
 
-    def _answers(
-        self, waiting: Mapping[TopicPartition, tuple[Steps, list[Need]]], *, search: bool
-    ) -> dict[Need, tuple[bytes, bytes]]:
+    def _answers(self, waiting: _Waiting, *, search: bool) -> dict[Need, _Row]:
         """Read the next records of all maps, with one read per partition of the map topic."""
         needs: dict[int, list[Need]] = defaultdict(list)
         for partition, (_, wanted) in waiting.items():
             needs[map_partition(*partition)] += wanted
-        found: dict[Need, tuple[bytes, bytes]] = {}
+        found: dict[Need, _Row] = {}
         for number, wanted in needs.items():
             found |= self._places.read(number, wanted)
             missing = [need for need in wanted if need not in found]

@@ -50,6 +50,8 @@ from srm.replication.ports import DecodedRecord
 from srm.replication.restore.flow_state import RestoreState, open_restores
 
 Show = Callable[[str], None]
+Ends = dict[AssignedPartition, CopyEnd | SrmError]
+"""Ends of copies, or why they are unknown."""
 _AT_ONCE: Final = 16
 
 
@@ -58,7 +60,7 @@ class ReturnedLogs(Protocol):
 
     def copy_ends(
         self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
-    ) -> dict[AssignedPartition, CopyEnd | SrmError]:
+    ) -> Ends:
         """Walk the logs and return where each copy ends, or the error that prevents it; only read.
 
         The result is final as long as no producer writes to the copies. Partitions without a copy
@@ -230,11 +232,7 @@ _Commits = Mapping[str, Mapping[TopicPartition, int]]
 
 
 def _count_records(
-    logs: ReturnedLogs,
-    found: _Found,
-    ends: Mapping[AssignedPartition, CopyEnd | SrmError],
-    commits: _Commits,
-    show: Show,
+    logs: ReturnedLogs, found: _Found, ends: Ends, commits: _Commits, show: Show
 ) -> tuple[_Found, dict[str, GroupOutcome]]:
     tails = [(each, one.place, one.tail) for each, one in found.items() if one.tail]
     wanted = [(each, OffsetRange(*place, *tail)) for each, place, tail in tails]

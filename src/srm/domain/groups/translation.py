@@ -231,9 +231,7 @@ class Translation:
 
 
 def wanted_of(
-    direction: Direction,
-    upstream: Iterable[int | None],
-    downstream: Iterable[int | None] = (),
+    direction: Direction, upstream: Iterable[int | None], downstream: Iterable[int | None] = ()
 ) -> Wanted:
     """Return the offsets to load of the original's map: those to translate, and bounds."""
     if direction == "forward":
