@@ -356,10 +356,9 @@ class FailoverConsumer:
         self._announcer.lose(self._subject, lost)
 
     def _note_processed(self) -> None:
-        if self._followed is not None and not self._announcer.has_reached(
-            self._subject, "processed"
-        ):
-            self._announcer.reach(self._subject, self._followed, "processed")
+        subject, announcer = self._subject, self._announcer
+        if self._followed is not None and not announcer.has_reached(subject, "processed"):
+            announcer.reach(subject, self._followed, "processed")
 
     def _is_late(self, message: Any) -> bool:
         epoch = getattr(message, "epoch", self._epoch)

@@ -33,7 +33,7 @@ from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.proving import Where, verdicts_of
@@ -150,7 +150,7 @@ _RENEW_S: Final = LEASE_MS / 4000
 _READ_S: Final = 25.0  # time limit of each, including the join
 
 _Records = Mapping[TopicPartition, ComparedRecord | None]
-_At = Mapping[tuple[TopicPartition, int], ComparedRecord | None]
+_At = Mapping[Place, ComparedRecord | None]
 
 
 @dataclass(frozen=True)
@@ -411,9 +411,7 @@ class _Comparison:
         )
 
 
-def _first(
-    cluster: Cluster, places: Collection[tuple[TopicPartition, int]], *, committed: bool
-) -> _At:
+def _first(cluster: Cluster, places: Collection[Place], *, committed: bool) -> _At:
     try:
         return cluster.first_records(places, committed=committed) if places else {}
     except SrmError as error:

@@ -96,9 +96,7 @@ def look_at_source(
     known, names = RestoreState.read(context.target, context.config.flow), context.config.names
     there, now = context.target.topics(), context.source.topics()
     shapes = _shapes(context, known, now, only)
-    assigned = {
-        topic: _assignments_of(context, there, now[topic]) for topic in shapes if topic in now
-    }
+    assigned = {name: _assignments_of(context, there, now[name]) for name in shapes if name in now}
     everything = [entry for entries in assigned.values() for entry in entries]
     ends = logs.copy_ends(
         everything, lambda done: show(f"ends of the copies: {done:,} of {len(everything):,}")
@@ -205,10 +203,8 @@ def _assignments_of(
     ]
 
 
-def _partition(
-    assigned: AssignedPartition, shape: Shape, end: CopyEnd | SrmError
-) -> PartitionReturn:
-    place = assigned.topic, assigned.partition
+def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> PartitionReturn:
+    place = of.topic, of.partition
     if isinstance(end, SrmError):
         return PartitionReturn(*place, shape, error=str(end))
     return PartitionReturn(

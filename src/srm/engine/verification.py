@@ -47,6 +47,7 @@ _logger = logging.getLogger(__name__)
 
 RANGE_RECORDS: Final = 250_000
 _FAR: Final = 2**63 - 1
+_Places = Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +228,8 @@ def _decisions(
 ) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
     """Return decisions about ranges, without partitions whose log was truncated there since."""
     found = {p: tuple(n for n in in_force(of) if n.left_out) for p, of in notes.items()}
-    overtaken = _cut(
-        source, {p: [(n.epoch, n.lost_to or 0) for n in of] for p, of in found.items()}
-    )
+    marks = {p: [(n.epoch, n.lost_to or 0) for n in of] for p, of in found.items()}
+    overtaken = _cut(source, marks)
     return {p: of for p, of in found.items() if p not in overtaken}
 
 
@@ -253,7 +253,7 @@ class _Facts:
     def __init__(
         self,
         context: FlowContext,
-        partitions: Collection[TopicPartition],
+        partitions: _Places,
         remotes: Mapping[str, str],
         ids: Mapping[str, str],
     ) -> None:

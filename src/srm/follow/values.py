@@ -81,9 +81,7 @@ class Values:
             "client_id": client_id,
             "generation": generation,
         }
-        self._settings = {
-            name.replace(".", "_"): value for name, value in (java | connection).items()
-        }
+        self._settings = {n.replace(".", "_"): v for n, v in (java | connection).items()}
 
     @property
     def secrets(self) -> frozenset[str]:

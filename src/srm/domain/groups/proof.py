@@ -314,9 +314,8 @@ class Judgement:
         )
 
     def _describe_split(self, pair: Pair) -> str:
-        is_skipped = (pair.original < self._original_offset) == (
-            self.claim.facts.direction == "reverse"
-        )
+        is_reverse = self.claim.facts.direction == "reverse"
+        is_skipped = (pair.original < self._original_offset) == is_reverse
         what = "would be skipped" if is_skipped else "would be read again"
         return (
             f"the record at {pair.original} of {self._original}, whose copy is at {pair.copy} of "

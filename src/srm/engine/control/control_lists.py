@@ -150,18 +150,15 @@ def _apply_changes(
 
 
 def effective(flow_config: FlowConfig, lists: ControlLists) -> FlowConfig:
-    reverse = _merge(
-        flow_config.reverse_checkpointed_topics, lists.reverse_checkpointed_topics.allow
-    )
+    listed = lists.reverse_checkpointed_topics
+    reverse = _merge(flow_config.reverse_checkpointed_topics, listed.allow)
     return replace(
         flow_config,
         topics=_merge(flow_config.topics, lists.topics.allow),
         topics_exclude=_merge(flow_config.topics_exclude, lists.topics.deny),
         groups=_merge(flow_config.groups, lists.groups.allow),
         groups_exclude=_merge(flow_config.groups_exclude, lists.groups.deny),
-        reverse_checkpointed_topics=tuple(
-            _denying(pattern, lists.reverse_checkpointed_topics.deny) for pattern in reverse
-        ),
+        reverse_checkpointed_topics=tuple(_denying(one, listed.deny) for one in reverse),
     )
 
 

@@ -363,8 +363,7 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
         place = selection.downstream(partition, direction)
         sides = (partition, upstream), (place, downstream), selection.names.flow.target
         back = reverse if selection.names.is_shared(partition.topic) else None
-        return partition_facts(
-            forward if direction == "forward" else reverse, direction, *sides, back=back
-        )
+        maps = forward if direction == "forward" else reverse
+        return partition_facts(maps, direction, *sides, back=back)
 
     return facts_of

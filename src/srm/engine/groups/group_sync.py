@@ -132,9 +132,7 @@ def decisions_of(
         is_copy = outcome.direction == "forward" and config.joins(outcome.upstream.topic)
         joined = config.joined if is_copy else frozenset[str]()
         decisions.append(decide(outcome, current, entry, config.flow, own, joined))
-    hidden = {
-        name: Reason(group.reason, group.action) for name, group in states.items() if group.reason
-    }
+    hidden = {name: Reason(one.reason, one.action) for name, one in states.items() if one.reason}
     return tuple(decisions), {**wrong, **found.errors, **hidden, **errors}
 
 
