@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -73,6 +74,7 @@ class Reports:
         return True
 
 
+@dataclass(eq=False)
 class ClusterProducers:
     """confluent-kafka's producers by cluster; safe to share between threads.
 
@@ -81,26 +83,23 @@ class ClusterProducers:
     instance has taken over. The producer of an abandoned cluster is dropped in the same way.
     """
 
-    def __init__(
-        self, settings: ClientSettings, reports: Reports, logger: Any, *, transactional: bool
-    ) -> None:
-        self._settings = settings
-        self._reports = reports
-        self._logger = logger
-        self._transactional = transactional
-        self._lock = threading.RLock()
-        self._producers: dict[str, Producer] = {}
-        self._retired: list[Producer] = []
-        self._given_up: set[str] = set()
+    settings: ClientSettings
+    reports: Reports
+    logger: Any
+    transactional: bool
+    _lock: Any = field(default_factory=threading.RLock)
+    _producers: dict[str, Producer] = field(default_factory=dict)
+    _retired: list[Producer] = field(default_factory=list)
+    _given_up: set[str] = field(default_factory=set)
 
     def on(self, cluster: str) -> Producer:
         """Return the producer of a cluster."""
         with self._lock:
             if cluster not in self._producers:
-                properties = self._settings.on(cluster)
+                properties = self.settings.on(cluster)
                 for name in SERVED:
                     if callable(callback := properties.get(name)):
-                        properties[name] = partial(self._reports.add, callback)
+                        properties[name] = partial(self.reports.add, callback)
                 reported = properties.get("error_cb")
 
                 def on_error(error: KafkaError) -> None:
@@ -110,7 +109,7 @@ class ClusterProducers:
                         reported(error)
 
                 properties["error_cb"] = on_error
-                self._producers[cluster] = Producer(properties, logger=self._logger)
+                self._producers[cluster] = Producer(properties, logger=self.logger)
                 self._given_up.discard(cluster)
             return self._producers[cluster]
 
@@ -125,7 +124,7 @@ class ClusterProducers:
 
     def replace(self, cluster: str, error: KafkaError) -> bool:
         """Retire the producer of a cluster after a fatal error; return whether it was retired."""
-        if self._transactional or not is_fatal(error):
+        if self.transactional or not is_fatal(error):
             return False
         retired = self._retire(cluster)
         if retired:
@@ -216,6 +215,7 @@ class _Native:
         self.aside = Aside("srm-transactions", lambda: not producers.is_current(producer))
 
 
+@dataclass(eq=False)
 class Transactions:
     """The transactions of one producer; one at a time, as in Kafka.
 
@@ -224,27 +224,20 @@ class Transactions:
     the transaction ends at once, and the next call raises without a request.
     """
 
-    def __init__(
-        self,
-        producers: ClusterProducers,
-        find_cluster: Callable[..., str],
-        on_end: Callable[[], None],
-        transactional_id: str | None,
-    ) -> None:
-        self._producers = producers
-        self._find_cluster = find_cluster
-        self._on_end = on_end
-        self._id = transactional_id
-        self._natives: dict[str, _Native] = {}
-        self._asked = False
-        self._init_timeout = -1.0
-        self.cluster: str | None = None
-        self._open: _Native | None = None
+    producers: ClusterProducers
+    find_cluster: Callable[..., str]
+    on_end: Callable[[], None]
+    own_id: str | None
+    cluster: str | None = None
+    _natives: dict[str, _Native] = field(default_factory=dict)
+    _asked: bool = False
+    _init_timeout: float = -1.0
+    _open: _Native | None = None
 
     def init(self, timeout: float) -> None:
         """Acquire the producer id; HeldError: a hold outlasted the producer's timeout."""
         while True:
-            cluster = self._find_cluster(timeout, reserve=False)
+            cluster = self.find_cluster(timeout, reserve=False)
             self._asked, self._init_timeout = True, timeout
             if self._init_on(cluster):
                 return
@@ -255,12 +248,12 @@ class Transactions:
         if self._open is not None:
             self._open.producer.begin_transaction()  # raises what confluent-kafka raises
         while True:
-            cluster = self._find_cluster(patience_s, reserve=False)
+            cluster = self.find_cluster(patience_s, reserve=False)
             if self._asked and not self._init_on(cluster):
                 continue
             native = self._native_on(cluster)
-            self.cluster = self._find_cluster(patience_s, reserve=True)
-            if self.cluster == cluster and self._producers.is_current(native.producer):
+            self.cluster = self.find_cluster(patience_s, reserve=True)
+            if self.cluster == cluster and self.producers.is_current(native.producer):
                 break
             self._end()  # it has moved since
         self._open = native
@@ -324,7 +317,7 @@ class Transactions:
     @property
     def _is_lost(self) -> bool:
         """True if the cluster of the open transaction is abandoned."""
-        return self._open is not None and not self._producers.is_current(self._open.producer)
+        return self._open is not None and not self.producers.is_current(self._open.producer)
 
     def _over(self) -> KafkaException:
         return must_abort(
@@ -334,9 +327,9 @@ class Transactions:
 
     def _native_on(self, cluster: str) -> _Native:
         """Return the producer of a cluster, a new one only after the cluster was abandoned."""
-        producer, native = self._producers.on(cluster), self._natives.get(cluster)
+        producer, native = self.producers.on(cluster), self._natives.get(cluster)
         if native is None or native.producer is not producer:
-            native = self._natives[cluster] = _Native(producer, self._producers)
+            native = self._natives[cluster] = _Native(producer, self.producers)
         return native
 
     def _init_on(self, cluster: str) -> bool:
@@ -355,7 +348,7 @@ class Transactions:
     def _call(self, doing: str, call: Callable[[Producer], object]) -> None:
         if self._is_lost:
             raise GivenUpError(f"{doing}: cluster {self.cluster} is abandoned")
-        native = self._open or self._native_on(self._find_cluster(0.0, reserve=False))
+        native = self._open or self._native_on(self.find_cluster(0.0, reserve=False))
         with self._naming(doing):
             try:
                 native.aside.call(lambda: call(native.producer))
@@ -375,9 +368,9 @@ class Transactions:
 
     def _end(self) -> None:
         self.cluster = self._open = None
-        self._on_end()
+        self.on_end()
 
     def _naming(self, doing: str) -> Any:
-        needs: Needs = on_transactional_id("Write", self._id) if self._id else {}
+        needs: Needs = on_transactional_id("Write", self.own_id) if self.own_id else {}
         where = f"{doing} on cluster {self.cluster}" if self.cluster else doing
         return named_errors(where, needs)
