@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -50,39 +51,34 @@ Place = tuple[str, int]
 """Topic and partition number."""
 
 
+@dataclass(eq=False)
 class Membership:
     """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1.
 
     ``aside``: makes the calls that may block.
     """
 
-    def __init__(
-        self,
-        native: Consumer,
-        cluster: str,
-        epoch: int,
-        group: str,
-        commits: bool,  # noqa: FBT001 -- a setting of the group
-        is_given_up: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.native = native
-        self.cluster = cluster
-        self.epoch = epoch
-        self.group = group
-        self.owned: set[Place] = set()
-        self.fresh: list[TopicPartition] = []
-        self.given_up = False
-        self.unsure: dict[str, int] = {}
-        self._commits = commits
-        self._pending: deque[FailoverMessage] = deque()
-        self._delivered: dict[Place, int] = {}
-        self._processed: dict[Place, int] = {}
-        self._first: dict[Place, int] = {}
-        self._confirmed: dict[Place, int] = {}
-        self._progress = self._processed if commits else self._delivered
-        self._closing = False
-        self._rebalancing = False
-        self.aside = Aside(f"srm-stay-{group}", is_given_up)
+    native: Consumer
+    cluster: str
+    epoch: int
+    group: str
+    commits: bool
+    is_given_up: Callable[[], bool] = lambda: False
+    owned: set[Place] = field(default_factory=set)
+    fresh: list[TopicPartition] = field(default_factory=list)
+    given_up: bool = False
+    unsure: dict[str, int] = field(default_factory=dict)
+    _pending: deque[FailoverMessage] = field(default_factory=deque)
+    _delivered: dict[Place, int] = field(default_factory=dict)
+    _processed: dict[Place, int] = field(default_factory=dict)
+    _first: dict[Place, int] = field(default_factory=dict)
+    _confirmed: dict[Place, int] = field(default_factory=dict)
+    _closing: bool = False
+    _rebalancing: bool = False
+
+    def __post_init__(self) -> None:
+        self._progress = self._processed if self.commits else self._delivered
+        self.aside = Aside(f"srm-stay-{self.group}", self.is_given_up)
 
     # ----- reading
 
@@ -323,7 +319,7 @@ class Membership:
     def abandon(self) -> None:
         """Leave an abandoned cluster without waiting; commit there if it still answers."""
         self._pending.clear()
-        commit = (lambda: self.native.commit(asynchronous=False),) if self._commits else ()
+        commit = (lambda: self.native.commit(asynchronous=False),) if self.commits else ()
         self.aside.leave(*commit, self.native.close)
 
     def where(self, doing: str) -> str:
