@@ -90,7 +90,8 @@ def look_at_source(
 ) -> SourceReturn:
     """Return the kind of return, and what the source holds and the target does not; only read.
 
-    ``only``: source topics; empty for all. ``groups``: also find what groups had read.
+    While the flow is not paused, that is still to be copied. ``only``: source topics, or all.
+    ``groups``: also find what groups had read.
     """
     show("topics of both clusters")
     known, names = RestoreState.read(context.target, context.config.flow), context.config.names

@@ -176,7 +176,10 @@ _Stretches = Mapping[tuple[TopicPartition, TopicPartition], Collection[Proven]]
 
 
 def not_held(context: FlowContext, stretches: _Stretches) -> set[TopicPartition]:
-    """Return the source partitions whose source or target log has lost proven records since."""
+    """Return the source partitions whose source or target log has lost proven records.
+
+    Call it after the reads: joined stretches keep only the last leader epoch.
+    """
     sources = {place: [s.source_mark for s in found] for (place, _), found in stretches.items()}
     targets = {copy: [s.target_mark for s in found] for (_, copy), found in stretches.items()}
     cut_sources = _cut(context.source, sources)

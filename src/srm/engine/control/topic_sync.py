@@ -134,7 +134,8 @@ def append(
 ) -> tuple[AssignedPartition, ...]:
     """Decide that copies begin after the records of others that their remote topics hold now.
 
-    Returns the partitions decided on: with records on the target, without a reported position.
+    Returns the partitions decided on: without a reported position, but with present or former
+    records on the target.
     """
     config, target = context.config, context.target
     source_topics, target_topics = context.source.topics(), target.topics()
