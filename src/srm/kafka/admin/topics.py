@@ -61,7 +61,6 @@ def describe(
     if not wanted:
         return {}
     collection = TopicCollection(sorted(wanted))
-
     doing, start = ("describing topics", "describing"), admin.AdminClient.describe_topics
     found = _answers(clients, doing, operation, start, collection, UNKNOWN_TOPIC_CODES)
     return {
@@ -89,7 +88,6 @@ def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, T
     if not topics:
         return {}
     resources = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in sorted(topics)]
-
     doing, start = ("reading topic configs", "reading configs"), admin.AdminClient.describe_configs
     found = _answers(clients, doing, "DescribeConfigs", start, resources, UNKNOWN_TOPIC_CODES)
     return {

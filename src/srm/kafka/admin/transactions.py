@@ -31,10 +31,8 @@ _Names = dict[int, tuple[str, int | None]]
 TOPIC: Final = "__transaction_state"
 _FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
 """By version."""
-_VALUE: Final = layout(
-    "producer_id:int64 producer_epoch:int16 timeout_ms:int32 status:int8"
-    " topics[topic:text partitions:int32[]] updated_ms:int64 started_ms:int64"
-)
+_VALUE: Final = layout("""producer_id:int64 producer_epoch:int16 timeout_ms:int32 status:int8
+    topics[topic:text partitions:int32[]] updated_ms:int64 started_ms:int64""")
 _INTERNAL: Final = "__"
 _LONGEST_S: Final = 30.0
 _POLL_S: Final = 0.5

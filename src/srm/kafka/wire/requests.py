@@ -43,9 +43,8 @@ METADATA: Final = message("""3 10:
     is_internal:bool partitions[error_code:int16 partition:int32 leader:int32 leader_epoch:int32
     replicas:int32[] isr:int32[] offline:int32[]] topic_operations:int32]
     cluster_operations:int32""")
-_REPLICA: Final = (
-    "replica_id:int32 log_end_offset:int64 last_fetch_ms:int64 last_caught_up_ms:int64"
-)
+_REPLICA: Final = """replica_id:int32 log_end_offset:int64
+    last_fetch_ms:int64 last_caught_up_ms:int64"""
 DESCRIBE_QUORUM: Final = message(f"""55 1:
     topics[topic:text partitions[partition:int32]]
     -> error_code:int16 topics[topic:text partitions[partition:int32 error_code:int16
@@ -183,18 +182,15 @@ LIST_GROUPS_BY_TYPE: Final = message(f"""16 5:
 """Of brokers that have groups of other than the classic type."""
 
 _DESCRIBE: Final = "groups:text[] authorized_operations:bool"
-_GROUP: Final = (
-    "error_code:int16 error_message:text group:text state:text"
-    " group_epoch:int32 assignment_epoch:int32"
-)
+_GROUP: Final = """error_code:int16 error_message:text group:text state:text
+    group_epoch:int32 assignment_epoch:int32"""
 _ASSIGNED: Final = "topics[topic_id:uuid topic:text partitions:int32[]]"
 _TASKS: Final = " ".join(
     f"{kind}[subtopology:text partitions:int32[]]" for kind in ("active", "standby", "warmup")
 )
 _TASK_OFFSETS: Final = "subtopology:text partition:int32 offset:int64"
-_INTERNAL_TOPIC: Final = (
-    "topic:text partitions:int32 replication_factor:int16 configs[key:text value:text]"
-)
+_INTERNAL_TOPIC: Final = """topic:text partitions:int32 replication_factor:int16
+    configs[key:text value:text]"""
 
 DESCRIBE_CLASSIC: Final = message(f"""15 4 classic:
     {_DESCRIBE}
