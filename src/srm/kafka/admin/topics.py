@@ -31,6 +31,8 @@ _ORIGINS: Final[Mapping[admin.ConfigSource, SettingOrigin]] = {
     admin.ConfigSource.DEFAULT_CONFIG: "default",
 }
 _CONFIG_WAIT_S: Final = 5.0
+_URL_SAFE: Final = str.maketrans("+/", "-_", "=")
+"""Turns an id as the client prints it, base64 that is not safe in names, into Kafka's spelling."""
 _logger = logging.getLogger(__name__)
 
 
@@ -42,14 +44,6 @@ def names(clients: Clients) -> dict[str, int]:
         return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
 
     return clients.call("listing topics", request)
-
-
-def _topic_id(printed: object) -> str:
-    """Kafka's own spelling of a topic id: the client prints base64 that is not safe in names."""
-    # Maps import numpy: a command that cannot reach a cluster is spared that.
-    from srm.domain.offset_map.map_records import topic_id_bytes, topic_id_text  # noqa: PLC0415
-
-    return topic_id_text(topic_id_bytes(str(printed)))
 
 
 def describe(
@@ -66,7 +60,7 @@ def describe(
     return {
         name: TopicDescription(
             name,
-            _topic_id(topic.topic_id),
+            str(topic.topic_id).translate(_URL_SAFE),
             len(topic.partitions),
             frozenset(p.id for p in topic.partitions if p.leader is None or p.leader.id < 0),
             min((len(partition.replicas) for partition in topic.partitions), default=1),
