@@ -248,7 +248,7 @@ class Alignment:
 
     @property
     def wants_source(self) -> bool:
-        """True if the source has to be fed before the next record can be marks."""
+        """True if the source has to be fed before the next record can be matched."""
         return not self.ended and self._ahead() < self._look
 
     def match(self, target: Columns, *, is_last: bool) -> int:
@@ -391,7 +391,6 @@ class Alignment:
         return [key for key, owed in last.items() if owed]
 
     def _pass(self, target: Columns, part: slice) -> None:
-        """Pass records of the target that are nowhere in what is known of the source."""
         offsets, keyed = target.offsets[part], (target.kinds[part] & KEYED) > 0
         if self._furthest < 0 and self.trimmed:
             _add_all(self._older, offsets)

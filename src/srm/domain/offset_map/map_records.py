@@ -391,12 +391,10 @@ class IndexRecord:
         return range(self.deleted, len(self.entries))
 
     def block_key(self, number: int) -> BlockKey:
-        """Return the key of the block of an entry, in a chunk."""
         entry = self.entries[number]
         return BlockKey(self.key.topic_id, self.key.partition, entry.key_start, entry.owner)
 
     def chunk_key(self, number: int) -> IndexKey:
-        """Return the key of the chunk of an entry, in a root."""
         entry = self.entries[number]
         return replace(self.key, kind=IndexKind.CHUNK, owner=entry.owner, number=entry.key_start)
 

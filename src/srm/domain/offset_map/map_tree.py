@@ -158,7 +158,6 @@ class MapTable:
 
     @classmethod
     def of(cls, copy_id: CopyId, records: Mapping[bytes, Placed]) -> MapTable:
-        """Decode the readable records of one source topic id and partition."""
         topic_id, partition, target_topic_id = copy_id
         found = cls(topic_id, partition)
         for key, record in records.items():

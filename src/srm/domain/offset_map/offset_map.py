@@ -53,7 +53,6 @@ class Cuts:
 
     @classmethod
     def between(cls, entries: Entries) -> Self:
-        """Compare each entry with those after it."""
         sources, targets = _lowest_after(entries.source_start), _lowest_after(entries.target_start)
         gone = (entries.source_start >= sources) | (entries.target_start >= targets)
         cut = (entries.source_end > sources) | (entries.target_end > targets)

@@ -209,8 +209,17 @@ class KafkaControlWriter:
         self._id = transactional_id
         self._needs = on_transactional_id("Write", transactional_id)
         where = clients.where(f"taking over {transactional_id}")
+        limit_ms = round(CONTROL_TRANSACTION_S * 1000)
+        more = {
+            **STATE_RECORDS,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": limit_ms,
+            "delivery.timeout.ms": limit_ms,
+            "request.timeout.ms": limit_ms,
+            "topic.metadata.propagation.max.ms": 3000,
+        }
         with kafka_errors(where, self._needs):
-            self._producer: Producer | None = self._new_producer()
+            self._producer: Producer | None = open_writer(clients.producer_properties(), more)
         try:
             self._take_over()
         except KafkaException as error:
@@ -310,14 +319,3 @@ class KafkaControlWriter:
             self._open.abort_transaction(_ABORT_S)
         except KafkaException as error:  # it is ended by the next one or by its time
             _logger.debug("%s: %s", self._clients.where(f"ending {self._id}"), error)
-
-    def _new_producer(self) -> Producer:
-        more = {
-            **STATE_RECORDS,
-            "transactional.id": self._id,
-            "transaction.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
-            "delivery.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
-            "request.timeout.ms": round(CONTROL_TRANSACTION_S * 1000),
-            "topic.metadata.propagation.max.ms": 3000,
-        }
-        return open_writer(self._clients.producer_properties(), more)

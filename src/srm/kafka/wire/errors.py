@@ -122,7 +122,6 @@ def missing(code: int, needs: Needs) -> str | None:
 
 
 def list_names(names: Iterable[str], most: int = 3) -> str:
-    """Name the first ones, and how many more there are."""
     first = list(names)
     more = f" and {len(first) - most} more" if len(first) > most else ""
     return ", ".join(first[:most]) + more

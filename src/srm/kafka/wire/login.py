@@ -201,7 +201,6 @@ class TokenSource:
             )
 
     async def token(self) -> str:
-        """Return a token that is still good for a while."""
         async with self._lock:
             if self._clock() >= self._renew_at:
                 await self._renew()

@@ -260,7 +260,6 @@ class Request:
     values: tuple[Any, ...]
 
     def encode(self) -> bytes:
-        """Write the request after its header."""
         return self.message.request.encode(self.values, self.message.form)
 
     def decode(self, data: Cursor) -> dict[str, Any]:
