@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from srm import errors
 from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS, Pause, read_pause
 from srm.domain.flow_state.replication_state import CopiedTopic
@@ -31,14 +32,6 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS, BlockKey, decode_b
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import until_not_fenced
 from srm.engine.flows.target_topics import StateTopic
-from srm.errors import (
-    AuthorizationError,
-    FencedError,
-    IntegrityError,
-    NotFoundError,
-    SrmError,
-    UnavailableError,
-)
 from srm.kafka.admin.clients import STATE_RECORDS, drain, open_reader, open_writer, position_after
 from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.tables.topic_tail import KafkaTopicTail
@@ -113,7 +106,7 @@ class KafkaDriverLog:
                         ends.pop(number, None)
             if not ends:
                 return [found for found in latest.values() if found.value is not None], positions
-        raise UnavailableError(f"{self._reading}: the end is not reached in time; retry")
+        raise errors.UnavailableError(f"{self._reading}: the end is not reached in time; retry")
 
     def _follow(self, positions: Mapping[int, int]) -> None:
         """Have :meth:`poll` continue from there, and with what is new of raw metrics."""
@@ -141,7 +134,7 @@ class KafkaDriverLog:
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
         if self._consumer is None:
-            raise UnavailableError(f"{self._reading}: not opened")
+            raise errors.UnavailableError(f"{self._reading}: not opened")
         records = []
         for message in drain(self._consumer, timeout_s):
             position_after(message, self._reading)  # raises what waiting does not cure
@@ -158,7 +151,7 @@ class KafkaDriverLog:
         """
         producer = self._producer
         if producer is None:
-            raise UnavailableError(f"writing {self._where}: not opened")
+            raise errors.UnavailableError(f"writing {self._where}: not opened")
         try:
             producer.begin_transaction()
             for key, value in records.items():
@@ -191,18 +184,18 @@ class KafkaDriverLog:
         self._close_consumer()
         self._drop_producer()
 
-    def _failure(self, error: KafkaException, doing: str) -> SrmError:
+    def _failure(self, error: KafkaException, doing: str) -> errors.SrmError:
         of_id = on_transactional_id("Write", self._transactional_id)
         needs = on_topic("Write", self._topic) | of_id
         failure = translate(error.args[0], f"{doing} {self._where}", needs)
-        if isinstance(failure, FencedError):
-            return FencedError(
+        if isinstance(failure, errors.FencedError):
+            return errors.FencedError(
                 f"flow {self._flow} is driven by another replicator now, this one ends ({failure})"
             )
-        if isinstance(failure, AuthorizationError):
+        if isinstance(failure, errors.AuthorizationError):
             return failure
         if error.args[0].retriable() or error.args[0].txn_requires_abort():
-            return UnavailableError(str(failure))
+            return errors.UnavailableError(str(failure))
         return failure
 
     def _close_consumer(self) -> None:
@@ -232,11 +225,11 @@ def _keys_about(gone: Collection[tuple[str, str]], tail: KafkaTopicTail) -> Iter
             if value is not None and _is_about(gone, key, value):
                 yield key
         if time.monotonic() - heard > _SILENCE_S:
-            raise UnavailableError(f"{tail.where}: no answer; retry")
+            raise errors.UnavailableError(f"{tail.where}: no answer; retry")
 
 
 def _is_about(gone: Collection[tuple[str, str]], key: bytes, value: bytes) -> bool:
-    with suppress(IntegrityError):
+    with suppress(errors.IntegrityError):
         found = decode_key(key)
         if any(found.topic_id == topic_id for topic_id, _ in gone):  # else it need not be decoded
             whole = decode_block(key, value) if isinstance(found, BlockKey) else found
@@ -258,7 +251,7 @@ class KafkaFlowSwitch:
     def pause(self, wanted: Pause, request: str | None = None) -> None:
         topic = internal_topics.replication(self._flow.source)
         if topic not in self._target.partition_counts():
-            raise NotFoundError(
+            raise errors.NotFoundError(
                 f"flow {self._flow} has never copied anything: topic {topic} does not exist on "
                 f"{self._flow.target}"
             )
@@ -288,7 +281,7 @@ class KafkaFlowSwitch:
             try:
                 async with asyncio.timeout(_SEAL_S):
                     await outbid(copy, self._flow)
-            except (SrmError, TimeoutError) as error:
+            except (errors.SrmError, TimeoutError) as error:
                 return str(error) or f"no answer in {_SEAL_S:g} s"
             return ""
 
