@@ -581,9 +581,7 @@ class PartitionCopy:
     def position(self) -> PartitionPosition:
         written_by = self.written_by
         return PartitionPosition(
-            self.assigned.topic_id,
-            self.assigned.partition,
-            self.assigned.target_topic_id,
+            *self.assigned.copy_id,
             Position(self.source_next, self.target_next, self.known_end),
             written_by.id if written_by else -1,
             written_by.epoch if written_by else -1,

@@ -352,8 +352,8 @@ class Reporter:
             for copy, state in self._looked_at.items()
             if rests_due or before.get(copy) != state or copy.position_is_untold
         ]
-        for status in self._statuses.changes(changed, now_ms, due=due, rests_due=rests_due):
-            self._untold[status.key()] = status
+        statuses = self._statuses.changes(changed, now_ms, due=due, rests_due=rests_due)
+        self._untold |= {status.key(): status for status in statuses}
         if self._copies != copies:
             self._copies = copies
             self._copied = frozenset(copy.assigned.copy_id for copy in copies)

@@ -124,7 +124,6 @@ class WalkedLogs:
     def copy_ends(
         self, partitions: Sequence[AssignedPartition], show: Callable[[int], None]
     ) -> dict[AssignedPartition, CopyEnd | SrmError]:
-        """See the port."""
         if not partitions:
             return {}
         done, flow = 0, self.config.flow
@@ -153,8 +152,6 @@ class WalkedLogs:
         visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
-        """See the port."""
-
         async def read_all() -> None:
             async with self.connect(self.config.flow.source) as source:
 

@@ -121,17 +121,17 @@ class TargetLink:
                         again.append(copy)
             except Exception as failure:  # what befalls one partition must not stop the others
                 logger.exception(_FAILED, copy.target)
-                self.on_refused(copy, _failure(failure))
+                self.on_refused(copy, Produced(codes.NO_ANSWER, -1, repr(failure)))
         self._ready.update(dict.fromkeys(again))
         return sent, size
 
     def _on_answer(self, sent: Sent, size: int, answer: ProduceAnswer | UnavailableError) -> None:
         self._in_flight -= 1
         self._in_flight_bytes -= size
-        lost = Produced(codes.NO_ANSWER, -1, "")
+        text = ""
         if isinstance(answer, UnavailableError):
-            lost = Produced(codes.NO_ANSWER, -1, str(answer))
-            answer = ProduceAnswer({})
+            text, answer = str(answer), ProduceAnswer({})
+        lost = Produced(codes.NO_ANSWER, -1, text)
         self._heed_quota(size, answer.throttle_time_ms)
         now_ms = self.now_ms()
         for copy, attempt, outgoing in sent:
@@ -142,7 +142,7 @@ class TargetLink:
                 self._take_over(copy, outgoing, produced, now_ms)
             except Exception as failure:  # as above
                 logger.exception(_FAILED, copy.target)
-                self.on_refused(copy, _failure(failure))
+                self.on_refused(copy, Produced(codes.NO_ANSWER, -1, repr(failure)))
         if self._ready:
             self._pump_soon()
 
@@ -160,10 +160,6 @@ class TargetLink:
                 "another producer writes to the remote topic",
             )
         self.on_refused(copy, produced)
-
-
-def _failure(failure: Exception) -> Produced:
-    return Produced(codes.NO_ANSWER, -1, repr(failure))
 
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
