@@ -248,16 +248,6 @@ class Reporter:
         self._groups = PositionGroups(self.slot, incarnation)
         self._notes = {(entry.topic, entry.partition): entry for entry in notes}
 
-    @property
-    def accepts_loss(self) -> bool:
-        """True if a partition continues after records were lost (data.loss.policy=continue)."""
-        return self._config.data_loss_policy == "continue"
-
-    @property
-    def skips_refused(self) -> bool:
-        """True if a partition continues after a record that the target refuses."""
-        return self.accepts_loss or self._config.errors_tolerance == "all"
-
     def is_written(self, assigned: AssignedPartition) -> bool:
         return self._has_written and not self._map.is_late(assigned.copy_id)
 

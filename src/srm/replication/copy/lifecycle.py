@@ -61,6 +61,7 @@ class Lifecycle:
         self._context, self._config = context, context.config
         self._source, self._target = context.source, context.target
         self._reporter = context.reporter
+        self._accepts_loss = self._config.data_loss_policy == "continue"
         native = native_library()
         self._merging = Merging(native, self._config.merge_bytes) if native else None
         self._load_again = load_again
@@ -348,7 +349,7 @@ class Lifecycle:
         [offset] = offsets
         refusal = codes.REFUSED[produced.error]
         what = f"{len(outgoing.view)} bytes, {refusal.describe(produced.message)}"
-        if self._reporter.skips_refused:
+        if self._accepts_loss or self._config.errors_tolerance == "all":
             told_all = message(f"{copy.target} refused it: {what}", refusal.action)
             self._reporter.lost(copy, offset, offset + 1, told_all)
             copy.skip_to(offset + 1)
@@ -365,7 +366,7 @@ class Lifecycle:
         """Records are gone that were to be copied, or that were copied: continue or stop."""
         first, end = lost.first, lost.end
         is_decided = lost.only_markers or copy.limits.leaves_out(first, end)
-        if not (self._reporter.accepts_loss or is_decided):
+        if not (self._accepts_loss or is_decided):
             accept = set_key(self._config.flow, "data.loss.policy", "continue")
             loss = DataLossError(
                 f"{copy.source}: records {both_ends(first, end)} are gone: {lost.what}",

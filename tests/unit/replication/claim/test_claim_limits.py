@@ -124,8 +124,6 @@ class TargetWire:
 
 
 class Reporter:
-    accepts_loss = False
-
     def strange(self, copy: PartitionCopy, what: str) -> None:
         raise AssertionError(f"{copy.target}: {what}")
 

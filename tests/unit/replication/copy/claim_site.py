@@ -90,9 +90,6 @@ class Cluster(Log):
 class Told:
     """Notes what is told, as the reporter would."""
 
-    accepts_loss = False
-    skips_refused = False
-
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.losses: list[tuple[int, int]] = []

@@ -337,12 +337,12 @@ def test_a_restored_source_whose_epochs_a_fetch_takes_for_the_same_is_found_out(
     target = Cluster(copies(3), [ProducerId(OURS, 1)])
 
     async def scenario(site: Site) -> None:
-        site.told.accepts_loss = accepts_loss
         site.lifecycle.begin(ASSIGNED, known)
         site.lifecycle.claim(site.copy)
         await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
 
-    site = run(lambda: Site(source, target), scenario)
+    policy = "continue" if accepts_loss else "stop"
+    site = run(lambda: Site(source, target, data_loss_policy=policy), scenario)
 
     if accepts_loss:
         assert site.told.losses == [(1, 3)]
@@ -719,7 +719,6 @@ def test_a_process_that_dies_after_a_skipped_record_leaves_a_position_that_passe
     refused = memoryview(bytearray(stored([Record(3, 1, b"k", b"3")])))
 
     async def skip_and_die(site: Site) -> None:
-        site.told.skips_refused = True
         site.lifecycle.begin(ASSIGNED, known)
         await site.claim()
         copy = site.copy
@@ -732,7 +731,8 @@ def test_a_process_that_dies_after_a_skipped_record_leaves_a_position_that_passe
         assert site.told.losses == [(3, 4)]
         assert not copy.wants_data
 
-    left = run(lambda: Site(source, target), skip_and_die).copy.position()
+    site = run(lambda: Site(source, target, errors_tolerance="all"), skip_and_die)
+    left = site.copy.position()
     assert (left.position.source_next, left.position.target_next) == (4, 6)
     copied = bytearray(stored([Record(6, 1, b"k", b"4")], producer_id=OURS))
     copied[12:16] = LEADER_EPOCH.to_bytes(4, "big")

@@ -93,7 +93,6 @@ class Untold:
 
     slot = "0"
     is_written = True
-    accepts_loss = False
 
     def begin(self, *_: object) -> None: ...
 
