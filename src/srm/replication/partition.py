@@ -195,6 +195,7 @@ class PartitionCopy:
     - ``end_at_rest``: end of the source found while nothing was fetched.
     - ``position_is_untold``: no report under our claim has the position after a cut or a skip: lost
       records would be translated as their successors.
+    - ``has_lost_start``: nothing can be done before where to start has been found out again.
     - ``others``: target offsets [from, to) of foreign records in a target without a copy.
     - ``over``: decisions that the source's log holds only in part or no more, with their new ends.
     """
@@ -227,6 +228,7 @@ class PartitionCopy:
     held_back: bool = False
     position_is_untold: bool = False
     is_shared: bool = False
+    has_lost_start: bool = False
     is_troubled: bool = False
     end_at_rest: int = 0
     others: tuple[int, int] | None = None
@@ -245,7 +247,6 @@ class PartitionCopy:
         self.target_next = start.target_next
         self.target_lineage, self.written_by = start.target_lineage, start.written_by
         self.has_position = start.has_position
-        self.has_lost_start = False
         self.is_undecidable = False
         self._claimed_ids: frozenset[int] = frozenset()
         self._old_id_lapses_at: float | None = None
@@ -444,10 +445,6 @@ class PartitionCopy:
     def note_target(self, lineage: Lineage) -> None:
         """Remember the lineage of the target that a check before a claim has proven."""
         self.target_lineage = lineage
-
-    def lose_start(self) -> None:
-        """Nothing can be done before where to start has been found out again."""
-        self.has_lost_start = True
 
     def leave(self) -> None:
         """Stop writing for good: the partition has another owner or none."""

@@ -83,6 +83,7 @@ class Lifecycle:
             Transform.of(config.records, self._context.clusters, *names),
             self._merging,
             is_shared=config.shares(assigned.topic),
+            has_lost_start=isinstance(start, SrmError),
         )
         self.copies[assigned] = copy
         if known.fresh and known.has_former:
@@ -94,7 +95,6 @@ class Lifecycle:
                 "had another name; all that the source holds is copied again",
             )
         if isinstance(start, SrmError):
-            copy.lose_start()
             self._carry_out(copy, write_answers.judge_error(start))
         else:
             self._take_up(copy)
