@@ -123,12 +123,34 @@ class _Logs:
         read: Callable[[int, int], AsyncIterator[_Seen]],
         start: int,
     ) -> tuple[int, int] | NoPlace:
-        """Find the first of some records in the log that does not begin with them."""
-        earliest = _ANY_TIME
-        if wanted and not self.own_time:
+        """Find the first of some records in the log that does not begin with them.
+
+        Return (their offset, its offset there).
+        """
+        earliest, own_time = _ANY_TIME, self.own_time
+        if wanted and not own_time:
             earliest = min(seen.content[0] for seen in wanted)
             start = max(start, await log.wire.offset_at(log.partition, earliest))
-        return await _look_up(wanted, read(start, earliest), to_the_end=self.own_time)
+        often = Counter(seen.content for seen in wanted)
+        indexes = {seen.content: index for index, seen in enumerate(wanted)}
+        passed: deque[_Seen] = deque(maxlen=_FIRST_RECORDS)
+        place: tuple[int, int] | None = None
+        anchor: Content | None = None
+        met, left = False, _NOT_AGAIN_RECORDS
+        async for seen in read(start, earliest):
+            if place is None:
+                met = met or seen.content in often
+                if often.get(seen.content) == 1:
+                    anchor = seen.content
+                    place = _follow_back(wanted, indexes[anchor], passed, seen.offset)
+                passed.append(seen)
+            elif seen.content == anchor:
+                return NoPlace.UNCLEAR
+            else:
+                left -= 1
+                if left <= 0 and not own_time:
+                    break
+        return place or (NoPlace.UNCLEAR if met else NoPlace.NOTHING_IN_COMMON)
 
 
 async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
@@ -138,32 +160,6 @@ async def _first(records: AsyncIterator[_Seen]) -> list[_Seen]:
         if len(found) >= _FIRST_RECORDS:
             break
     return found
-
-
-async def _look_up(
-    wanted: Sequence[_Seen], records: AsyncIterator[_Seen], *, to_the_end: bool
-) -> tuple[int, int] | NoPlace:
-    """Find the first of some records in a log; return (their offset, its offset there)."""
-    often = Counter(seen.content for seen in wanted)
-    indexes = {seen.content: index for index, seen in enumerate(wanted)}
-    passed: deque[_Seen] = deque(maxlen=_FIRST_RECORDS)
-    place: tuple[int, int] | None = None
-    anchor: Content | None = None
-    met, left = False, _NOT_AGAIN_RECORDS
-    async for seen in records:
-        if place is None:
-            met = met or seen.content in often
-            if often.get(seen.content) == 1:
-                anchor = seen.content
-                place = _follow_back(wanted, indexes[anchor], passed, seen.offset)
-            passed.append(seen)
-        elif seen.content == anchor:
-            return NoPlace.UNCLEAR
-        else:
-            left -= 1
-            if left <= 0 and not to_the_end:
-                break
-    return place or (NoPlace.UNCLEAR if met else NoPlace.NOTHING_IN_COMMON)
 
 
 def _follow_back(
