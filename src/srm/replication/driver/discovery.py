@@ -237,11 +237,10 @@ def outgrown(
     target_topics: Mapping[str, TopicDescription],
     config: FlowConfig,
 ) -> tuple[str, ...]:
-    names = config.names
     return tuple(
         topic.name
         for topic in selected
-        if (remote := target_topics.get(names.remote(topic.name))) is None
+        if (remote := target_topics.get(config.names.remote(topic.name))) is None
         or remote.partitions < topic.partitions
     )
 
@@ -251,12 +250,10 @@ def assignable(
     target_topics: Mapping[str, TopicDescription],
     config: FlowConfig,
 ) -> Discovered:
-    names = config.names
-    remotes = ((topic, target_topics.get(names.remote(topic.name))) for topic in selected)
     partitions = tuple(
         AssignedPartition(topic.name, number, topic.topic_id, remote.name, remote.topic_id)
-        for topic, remote in remotes
-        if remote is not None
+        for topic in selected
+        if (remote := target_topics.get(config.names.remote(topic.name))) is not None
         for number in range(min(topic.partitions, remote.partitions))
     )
     return Discovered(partitions, outgrown(selected, target_topics, config))
