@@ -148,14 +148,10 @@ def _copy_starts(
     on_target: Mapping[str, TopicDescription],
     known: Outlook | None,
 ) -> dict[TopicPartition, int]:
-    remotes = [*map(context.config.names.remote, topics)]
     starts = {} if known is None else dict(known.copy_starts)
-    places = [
-        place
-        for name in remotes
-        if name in on_target
-        for place in partitions_with_leader(on_target[name])
-    ]
+    remotes = (on_target.get(context.config.names.remote(topic)) for topic in topics)
+    found = (copy for copy in remotes if copy is not None)
+    places = (place for copy in found for place in partitions_with_leader(copy))
     unread = [place for place in places if place not in starts]
     return {**starts, **(context.target.log_starts(unread) if unread else {})}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from srm.clock import now_ms
 from srm.domain.names.topics import Flow
@@ -40,6 +40,7 @@ from srm.service.views.responses import (
     DetailDep,
     FlowDep,
     Metric,
+    Offset,
     Search,
     Slice,
     ViewsDep,
@@ -56,7 +57,6 @@ _EVENTS: Final = 30
 
 Sort = Literal["state", "topic", "partitions", "groups", "lag"] | Metric
 Order = Literal["asc", "desc"]
-Offset = Annotated[int, Query(ge=0)]
 
 _STATES: Final = ("STOPPED", "DEGRADED", "PAUSED", "RUNNING", "OFF")
 _BY: Final[dict[str, Callable[[TopicRow], Any]]] = {

@@ -85,22 +85,11 @@ _TITLES: Final = {
 def error_page(request: Request, status: int, detail: str, home: str = "") -> Response:
     """Answer with an error page, refreshed if temporary; ``home``: a service with the page."""
     title = "Another service watches this" if home else _TITLES.get(status, "Something went wrong")
-    named = next(
-        ((kind, name) for kind, name in request.path_params.items() if kind in {"topic", "group"}),
-        None,
-    )
-    asked = named if status == 404 and not home else None
+    named = (one for one in request.path_params.items() if one[0] in {"topic", "group"})
+    asked = next(named, None) if status == 404 and not home else None
     there = f"{home}{quote(path_of(request))}" if home else ""
-    return page(
-        request,
-        "error.html",
-        status=status,
-        title=title,
-        detail=detail,
-        asked=asked,
-        home=home,
-        there=there,
-    )
+    values = {"title": title, "detail": detail, "asked": asked, "home": home, "there": there}
+    return page(request, "error.html", status, **values)
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> Response:
