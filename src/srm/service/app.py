@@ -26,7 +26,7 @@ from srm import __version__, telemetry
 from srm.config.model import Config, ServiceSettings
 from srm.domain.text.documents import adapter
 from srm.errors import ConfigError
-from srm.service.access.access import OPEN, Authenticator, guard
+from srm.service.access.access import Authenticator, anonymous, guard
 from srm.service.access.logins import access_of, is_loopback, server_options
 from srm.service.federation.federation import InternalPaths, Joining, join
 from srm.service.federation.merged_lists import answer_from_elsewhere
@@ -164,7 +164,7 @@ def create_app(
     if "*" not in hosts:
         app.add_middleware(AllowedHosts, hosts=hosts)
     app.add_middleware(WatchRequests, exposition=exposition)
-    app.router.routes.extend(_routes(access or OPEN))
+    app.router.routes.extend(_routes(access or anonymous))
     return app
 
 

@@ -58,12 +58,9 @@ those of /health and of static files.
 """
 
 
-def _anonymous() -> User:
+def anonymous() -> User:
+    """Let any client read but not act, for a service that only this machine can reach."""
     return User(ANONYMOUS, frozenset({"reader"}))
-
-
-OPEN: Final[Authenticator] = _anonymous
-"""Lets any client read but not act, for a service that only this machine can reach."""
 
 
 def roles(settings: AccessSettings, names: Collection[str]) -> frozenset[Role]:

@@ -234,13 +234,8 @@ class Federation:
 
     def home(self, target: str) -> str:
         """Return the address of a service that watches a target; empty if none is known."""
-        for service in self._neighbours.watchers(target):
-            try:
-                self._remote.require_trusted(service)
-            except UnavailableError:
-                continue
-            return service.url
-        return ""
+        services = self._neighbours.watchers(target)
+        return next((one.url for one in services if not self._remote.distrust(one)), "")
 
     async def ask(
         self, target: str, path: str, headers: Mapping[str, str], most_bytes: int = MOST_BYTES

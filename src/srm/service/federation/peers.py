@@ -197,8 +197,7 @@ class Neighbours:
         end_all(self._boards.values())
 
     def watchers(self, target: str) -> tuple[ServiceAnnouncement, ...]:
-        board = self._boards.get(target)
-        return board.watchers() if board is not None else ()
+        return self._boards[target].watchers() if target in self._boards else ()
 
     def watched_targets(self) -> tuple[str, ...]:
         return tuple(alias for alias, board in self._boards.items() if board.watchers())
@@ -342,7 +341,8 @@ class Remote:
         most_bytes: int = MOST_BYTES,
     ) -> Reply:
         """Request a path, query included, of one target; UsageError: the path leads elsewhere."""
-        self.require_trusted(service)
+        if distrust := self.distrust(service):
+            raise UnavailableError(distrust)
         url = _address(service, path)
         if (wait := self._resting.get(service.url, 0.0) - self._clock()) > 0:
             raise UnavailableError(f"{service.url} did not answer; next request in {wait:.0f} s")
@@ -365,14 +365,16 @@ class Remote:
         self._resting[service.url] = now + _REST_S
         raise UnavailableError(f"{service.url}: {why}")
 
-    def require_trusted(self, service: ServiceAnnouncement) -> None:
+    def distrust(self, service: ServiceAnnouncement) -> str:
+        """Return why the configuration does not allow requests to a service; empty if it does."""
         hosts = self._remote.hosts
         if hosts and not any(is_named(service.host, pattern) for pattern in hosts):
-            raise UnavailableError(f"{service.host} is not in service.remote.hosts: not queried")
+            return f"{service.host} is not in service.remote.hosts: not queried"
         if self._remote.ca_location is not None and service.protocol != "https":
-            raise UnavailableError(
+            return (
                 f"{service.url} has no certificate of service.remote.ssl.ca.location: not queried"
             )
+        return ""
 
     async def _ask(
         self, url: httpx.URL, target: str, headers: Mapping[str, str], most_bytes: int
