@@ -41,9 +41,6 @@ class StillWatch:
 
     def end(self) -> None: ...
 
-    def wait(self, _timeout_s: float) -> bool:
-        return bool(self.look.looked_ms)
-
     def refresh(self) -> None:
         self.refreshed += 1
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Query
@@ -254,22 +255,14 @@ def sparkline(
         x = (at - begin) / (end - begin) * WIDTH
         return round(x, 1), round(HEIGHT - _EDGE - value / top * (HEIGHT - 2 * _EDGE), 1)
 
-    parts = [[place(at, value) for at, value in part] for part in _parts(values)]
+    stretches = groupby(values, key=lambda one: one[1] is None)
+    drawn = ([place(at, value) for at, value in part if value is not None] for _, part in stretches)
+    parts = [part for part in drawn if part]
     line = "".join(_path(part) for part in parts)
     area = "".join(
         f"{_path(part)}L{part[-1][0]} {HEIGHT:.0f}L{part[0][0]} {HEIGHT:.0f}Z" for part in parts
     )
     return Sparkline(line, area, parts[-1][-1] if values[-1][1] is not None else None)
-
-
-def _parts(values: Sequence[tuple[float, float | None]]) -> list[list[tuple[float, float]]]:
-    parts: list[list[tuple[float, float]]] = [[]]
-    for at, value in values:
-        if value is None:
-            parts.append([])
-        else:
-            parts[-1].append((at, value))
-    return [part for part in parts if part]
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

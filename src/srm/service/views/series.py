@@ -90,10 +90,9 @@ class Copied(NamedTuple):
 
 
 class _Windows:
-    __slots__ = ("_count", "_rows", "remote_topic")
+    __slots__ = ("_count", "_rows")
 
     def __init__(self) -> None:
-        self.remote_topic = ""
         self._rows: NDArray[np.float64] = np.empty((_FIRST, len(_COLUMNS)))
         self._count = 0
 
@@ -138,7 +137,6 @@ class Series:
         self._lock = threading.Lock()
         self._shown: dict[_Subject, _Windows] = {}
         self._read: dict[_Subject, _Windows] = {}
-        self.changes = 0
 
     def begin(self) -> None:
         self._read = {}
@@ -153,7 +151,6 @@ class Series:
         except (ValueError, TypeError, OverflowError, RecursionError, IntegrityError):
             return
         with self._lock:
-            self.changes += 1
             known = self._read.get(subject)
             if window is None:
                 if known is not None:
@@ -163,21 +160,11 @@ class Series:
                 return
             if known is None:
                 known = self._read[subject] = _Windows()
-            known.remote_topic = str(window.remote_topic)
             known.put(figures)
 
     def end(self) -> None:
         with self._lock:
             self._shown = self._read
-            self.changes += 1
-
-    def subjects(self) -> dict[tuple[Flow, str], str]:
-        """Return remote topics by flow and topic; an empty topic is the whole flow."""
-        with self._lock:
-            return {
-                (Flow(source, target), topic): windows.remote_topic
-                for (source, target, topic), windows in self._shown.items()
-            }
 
     def latest(self, flow: Flow) -> dict[str, Measured]:
         """Return the newest window of each topic of a flow; the empty name is the flow itself."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import TypeVar
@@ -59,10 +58,6 @@ class Views:
 
     def close(self) -> None:
         end_all(self._watches.values())
-
-    def wait(self, timeout_s: float) -> bool:
-        until = time.monotonic() + timeout_s
-        return all(w.wait(max(0.0, until - time.monotonic())) for w in self._watches.values())
 
     def refresh(self, target: str) -> None:
         self._watch(target).refresh()

@@ -108,7 +108,6 @@ class TargetWatch(RepeatedTask):
         self._look = TargetLook(alias, flows={f: FlowLook(f, config.flow(f)) for f in flows})
         self._late: tuple[TargetLook, TargetLook] | None = None
         self._looking: tuple[Mapping[Flow, FlowLook], float] | None = None
-        self._looked = threading.Event()
         self._wake = threading.Event()
 
     def end(self) -> None:
@@ -124,9 +123,6 @@ class TargetWatch(RepeatedTask):
         if self._late is None or self._late[0] is not look:
             self._late = look, _late(look, looking[0])
         return self._late[1]
-
-    def wait(self, timeout_s: float) -> bool:
-        return self._looked.wait(timeout_s)
 
     def refresh(self) -> None:
         self._wake.set()
@@ -147,7 +143,6 @@ class TargetWatch(RepeatedTask):
                 began, spent = time.monotonic(), time.thread_time()
                 self._look = self._looks(target, flows)
                 self._looking = None
-                self._looked.set()
                 spent = time.thread_time() - spent
                 pause_s = max(self._period_s - (time.monotonic() - began), spent / _SHARE - spent)
                 self._wake.wait(max(0.0, pause_s))
