@@ -108,7 +108,6 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
             version=__version__,
             links=Links(root),
             airflow=Airflow(views.config),
-            query=dict(request.query_params),
         )
         .encode()
     )

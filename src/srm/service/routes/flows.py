@@ -307,7 +307,7 @@ async def why(
     wanted = [views.look(Flow.parse(flow))] if flow else views.looks()
     flows = [look.flow for look in wanted]
     explaining: Explaining = request.app.state.explaining
-    return answer(request, list(await explaining.why(flows, [kind], name)))
+    return answer(request, await explaining.why(flows, kind, name))
 
 
 Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
@@ -327,9 +327,7 @@ class Explaining:
         self._turns = ConcurrencyLimit()
         self._limit = anyio.CapacityLimiter(AT_ONCE)
 
-    async def why(
-        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
-    ) -> tuple[Why, ...]:
+    async def why(self, flows: Collection[Flow], kind: Kind, name: str) -> list[Why]:
         """Query some flows; omit those that do not know the name, silent targets come last.
 
         NotFoundError: no flow knows the name; the error suggests similar names. SrmError: none of
@@ -340,9 +338,8 @@ class Explaining:
 
         async def one(flow: Flow) -> None:
             try:
-                answers = await run_sync(
-                    self._asking, self._config, flow, name, kinds, limiter=self._limit
-                )
+                place = self._config, flow, name, [kind]
+                answers = await run_sync(self._asking, *place, limiter=self._limit)
             except SrmError as error:
                 unasked[flow] = error
             else:
@@ -357,11 +354,7 @@ class Explaining:
                 raise not_found(name, asked)
             texts = (f"{flow}: {unasked[flow]}" for flow in sorted(unasked))
             raise type(unasked[min(unasked)])("; ".join(texts))
-        return (
-            *known,
-            *(
-                Why(flow, kind, name, False, None, f"not known: {unasked[flow]}", ())  # noqa: FBT003
-                for flow in sorted(unasked)
-                for kind in kinds
-            ),
-        )
+        return known + [
+            Why(flow, kind, name, False, None, f"not known: {unasked[flow]}", ())  # noqa: FBT003
+            for flow in sorted(unasked)
+        ]

@@ -18,7 +18,7 @@ from srm.service.routes.flows import Explaining, ask_clusters
 HERE, AWAY, AWAY_TOO = Flow("P", "B"), Flow("P", "C"), Flow("P", "D")
 
 
-def asked(flows: Collection[Flow], known: Collection[Flow] = (HERE,)) -> tuple[Why, ...]:
+def asked(flows: Collection[Flow], known: Collection[Flow] = (HERE,)) -> list[Why]:
     def asking(_config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
         if flow in {AWAY, AWAY_TOO}:
             raise UnavailableError(f"{flow.target} does not answer")
@@ -27,7 +27,7 @@ def asked(flows: Collection[Flow], known: Collection[Flow] = (HERE,)) -> tuple[W
             for kind in kinds
         )
 
-    return asyncio.run(Explaining(config_of(*flows), asking).why(flows, ["topic"], "pay"))
+    return asyncio.run(Explaining(config_of(*flows), asking).why(flows, "topic", "pay"))
 
 
 def test_a_target_that_cannot_be_asked_is_named_beside_the_answers_of_the_others() -> None:
