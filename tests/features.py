@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from srm.files import write
+from srm_lab.docs.page import write
 
 TESTS: Final = Path(__file__).parent
 PAGE: Final = Path("docs/features.md")

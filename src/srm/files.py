@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -64,18 +62,3 @@ def write_atomically(target: Path, content: bytes) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-
-
-def write(
-    render: Callable[[Path], str],
-    default: Path,
-    doc: str | None,
-    arguments: Sequence[str] | None = None,
-) -> Path:
-    """Write a document to the file that the command names; ``doc``'s first line is its help."""
-    first, _, _ = (doc or "").partition("\n")
-    parser = argparse.ArgumentParser(description=first)
-    parser.add_argument("path", nargs="?", type=Path, default=default, help="default: %(default)s")
-    path: Path = parser.parse_args(sys.argv[1:] if arguments is None else arguments).path
-    path.write_text(render(path), "utf-8")
-    return path

@@ -16,7 +16,7 @@ import typer
 from srm.cli.main import app, help_row
 from srm.cli.moves.failover import description
 from srm.domain.moves.request import FORM
-from srm.files import write
+from srm_lab.docs.page import write
 
 DEFAULT_PATH: Final = Path("docs/commands.md")
 

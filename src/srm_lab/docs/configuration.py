@@ -23,7 +23,7 @@ from srm.config.keys import (
     ConfigKey,
 )
 from srm.domain.moves.routing import order_schema
-from srm.files import write
+from srm_lab.docs.page import write
 
 DEFAULT_PATH: Final = Path("docs/configuration.md")
 SCHEMA_PATH: Final = Path("docs/redirect.schema.json")

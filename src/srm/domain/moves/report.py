@@ -1,16 +1,10 @@
-"""Report of a move: its measured results, kept as a record.
-
-``python -m srm.domain.moves.report`` writes docs/report.schema.json from its types.
-"""
+"""Report of a move: its measured results, kept as a record."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from srm.domain.moves.disaster import Forecast, Outcome
@@ -28,8 +22,7 @@ from srm.domain.moves.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
 from srm.domain.moves.routing import missing_confirmations
 from srm.domain.text.amount import amount, some
-from srm.domain.text.documents import Document, adapter, encode
-from srm.files import write
+from srm.domain.text.documents import Document, encode
 
 SCHEMA: Final = "srm.move-report/1"
 """Version of the fields, raised when a field changes its meaning or is removed."""
@@ -362,31 +355,3 @@ def _costs(name: str, group: GroupReport) -> Iterator[str]:
         places = [f"{count} of {where}" for where, count in sorted(group.uncommitted.items())]
         lost = ", of which it had processed and could not commit " if places else ""
         yield f"group {name} read {amount(group.re_read, 'record')} again{lost}{', '.join(places)}"
-
-
-def render() -> str:
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": SCHEMA,
-        **adapter(MoveReport).json_schema(mode="serialization"),
-    }
-    return json.dumps(_for_readers(schema), indent=2, ensure_ascii=False) + "\n"
-
-
-def _for_readers(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_for_readers(item) for item in part]
-    if not isinstance(part, dict):
-        return part
-    found = {key: _for_readers(value) for key, value in part.items() if key != "title"}
-    if isinstance(found.get("description"), str):
-        found["description"] = found["description"].replace("``", "`")
-    return found
-
-
-def main(arguments: list[str]) -> None:
-    write(lambda _: render(), Path("docs/report.schema.json"), __doc__, arguments)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

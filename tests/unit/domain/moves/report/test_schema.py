@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.domain.moves.report.reporting import DISASTER, REPORT, reports
 
-from srm.domain.moves.report import SCHEMA, MoveReport, render
+from srm.domain.moves.report import SCHEMA, MoveReport
+from srm_lab.docs.report import render
 
 DOCS = Path(__file__).parents[5] / "docs"
 PUBLISHED = json.loads((DOCS / "report.schema.json").read_text("utf-8"))
@@ -34,7 +35,7 @@ def names(part: Any) -> Iterator[str]:
 
 
 def test_the_published_schema_is_that_of_the_types() -> None:
-    """Run ``python -m srm.domain.moves.report`` after a change of a type."""
+    """Run ``python -m srm_lab.docs.report`` after a change of a type."""
     assert (DOCS / "report.schema.json").read_text("utf-8") == render()
     jsonschema.Draft202012Validator.check_schema(PUBLISHED)
 

@@ -10,7 +10,7 @@ import typer
 from srm.cli.main import app
 from srm_lab.docs.commands import render
 
-PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+PAGE = Path(__file__).parents[4] / "docs" / "commands.md"
 
 
 def test_the_page_is_what_the_commands_say() -> None:

@@ -1,6 +1,6 @@
 """Write docs/client-reference.md: the classes of ``srm.client``, from their docstrings.
 
-python -m srm.client.docs
+python -m srm_lab.docs.client
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import srm.client
-from srm.files import write
+from srm_lab.docs.page import write
 
 DEFAULT_PATH: Final = Path("docs/client-reference.md")
 
 _HEAD: Final = """\
 # Reference of srm.client
 
-<!-- Written by `python -m srm.client.docs` from the docstrings. -->
+<!-- Written by `python -m srm_lab.docs.client` from the docstrings. -->
 
 `from srm.client import FailoverConsumer, ...`. The [guide](clients.md#srmclient) says how to use
 them. Calls that are not listed behave as those of confluent-kafka.

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from srm.domain.moves import report
-from srm.service.prometheus import docs as metric_docs
-from srm_lab.docs import commands, configuration
+from srm_lab.docs import client, commands, configuration, metrics, report
 
-GENERATORS = [commands.main, configuration.main, report.main, metric_docs.main]
+GENERATORS = [client.main, commands.main, configuration.main, metrics.main, report.main]
 
 
 @pytest.mark.parametrize("generate", GENERATORS, ids=lambda one: one.__module__)
@@ -43,7 +41,7 @@ def test_a_document_goes_to_the_file_that_is_named(tmp_path: Path) -> None:
 
 
 def test_the_help_says_where_the_document_goes_otherwise(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "srm.domain.moves.report", "--help"]
+    command = [sys.executable, "-m", "srm_lab.docs.report", "--help"]
 
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
 

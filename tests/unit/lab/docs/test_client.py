@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import srm.client
-from srm.client.docs import render
+from srm_lab.docs.client import render
 
-PAGE = Path(__file__).parents[3] / "docs" / "client-reference.md"
+PAGE = Path(__file__).parents[4] / "docs" / "client-reference.md"
 
 
 def test_the_page_is_what_the_docstrings_say() -> None:
-    """Run ``python -m srm.client.docs`` after a change of a docstring."""
+    """Run ``python -m srm_lab.docs.client`` after a change of a docstring."""
     assert PAGE.read_text("utf-8") == render()
 
 

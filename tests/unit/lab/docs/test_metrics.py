@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from srm.service.prometheus.docs import with_tables
 from srm.service.prometheus.exposition import DURATION, REQUESTS
 from srm.service.prometheus.metric_table import METRICS
+from srm_lab.docs.metrics import with_tables
 
 PAGE = Path(__file__).parents[4] / "docs" / "monitoring.md"
 
 
 def test_every_metric_is_documented() -> None:
-    """Run ``python -m srm.service.prometheus.docs`` after a change of the table."""
+    """Run ``python -m srm_lab.docs.metrics`` after a change of the table."""
     page = PAGE.read_text("utf-8")
 
     assert with_tables(page) == page

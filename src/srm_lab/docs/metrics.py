@@ -1,4 +1,4 @@
-"""Writes the tables of metrics in docs/monitoring.md: ``python -m srm.service.prometheus.docs``."""
+"""Writes the tables of metrics in docs/monitoring.md: ``python -m srm_lab.docs.metrics``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from srm.files import write
 from srm.service.prometheus.metric_table import METRICS
+from srm_lab.docs.page import write
 
 DEFAULT_PATH: Final = Path("docs/monitoring.md")
-_BEGIN: Final = "<!-- Metrics: written by `python -m srm.service.prometheus.docs` -->"
+_BEGIN: Final = "<!-- Metrics: written by `python -m srm_lab.docs.metrics` -->"
 _END: Final = "<!-- End of the metrics -->"
 
 
