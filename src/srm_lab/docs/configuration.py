@@ -47,7 +47,7 @@ def with_tables(page: str) -> str:
         "ignored": _table_of_ignored((*IGNORED_KEYS, *IGNORED_PREFIXES)),
         "clients": _client_tables(),
     }
-    return _MARKED.sub(lambda at: "\n".join((at[1], "", *tables[at[2]], "", at[3])), page)
+    return _MARKED.sub(lambda at: "\n".join((at[1], *tables[at[2]], at[3])), page)
 
 
 def _key_table(keys: Iterable[ConfigKey]) -> Iterable[str]:
