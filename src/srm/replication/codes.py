@@ -30,9 +30,6 @@ LEADERSHIP: Final = frozenset({5, 6, 9, 56, 74, 75})
 
 COORDINATOR: Final = frozenset({14, 15, 16})
 
-TRANSIENT: Final = LEADERSHIP | frozenset({3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 78, 89})
-"""Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
-
 TOPIC_GONE: Final = frozenset({3, 100, 103})
 """Topic or its id is unknown; also said by a new leader that has not heard of the topic yet."""
 

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 _REQUEST_S: Final = 30.0
 _PERSIST_S: Final = 20.0
+_TRANSIENT: Final = codes.LEADERSHIP | {3, 7, 8, 13, 14, 15, 16, 19, 20, 51, 78, 89}
+"""Trying again soon may help (51: CONCURRENT_TRANSACTIONS while a marker is being written)."""
 
 
 class SimulatedWire:
@@ -330,7 +332,7 @@ class SimulatedWire:
         text = f"{doing} on {self.alias}: error {error}"
         if error in codes.FENCED:
             raise FencedError(text)
-        if error in codes.TRANSIENT:
+        if error in _TRANSIENT:
             raise UnavailableError(text)
         if error:
             raise SrmError(text)
