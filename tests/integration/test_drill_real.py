@@ -30,15 +30,16 @@ from srm.cli.main import app
 from srm.kafka.tables import single_records
 
 single_records._SESSION_MS = 30_000  # on a busy machine no sign of life of it may be in time
-take = single_records._take_first
+drain = single_records.drain
 
-def hang(message, *others):
-    take(message, *others)
+def hang(*arguments):
+    while not [*drain(*arguments)]:
+        pass
     print("joined", flush=True)
     while True:
         time.sleep(60)
 
-single_records._take_first = hang
+single_records.drain = hang
 app(sys.argv[1:], standalone_mode=False)
 """
 
