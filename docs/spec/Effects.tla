@@ -245,7 +245,7 @@ LiftRecords(o) ==
     /\ UNCHANGED <<records, rule, calls, groups, dead>>
 
 -----------------------------------------------------------------------------
-(* CALL: call_redirectors and _call_while_in_force.  A call is noted before *)
+(* CALL: call_redirectors and call_while_in_force.  A call is noted before *)
 (* it is made, and its answer after it: a process that is killed between   *)
 (* leaves "calling", and its call may have come at any time, or not at all.*)
 
