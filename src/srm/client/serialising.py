@@ -39,7 +39,9 @@ class FailoverSerializingProducer(FailoverProducer):
     ) -> None:
         """Serialise and hand over one record.
 
-        KeySerializationError, ValueSerializationError: it cannot be serialised.
+        Raises:
+            KeySerializationError: the key cannot be serialised.
+            ValueSerializationError: the value cannot be serialised.
         """
         self._check_open()
         context = SerializationContext(topic, MessageField.KEY, headers)
@@ -55,7 +57,10 @@ class FailoverSerializingProducer(FailoverProducer):
             except Exception as error:
                 raise ValueSerializationError(error) from error
         super().produce(
-            *(topic, value, key, partition),
+            topic,
+            value,
+            key,
+            partition=partition,
             on_delivery=on_delivery,
             timestamp=timestamp,
             headers=headers,
@@ -83,8 +88,10 @@ class FailoverDeserializingConsumer(FailoverConsumer):
     def poll(self, timeout: float = -1) -> Any:
         """Return the next message with its key and value deserialised.
 
-        ConsumeError: the message is an error. KeyDeserializationError, ValueDeserializationError:
-        it cannot be deserialised.
+        Raises:
+            ConsumeError: the message is an error.
+            KeyDeserializationError: the key cannot be deserialised.
+            ValueDeserializationError: the value cannot be deserialised.
         """
         message = super().poll(timeout)
         return None if message is None else self._plain(message)

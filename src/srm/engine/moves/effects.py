@@ -330,7 +330,7 @@ def call_redirectors(
 
 @dataclass(frozen=True, slots=True)
 class _Redirector:
-    """One redirector of a move; ``meanwhile`` is called periodically during a long call."""
+    """One redirector of a move; a long call renews the hold periodically."""
 
     context: MoveContext
     plan: MovePlan

@@ -97,8 +97,8 @@ def _how_far(copying: Copying | None, wrong: WhyStep) -> str:
 class Copying:
     """Copying of one topic; ``creation``: why the missing copy cannot be created.
 
-    ``reads``, ``asks``, ``writes``: rights of srm as consumer, admin client and producer; None
-    without an answer or the topic.
+    The rights of srm as consumer, admin client and producer are None without an answer or the
+    topic.
     """
 
     status: FlowStatus

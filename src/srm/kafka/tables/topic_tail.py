@@ -43,7 +43,8 @@ class KafkaTopicTail:
     long and for how much a broker waits with its answer; the end of a log that ends with a
     transaction marker is seen so late.
 
-    ``caught_up``: all records at the first successful look were returned, or there is no topic.
+    ``caught_up``: all records at the first successful look were returned, or the topic does not
+    exist.
     ``rewound``: records were returned again because the log lost some returned ones.
     """
 
