@@ -218,20 +218,22 @@ def _record(message: Message) -> LogRecord:
 
 def _keys_about(gone: Collection[tuple[str, str]], tail: KafkaTopicTail) -> Iterator[bytes]:
     """Yield the keys of records about the topics, reading some thousand records at a time."""
-    heard = time.monotonic()
+    heard, sources = time.monotonic(), {topic_id for topic_id, _ in gone}
     while not tail.caught_up:
         for key, value in tail.poll(_POLL_S):
             heard = time.monotonic()
-            if value is not None and _is_about(gone, key, value):
+            if value is not None and _is_about(gone, sources, key, value):
                 yield key
         if time.monotonic() - heard > _SILENCE_S:
             raise errors.UnavailableError(f"{tail.where}: no answer; retry")
 
 
-def _is_about(gone: Collection[tuple[str, str]], key: bytes, value: bytes) -> bool:
+def _is_about(
+    gone: Collection[tuple[str, str]], sources: Collection[str], key: bytes, value: bytes
+) -> bool:
     with suppress(errors.IntegrityError):
         found = decode_key(key)
-        if any(found.topic_id == topic_id for topic_id, _ in gone):  # else it need not be decoded
+        if found.topic_id in sources:  # else it need not be decoded
             whole = decode_block(key, value) if isinstance(found, BlockKey) else found
             return (whole.topic_id, whole.target_topic_id) in gone
     return False
