@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ class ClientSettings:
 
     config: Config
     kind: ClientKind
-    given: Mapping[str, Any]
+    given: Mapping[str, Any] = field(repr=False)
     defaults: Mapping[str, Any]
     forced: Mapping[str, Any]
 

@@ -6,25 +6,36 @@ from pathlib import Path
 
 import pytest
 
+from srm.client.cluster_producers import ClusterProducers, Reports, Transactions
 from srm.client.membership import remote_name, subscription
 from srm.client.settings import ClientSettings, load_client_config
 from srm.errors import UsageError
 
 
-def settings(tmp_path: Path, given: dict[str, object]) -> dict[str, object]:
+def made(tmp_path: Path, given: dict[str, object]) -> ClientSettings:
     file = tmp_path / "srm-client.properties"
     file.write_text(
         "clusters = P, B\nP.bootstrap.servers = p:9092\nB.bootstrap.servers = b:9092\n"
         "B.sasl.username = of-the-file\nB.consumer.fetch.min.bytes = 7\n"
     )
-    made = ClientSettings(
+    return ClientSettings(
         load_client_config(file),
         "consumer",
         given,
         defaults={"fetch.min.bytes": 1, "linger": 0},
         forced={"client.id": "ours"},
     )
-    return made.on("B")
+
+
+def settings(tmp_path: Path, given: dict[str, object]) -> dict[str, object]:
+    return made(tmp_path, given).on("B")
+
+
+def test_no_text_of_a_producer_shows_the_password_of_the_application(tmp_path: Path) -> None:
+    given = made(tmp_path, {"sasl.password": "hunter2"})
+    producers = ClusterProducers(given, Reports(), None, transactional=False)
+
+    assert "hunter2" not in repr(Transactions(producers, str, lambda: None, None))
 
 
 def test_the_file_says_how_to_connect_and_the_application_all_else(tmp_path: Path) -> None:
