@@ -418,10 +418,14 @@ class Lifecycle:
     ) -> None:
         try:
             verdict = await work
+            if verdict is not None and copy.attempt == attempt:
+                self._carry_out(copy, verdict)
         except SrmError as error:
-            verdict = write_answers.judge_error(error)
-        except Exception as error:
+            failure = write_answers.judge_error(error)
+        except Exception as error:  # what befalls one partition must not end the slot
             logger.exception("%s: unexpected failure", copy.source)
-            verdict = write_answers.stop_of(SrmError(f"unexpected {error!r}", "see the log"))
-        if verdict is not None and copy.attempt == attempt:
-            self._carry_out(copy, verdict)
+            failure = write_answers.stop_of(SrmError(f"unexpected {error!r}", "see the log"))
+        else:
+            return
+        if copy.attempt == attempt:
+            self._carry_out(copy, failure)

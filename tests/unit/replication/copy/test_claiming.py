@@ -37,6 +37,7 @@ from srm.replication.copy import lifecycle
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy, Phase, Stop
 from srm.replication.ports import (
+    NO_LEADER,
     EpochEnd,
     FetchedPartition,
     Leader,
@@ -352,6 +353,28 @@ def test_a_restored_source_whose_epochs_a_fetch_takes_for_the_same_is_found_out(
         assert site.copy.blocked == (1, 3)
         assert "P->B.data.loss.policy = continue in srm.properties" in site.copy.reason
         assert site.copy.action.endswith("then run srm replicator restart --flow 'P->B'")
+
+
+def test_a_failure_while_a_verdict_is_carried_out_stops_the_partition_and_not_the_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, target = source_of(3), Cluster(copies(3))
+    source.start = 2
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(1, 2, frozenset({OURS})))
+        await site.until(lambda: site.copy.source_leader != NO_LEADER)
+        monkeypatch.setattr(site.told, "lost", nonsense)
+        site.copy.note_checked(2)
+        site.lifecycle.on_fetch_trouble(site.copy, codes.OFFSET_OUT_OF_RANGE, None)
+        await site.until(lambda: site.copy.phase is Phase.STOPPED)
+
+    def nonsense(*_: object) -> None:
+        raise KeyError("no notes")
+
+    site = run(lambda: Site(source, target, data_loss_policy="continue"), scenario)
+
+    assert site.copy.reason == "unexpected KeyError('no notes'); see the log"
 
 
 def test_a_source_that_lost_only_a_marker_is_copied_on_from_there_without_a_loss() -> None:
