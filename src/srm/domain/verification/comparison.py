@@ -186,8 +186,12 @@ class _Comparison:
 
     def _foreign_record(self, target: ComparedRecord) -> None:
         transform = self._plan.transform
-        if self._plan.shared and (
-            transform is None or transform.is_of_another(target) is not False
+        # Without their headers the flow's own copies, doubled ones too, look like those of others.
+        if (
+            self._plan.shared
+            and transform is not None
+            and transform.settings.provenance
+            and transform.is_of_another(target) is not False
         ):
             self._target.leave_out()
             return

@@ -188,6 +188,18 @@ def test_in_a_shared_copy_only_a_second_copy_of_the_flow_is_foreign():
     assert verify(shared, source, copies).difference == difference(None, 2, "foreign")
 
 
+def test_a_copy_made_twice_under_a_shared_name_is_foreign_also_without_headers_that_show_it():
+    transform = Transform(RecordSettings(), ClusterIds("", ""), "A", "pay", "pay")
+    plan = plan_partition(logs((0, 2), (0, 3)), OffsetMap.of([Run(0, 1, 2)], Position(2, 3, 2)), 3)
+    assert plan is not None
+    shared = replace(plan, transform=transform, shared=True)
+    target = [record(0, 0), record(1, 0), record(2, 1)]
+
+    result = verify(shared, [record(0, 0), record(1, 1)], target)
+
+    assert result.difference == difference(None, 0, "foreign")
+
+
 def test_source_records_that_the_flow_does_not_copy_are_not_missing():
     settings = RecordSettings(provenance=True, exclude_headers=("h.*",))
     transform = Transform(settings, ClusterIds("a", "c"), "A", "pay", "pay")
