@@ -277,7 +277,18 @@ class _Facts:
         self._source_configs = source.topic_configs(tuple(remotes))
         self._target_configs = target.topic_configs(existing)
         self._source_logs = _bounds(source, partitions, context.config.isolation_level)
-        self._target_logs = _bounds(target, copies)
+        names, joins = context.config.names, context.config.joins
+        self._shared = set[str]()
+        if context.config.records.provenance:  # else nothing tells the records of others
+            self._shared = {name for name in remotes if names.is_shared(name) or joins(name)}
+        # Copies do not wait for the transactions of others: they may be behind one that is open.
+        shared = {
+            TopicPartition(remotes[p.topic], p.partition)
+            for p in partitions
+            if p.topic in self._shared
+        }
+        self._target_logs = _bounds(target, set(copies) - shared)
+        self._target_logs |= _bounds(target, shared, "read_uncommitted")
         self._decided = _decisions(source, self._maps.notes)
 
     def plan(self, partition: TopicPartition) -> RangePlan | PartitionVerification:
@@ -315,7 +326,7 @@ class _Facts:
             source_id=self._source_ids[topic],
             target_id=self._target_ids.get(remote, ""),
             transform=Transform(config.records, self._clusters, config.flow.source, topic, remote),
-            shared=config.names.is_shared(topic) or config.joins(topic),
+            shared=topic in self._shared,
             committed=config.isolation_level == "read_committed",
         )
         before, notes = self._target_ends_before[copy], maps.notes.get(partition, ())

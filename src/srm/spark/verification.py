@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from typing import Literal
 
 from confluent_kafka import Consumer, Message
 from pyspark.sql import SparkSession
@@ -102,12 +104,16 @@ def _compare_records(
 ) -> Iterator[RangeResult | str]:
     if not plans:
         return
-    committed = all(plan.committed for plan in plans)  # ranges of one flow
-    with (
-        reader(properties.source, "read_committed" if committed else "read_uncommitted") as source,
-        reader(properties.target, "read_committed") as target,
-    ):
+    with ExitStack() as stack:
+
+        @cache
+        def open_reader(side: Literal["source", "target"], *, committed: bool) -> Consumer:
+            level = "read_committed" if committed else "read_uncommitted"
+            return stack.enter_context(reader(getattr(properties, side), level))
+
         for plan in plans:
+            source = open_reader("source", committed=plan.committed)
+            target = open_reader("target", committed=not plan.shared)
             try:
                 yield _compare_one(plan, source, target)
             except SrmError as error:
@@ -166,6 +172,6 @@ async def _prove(
                 continue
             ids = topic_id_bytes(plan.source_id), topic_id_bytes(plan.target_id)
             ours = LogReader(source, plan.place, ids[0], read_committed=plan.committed)
-            theirs = LogReader(target, plan.copy, ids[1], read_committed=True)
+            theirs = LogReader(target, plan.copy, ids[1], read_committed=not plan.shared)
             found.append(await prove_equal(plan, ours, theirs, native))
     return found

@@ -8,6 +8,8 @@ import pytest
 
 from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names import internal_topics
+from srm.domain.names.flow_topics import FlowTopics
+from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.verification.verification import (
@@ -134,6 +136,23 @@ def test_timestamps_are_not_compared_where_the_target_stamps_records(copied):
     )
 
     assert not verification.plan(copied.flow("P->B")).ranges[0].timestamps
+
+
+@pytest.mark.parametrize(("shared", "end"), [(True, 124), (False, 101)])
+def test_copies_behind_an_open_transaction_of_others_count_under_a_shared_name(
+    copied, monkeypatch, shared, end
+):
+    monkeypatch.setattr(FlowTopics, "is_shared", lambda _names, _topic: shared)
+    copied.clusters["B"].produce_in("app", "P.Payments", 0, 3)
+    copied.produce("P", 20)
+    copied.copy("P->B")
+
+    context = copied.flow("P->B")
+    config = replace(context.config, records=RecordSettings(provenance=True))
+
+    (payments,) = verification.plan(replace(context, config=config)).ranges
+
+    assert (payments.shared, payments.target_log_end) == (shared, end)
 
 
 def test_partitions_without_a_copy_are_unverified_with_the_reason(empty):
