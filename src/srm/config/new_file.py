@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -192,13 +193,14 @@ def write_client_file(path: Path, text: str) -> None:
     Only its owner may read it.
     """
     if path.is_file():
+        with suppress(OSError):
+            if _OWN.encode() not in path.read_bytes():
+                raise UsageError(
+                    f"{path} exists, and srm config client has not written it: name another file, "
+                    "or remove it first"
+                )
         kept = {line.key for line in parse_properties(text)}
         lost = [line.key for line in read_properties(path) if line.key not in kept]
-        if _OWN.encode() not in path.read_bytes():
-            raise UsageError(
-                f"{path} exists, and srm config client has not written it: name another file, or "
-                "remove it first"
-            )
         if lost:
             raise UsageError(
                 f"{path} has {', '.join(lost)}, which the new file lacks: give them with --set, "

@@ -210,15 +210,16 @@ def test_a_line_that_cannot_be_used_is_refused(tmp_path: Path, line: str, messag
         client_file(tmp_path, "--set", line)
 
 
-def test_the_file_of_clients_replaces_no_other_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["group.id = shop\n", '{"path": "C:\\users"}'])
+def test_the_file_of_clients_replaces_no_other_file(tmp_path: Path, text: str) -> None:
     other = tmp_path / "client.properties"
-    other.write_text("group.id = shop\n")
+    other.write_text(text)
 
     with pytest.raises(
         UsageError, match=r"client\.properties exists, and srm config client has not"
     ):
         client_file(tmp_path)
-    assert other.read_text() == "group.id = shop\n"
+    assert other.read_text() == text
 
 
 def test_the_file_of_clients_is_written_again_without_losing_a_login(tmp_path: Path) -> None:
