@@ -124,7 +124,8 @@ def _positions_first(write: Any) -> Any:
         late, self.late_write = getattr(self, "late_write", None), lambda: write(self, send)
         if late is not None:
             late()
-        return frozenset()
+        self.late = frozenset()
+        return self.late
 
     return write_late
 
@@ -163,9 +164,10 @@ def _whole(held_log: Any) -> Any:
 
 
 def _reraised(_: Any) -> Any:
-    async def guard(self: Any, copy: Any, attempt: int, work: Awaitable[None]) -> None:
-        del self, copy, attempt
-        await work
+    async def guard(self: Any, copy: Any, attempt: int, work: Awaitable[Any]) -> None:
+        verdict = await work
+        if verdict is not None and copy.attempt == attempt:
+            self._carry_out(copy, verdict)
 
     return guard
 
