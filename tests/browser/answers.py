@@ -14,13 +14,11 @@ from srm.service.views.flow_rows import GroupCommits
 class Answers:
     """Stands for asking both clusters."""
 
-    async def why(
-        self, flows: Collection[Flow], kinds: Collection[Kind], name: str
-    ) -> tuple[Why, ...]:
+    async def why(self, flows: Collection[Flow], kind: Kind, name: str) -> list[Why]:
         """Answer for the first flow; nobody knows ``nowhere``."""
         if name == "nowhere":
             raise NotFoundError("no flow knows nowhere; similar: orders")
-        [flow, *_], [kind] = list(flows), list(kinds)
+        flow, *_ = flows
         steps = (
             Question("enabled", f"is the flow {flow} on?").yes(),
             Question("allowed", f"does an allow list name the {kind}?").yes(
@@ -40,7 +38,7 @@ class Answers:
             ),
         )
         verdict = "translated; can move, after a wait"
-        return (Why(flow, kind, name, True, False, verdict, steps, steps[-1].action),)
+        return [Why(flow, kind, name, True, False, verdict, steps, steps[-1].action)]
 
 
 class Offsets:
