@@ -156,7 +156,7 @@ class Lifecycle:
         await self._target.connect(target_node)
         has_moved = False
         if copy.phase is Phase.IDLE and not compared:
-            has_moved = await self._has_end_moved(copy, is_taken_up=True)
+            has_moved = await self._has_end_moved(copy)
         if self.copies.get(copy.assigned) is not copy or copy.phase in _AT_REST:
             return
         self._placement.put(copy, source, target_node)
@@ -202,15 +202,12 @@ class Lifecycle:
         if await self._has_end_moved(copy) and copy.attempt == attempt and copy.is_idle:
             self.claim(copy)
 
-    async def _has_end_moved(self, copy: PartitionCopy, *, is_taken_up: bool = False) -> bool:
+    async def _has_end_moved(self, copy: PartitionCopy) -> bool:
         """Return whether the target's log lost its end or holds only markers after the position.
 
         A log that lost its end and has grown again does not hold the copy's latest leader epoch up
         to there. A translation needs a position after markers. Where other flows write, claims
         would follow each other without end.
-
-        An election may have taken the marker of a former owner's claim. That owner's last report
-        can come late, and counts until a later claim: so a copy that ``is_taken_up`` is claimed.
         """
         at, epoch = copy.target_next, copy.target_lineage.epoch
         now = await self._target.log_end(copy.target)
@@ -218,8 +215,6 @@ class Lifecycle:
             return now.end < at
         log = LogReader.of_target(self._target, copy.assigned)
         if 0 <= epoch != now.epoch:  # a leader does not truncate its log
-            if is_taken_up and epoch < now.epoch:
-                return True
             held = await log.epoch_end(epoch)
             if held.epoch != epoch or held.end < at:
                 return True
