@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeVar
 
 from srm.config.model import ClientKind
+from srm.domain.names.record_headers import ClusterIds, RecordSettings
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
@@ -354,3 +355,10 @@ class Cluster(Protocol):
         Nothing is committed, and the member has left on return. None where a log ends before a
         record. Partitions not reached in time, or without a committed offset, are omitted.
         """
+
+
+def cluster_ids(records: RecordSettings, source: Cluster, target: Cluster) -> ClusterIds:
+    """Return the clusters' ids, empty where records are copied unchanged and need none."""
+    if records.does_nothing:
+        return ClusterIds("", "")
+    return ClusterIds(source.cluster_id(), target.cluster_id())

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from srm.config.model import IsolationLevel
 from srm.domain.flow_state.replication_records import PartitionNotes, begin_of_copy, in_force
 from srm.domain.names import internal_topics
-from srm.domain.names.record_headers import ClusterIds, Transform
+from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.verification.verification import (
@@ -38,7 +38,7 @@ from srm.domain.verification.verification_plan import (
     newest,
     plan_partition,
 )
-from srm.engine.cluster_ports import Cluster, Topics
+from srm.engine.cluster_ports import Cluster, Topics, cluster_ids
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, NotFoundError
@@ -263,9 +263,7 @@ class _Facts:
         source, target = context.source, context.target
         copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
         self._remotes, self._source_ids, self._config = remotes, ids, context.config
-        self._clusters = ClusterIds("", "")
-        if not context.config.records.does_nothing:
-            self._clusters = ClusterIds(source.cluster_id(), target.cluster_id())
+        self._clusters = cluster_ids(context.config.records, source, target)
         self._target_ends_before = target.log_ends(copies)
         starts = source.log_starts(partitions)
         wanted = {p: Wanted(source_ranges=((start, _FAR),)) for p, start in starts.items()}

@@ -26,11 +26,11 @@ from srm.domain.groups.proof import (
 )
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
-from srm.domain.names.record_headers import ClusterIds, Transform
+from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.cluster_ports import Cluster, Place, Topics
+from srm.engine.cluster_ports import Cluster, Place, Topics, cluster_ids
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
@@ -125,9 +125,8 @@ class _Sides:
         starts, there = self.originals.log_starts(ours), self.copies.log_starts(theirs)
         compacted = _compacted_topics(self.originals, ours)
         compacted_there = _compacted_topics(self.copies, theirs)
-        records, clusters = self.config.records, ClusterIds("", "")
-        if not records.does_nothing:
-            clusters = ClusterIds(self.originals.cluster_id(), self.copies.cluster_id())
+        records = self.config.records
+        clusters = cluster_ids(records, self.originals, self.copies)
         verdicts = {}
         for key, one in unclear.items():
             here, place = one.claim.original[0], one.claim.copy[0]
