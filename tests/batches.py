@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from srm.domain.names.record_headers import Header
 from srm.replication.batches.batch import seal
 from srm.replication.batches.records import encode as encode_records
-from srm.replication.ports import DecodedRecord, Header
+from srm.replication.ports import DecodedRecord
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from srm.domain.names.record_headers import Header
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
-
-Header = tuple[str, bytes | None]
 
 
 class DecodedRecord(NamedTuple):

@@ -152,20 +152,6 @@ class Transform:
     topic: str
     target_topic: str
 
-    @classmethod
-    def of(
-        cls,
-        settings: RecordSettings,
-        clusters: ClusterIds,
-        source_alias: str,
-        topic: str,
-        target_topic: str,
-    ) -> Transform | None:
-        """Return that of a topic, None if the settings change nothing."""
-        if settings.does_nothing:
-            return None
-        return cls(settings, clusters, source_alias, topic, target_topic)
-
     @property
     def drops_some(self) -> bool:
         """True if records with certain headers are skipped."""

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Final
 
 from srm.clock import now_s
+from srm.domain.names.record_headers import Header
 from srm.errors import IntegrityError, SrmError
 from srm.replication.batches.batch import (
     HEADER_SIZE,
@@ -32,7 +33,7 @@ from srm.replication.batches.batch import (
     header_checksum,
 )
 from srm.replication.batches.codecs import codec_of, decompress
-from srm.replication.ports import DecodedRecord, Header
+from srm.replication.ports import DecodedRecord
 
 _HEADER: Final = struct.Struct(">q13xh4xqq14xi")
 

@@ -77,10 +77,11 @@ class Lifecycle:
         """Take a partition on at its known, or first, position; an error stops it at once."""
         config, known = self._config, start if isinstance(start, Start) else NOWHERE
         names = config.flow.source, assigned.topic, assigned.target_topic
+        transform = Transform(config.records, self._context.clusters, *names)
         copy = PartitionCopy(
             assigned,
             known,
-            Transform.of(config.records, self._context.clusters, *names),
+            None if config.records.does_nothing else transform,
             self._merging,
             is_shared=config.shares(assigned.topic),
             has_lost_start=isinstance(start, SrmError),

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches import Record, encode
 
+from srm.domain.names.record_headers import Header
 from srm.replication.batches.batch import batches
 from srm.replication.batches.records import decode
 from srm.replication.batches.records import encode as encode_records
-from srm.replication.ports import Header
 
 timestamps = st.integers(-1, 2**45)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
