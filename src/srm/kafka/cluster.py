@@ -110,7 +110,6 @@ class KafkaCluster(Clients):
         return KafkaControlWriter(self, transactional_id)
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return the committed offsets of a group; an absent group has none."""
         results, errors = self.commits_of([group])
         if errors:
             raise errors[group]

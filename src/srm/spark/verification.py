@@ -65,7 +65,6 @@ class RangeComparer:
         self.width = 1 if spark is None else cores(spark)
 
     def __call__(self, ranges: Sequence[RangePlan]) -> list[RangeResult | str]:
-        """Compare ranges; one that cannot be read gives the reason instead."""
         if self._spark is None:
             return list(self._compare(ranges))
         return spread(self._spark, ranges, self._compare, tasks=TASKS_PER_CORE * self.width)

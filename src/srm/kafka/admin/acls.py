@@ -54,7 +54,6 @@ _OPERATIONS: Final = {_operation_name(one): one for one in admin.AclOperation}
 
 
 def unavailable_reason(clients: Clients) -> str:
-    """Say why srm cannot change ACLs on this cluster; empty where it can."""
     try:
         _on_each_broker(clients, _DENIALS)
     except ConfigError:
@@ -82,7 +81,6 @@ def create(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -
 
 
 def delete(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -> None:
-    """Remove ACLs, and wait until they are gone; those that are absent do not matter."""
     _change(clients, acls, look, adds=False)
 
 
@@ -114,7 +112,6 @@ def topic_rights(
 
 
 def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
-    """Return those of the topics to which everybody is denied to write, on every broker."""
     denials = frozenset.intersection(*_on_each_broker(clients, _DENIALS))
     return frozenset(topics).intersection(denial.name for denial in denials)
 
@@ -124,7 +121,6 @@ def deny_writes(clients: Clients, topics: Collection[str]) -> None:
 
 
 def allow_writes(clients: Clients, topics: Collection[str]) -> None:
-    """Remove what :func:`deny_writes` has set, and wait until that is in force."""
     delete(clients, [write_denial(topic) for topic in topics], _DENIALS)
 
 

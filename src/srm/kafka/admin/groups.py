@@ -272,7 +272,6 @@ def has_share_groups(clients: Clients) -> bool:
 
 
 def share_lags(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
-    """Return the lags of share groups: offsets from the start on that are not acknowledged."""
     starts, errors = _share_starts(clients).of(groups)
     return {
         name: {p: lag for p, (_, lag) in some.items() if lag >= 0} for name, some in starts.items()
@@ -317,7 +316,6 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
 def pending(
     clients: Clients, groups: Collection[str], also: Collection[TopicPartition] = ()
 ) -> ByGroup[frozenset[TopicPartition]]:
-    """Return the partitions with an undecided transactional commit, by group, requested by name."""
     topics = [None, api.numbers_by_topic(also)] if also else [None]
     stable = True  # an undecided offset is an error of its partition
     return _OfGroups(

@@ -30,27 +30,22 @@ def log_starts(clients: Clients, partitions: Places) -> _Offsets:
 
 
 def log_ends(clients: Clients, partitions: Places) -> _Offsets:
-    """Return the last stable offset of each partition."""
     return _list(clients, dict.fromkeys(partitions, api.LATEST), committed=True)
 
 
 def high_watermarks(clients: Clients, partitions: Places) -> _Offsets:
-    """Return the offset after each partition's last record, whatever transactions are open."""
     return _list(clients, dict.fromkeys(partitions, api.LATEST))
 
 
 def newest_times(clients: Clients, partitions: Places) -> _Offsets:
-    """Return the largest timestamp of each partition that holds a record (KIP-734)."""
     return _list(clients, dict.fromkeys(partitions, api.MAX_TIMESTAMP), "timestamp")
 
 
 def offsets_at(clients: Clients, times: _Values) -> _Offsets:
-    """Return where a time begins in each partition that holds a record so late (KIP-79)."""
     return _list(clients, times)
 
 
 def epoch_ends(clients: Clients, epochs: _Values) -> _Offsets:
-    """Return up to where each log holds an epoch; see the engine's port."""
     doing = "looking up leader epochs"
     found = _query_logs(clients, doing, epochs, api.epoch_ends_request, as_consumer=True)
     # For an epoch missing in its log a leader returns the end of the one before. After an unclean

@@ -37,8 +37,6 @@ _logger = logging.getLogger(__name__)
 
 
 def names(clients: Clients) -> dict[str, int]:
-    """Return all topics with their partition counts, without ids: one cheap request."""
-
     def request(timeout_s: float) -> dict[str, int]:
         found = clients.admin().list_topics(timeout=timeout_s).topics
         return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
@@ -70,7 +68,6 @@ def describe(
 
 
 def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return what was set on the topics themselves; a topic that does not exist is left out."""
     return {
         topic: {name: one.value for name, one in found.items() if one.origin == "topic"}
         for topic, found in settings(clients, topics).items()
@@ -78,7 +75,6 @@ def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, 
 
 
 def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
-    """Return the values in effect that can be set and shown; a missing topic is left out."""
     if not topics:
         return {}
     resources = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in sorted(topics)]
@@ -101,7 +97,6 @@ def _new(spec: TopicSpec) -> admin.NewTopic:
 
 
 def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
-    """Say why a topic could not be created now, None where it could; nothing is created."""
     try:
         doing = f"checking whether topic {spec.name} can be created", "creating"
         start = partial(admin.AdminClient.create_topics, validate_only=True)

@@ -137,7 +137,6 @@ def largest(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
 
 
 def written_together(clients: Clients) -> tuple[frozenset[str], ...] | None:
-    """Return the sets of topics that one transaction was seen to write; see the engine's port."""
     deadline = time.monotonic() + min(clients.timeout_s, _LONGEST_S)
     try:
         found = describe(clients, [TOPIC], "Read").get(TOPIC)

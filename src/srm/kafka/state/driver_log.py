@@ -72,7 +72,6 @@ class KafkaDriverLog:
         self._producer: Producer | None = None
 
     def read(self) -> list[LogRecord]:
-        """Return the latest record of each key up to the end of the state topic."""
         self._close_consumer()
         reader = open_reader(self._props.consumer)
         try:
@@ -145,10 +144,7 @@ class KafkaDriverLog:
     def publish(
         self, records: Mapping[bytes, bytes], deletions: Collection[tuple[int, bytes]] = ()
     ) -> None:
-        """Write all records in one transaction; FencedError: a newer driver has taken over.
-
-        UnavailableError: it is not known whether they were written; open the log again.
-        """
+        """UnavailableError: it is not known whether they were written; open the log again."""
         producer = self._producer
         if producer is None:
             raise errors.UnavailableError(f"writing {self._where}: not opened")
@@ -164,7 +160,6 @@ class KafkaDriverLog:
             raise self._failure(error, "writing") from error
 
     def clear_maps(self, topics: Collection[CopiedTopic]) -> None:
-        """Go through the map topic once and delete every record about the topics; repeatable."""
         gone = {(topic.topic_id, topic.target_topic_id) for topic in topics}
         map_topic = internal_topics.offset_map(self._flow.source)
         log = KafkaStateLog(self._flow.target, self._props.producer)

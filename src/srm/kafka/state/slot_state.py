@@ -215,7 +215,6 @@ class MapStarts:
         return _with_reports(partitions, found, state, reported)
 
     def load_again(self, assigned: AssignedPartition) -> starts.Start | SrmError | None:
-        """Look at every block of a partition; the start is before the first that is lost."""
         start = self.load([assigned], thorough=True).get(assigned)
         if isinstance(start, UnavailableError):
             raise start

@@ -230,10 +230,6 @@ class KafkaControlWriter:
     def write(
         self, tables: _Tables, before_commit: Callable[[], None] = lambda: None
     ) -> dict[str, int]:
-        """Write records by topic in one transaction; None is a tombstone; see the engine's port.
-
-        Returns the broker's time of the last record of each topic that has not CreateTime.
-        """
         topics = [topic for topic, records in tables.items() if records]
         if not topics:
             return {}

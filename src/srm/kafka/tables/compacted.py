@@ -61,19 +61,15 @@ class KafkaCompactedTopic:
         self._writing = clients.where(f"writing {self._name}")
 
     def read(self) -> dict[bytes, bytes]:
-        """Return the latest committed values by key to the end of now; a missing topic is empty."""
         return {key: row.value for key, row in self.read_stamped().items()}
 
     def read_stamped(self) -> dict[bytes, Stamped]:
         return {key: rows[-1] for key, rows in self._rows(most=1).items()}
 
     def read_history(self) -> dict[bytes, tuple[Stamped, ...]]:
-        """Return all values of each key that the log still holds, oldest first."""
         return {key: tuple(rows) for key, rows in self._rows(most=None).items()}
 
     def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
-        """Show all records up to the end at call time, in order, and keep none."""
-
         def show(message: Message) -> None:
             key = message.key()
             if key is not None:
@@ -85,11 +81,7 @@ class KafkaCompactedTopic:
         return records_at(self._clients, TopicPartition(self._topic, self._partition), offsets)
 
     def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
-        """Write in order and wait for all acknowledgements; None is a tombstone.
-
-        Returns the broker's time of the last record, None with CreateTime. After an error some may
-        be written.
-        """
+        """After an error some of the records may be written."""
         if not records:
             return None
         producer = self._clients.producer()

@@ -222,10 +222,7 @@ class KafkaCommitTail:
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> list[tuple[bytes, bytes | None]]:
-        """Return new keys and values, waiting so long for the first.
-
-        UnavailableError: the consumer knows no broker any more: open another one.
-        """
+        """UnavailableError: the consumer knows no broker any more: open another one."""
         pairs = []
         for message in drain(self._consumer, timeout_s):
             position_after(message, self._where)  # raises what waiting does not cure
