@@ -11,7 +11,6 @@ import struct
 import threading
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_char, c_int16, c_int32, c_int64, c_uint32, c_void_p
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -84,7 +83,9 @@ class _Job(Structure):
     )
 
 
-class _Compared(Structure):
+class Compared(Structure):
+    """A batch of ours, uncompressed, and how far the source has it; its memory has to stay."""
+
     _fields_ = layout((c_void_p, "batch"), (c_int64, "size at"), (c_int32, "index with_time"))
 
 
@@ -97,7 +98,7 @@ class NativeLibrary:
 
     def __init__(self, path: Path = FILE, *, use_instruction: bool = True) -> None:
         self._library = library = ctypes.CDLL(str(path))
-        compared = POINTER(_Compared), c_void_p, c_int64, c_void_p, c_int64
+        compared = POINTER(Compared), c_void_p, c_int64, c_void_p, c_int64
         _declare(library.srm_merge, c_int64, POINTER(_Job))
         _declare(library.srm_rewrite, None, c_void_p, c_int64, c_int64, c_int16, c_int32)
         _declare(library.srm_seal, None, c_void_p, c_int64)
@@ -164,8 +165,11 @@ class NativeLibrary:
         read = np.frombuffer(data, np.uint8)  # ctypes takes no address of what is read-only
         return int(self._library.srm_crc32c(read.ctypes.data, len(read)))
 
-    def compare(self, ours: _Compared, theirs: memoryview) -> list[tuple[int, int]] | None:
-        """Return the next records' stretches in a batch of the source; None: not equal."""
+    def compare(self, ours: Compared, theirs: memoryview) -> list[tuple[int, int]] | None:
+        """Return our next records' (first source offset, count) in a batch of the source.
+
+        None: it does not equal them (``compare.c``).
+        """
         with self._turn:
             room = self._stretches
             found = self._library.srm_compare(
@@ -174,28 +178,6 @@ class NativeLibrary:
             if found < 0:
                 return None
             return list(_STRETCH.iter_unpack(memoryview(room)[: found * _STRETCH.size]))
-
-    def comparison(self, ours: memoryview, *, with_time: bool) -> NativeComparison:
-        """Begin to compare a batch of ours with batches of the source, all uncompressed."""
-        compared = _Compared(address(ours), len(ours), 0, 0, with_time)
-        return NativeComparison(self, compared, ours)
-
-
-@dataclass(eq=False)
-class NativeComparison:
-    """A batch of ours and the matching batches of the source (``compare.c``)."""
-
-    library: NativeLibrary
-    compared: _Compared
-    ours: memoryview
-
-    @property
-    def index(self) -> int:
-        return int(self.compared.index)
-
-    def equals(self, theirs: memoryview) -> list[tuple[int, int]] | None:
-        """Return our next records' (first source offset, count) in a batch; None: not equal."""
-        return self.library.compare(self.compared, theirs)
 
 
 def _declare(function: Any, result: Any, *arguments: Any) -> Any:

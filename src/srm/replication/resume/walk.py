@@ -34,7 +34,7 @@ from srm.replication.batches.codecs import MERGED_CODECS, open_into
 from srm.replication.batches.records import records_of
 from srm.replication.log_reader import LogReader
 from srm.replication.mapping.starts import NOWHERE, Start
-from srm.replication.native.library import native_library
+from srm.replication.native.library import Compared, address, native_library
 from srm.replication.ports import DecodedRecord
 from srm.replication.resume.evidence import MOST_OWED, MOST_RUNS, Content, LogReading, Steps
 from srm.replication.resume.source_lookahead import Comparison, SourceAhead
@@ -177,12 +177,12 @@ class SourceWalk:
         ours = _records_of(batch)
         if self._native is None or ours is None:
             return []
-        comparison = self._native.comparison(ours, with_time=not batch.has_log_append_time)
+        compared = Compared(address(ours), len(ours), with_time=not batch.has_log_append_time)
         found: list[Stretches] = []
-        while comparison.index < batch.record_count:
+        while compared.index < batch.record_count:
             theirs = await self._ahead.batch_ahead(len(found))
             opened = None if theirs is None else _records_of(theirs)
-            stretches = None if opened is None else comparison.equals(opened)
+            stretches = None if opened is None else self._native.compare(compared, opened)
             if theirs is None or stretches is None:
                 return []
             found.append(stretches)
