@@ -142,7 +142,6 @@ class RebuiltMap:
     rewrite: bool = False
     missing: BlockKey | None = None
     garbage: tuple[BlockKey, ...] = ()
-    producer_ids: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -182,11 +181,6 @@ class MapTable:
 
 def rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
     """Rebuild a map; ``end`` is its end in the newest report, None without one."""
-    ids = frozenset(pid for block, _ in table.blocks.values() for pid in block.producer_ids)
-    return replace(_rebuild(table, end), producer_ids=ids)
-
-
-def _rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
     if end == NO_BLOCKS:
         return RebuiltMap(garbage=(*table.blocks, *table.damaged))
     last = _last(table, end)
@@ -207,6 +201,10 @@ def _last(table: MapTable, end: MapEnd | None) -> PlacedBlock | BlockKey | None:
         return newest_head(table.blocks.values())
     key = BlockKey(table.topic_id, table.partition, end.target_start, end.owner)
     return table.blocks.get(key, key)
+
+
+def producer_ids_of(blocks: Iterable[PlacedBlock]) -> frozenset[int]:
+    return frozenset(producer_id for block, _ in blocks for producer_id in block.producer_ids)
 
 
 def newest_head(blocks: Iterable[PlacedBlock]) -> PlacedBlock | None:

@@ -13,6 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
+from srm.domain.flow_state import replication_state
 from srm.domain.flow_state.replication_records import (
     ASSIGNMENT_PREFIX,
     AT_REST,
@@ -25,15 +26,9 @@ from srm.domain.flow_state.replication_records import (
     PartitionNotes,
     PartitionPosition,
 )
-from srm.domain.flow_state.replication_state import (
-    ReplicationState,
-    decode_state,
-    newest_position,
-    positions_by_copy,
-)
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_records import CopyId, IndexRecord, MapEnd, map_partition
+from srm.domain.offset_map.map_records import CopyId, MapEnd, map_partition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import Cluster, CompactedTopic
 from srm.engine.flows.target_topics import StateTopic
@@ -182,13 +177,12 @@ class MapStarts:
         self._target = target
 
     def load(self, partitions: Sequence[AssignedPartition], *, thorough: bool = False) -> _Starts:
-        """Return where to start; ``thorough``: look at every block."""
         # Reports first: a position is written after its blocks, so it has to be read before them.
-        state = decode_state(StateTopic(self._target, self._flow.source).read())
-        reported = positions_by_copy(state.reports)
+        state = replication_state.decode_state(StateTopic(self._target, self._flow.source).read())
+        reported = replication_state.positions_by_copy(state.reports)
         wanted: dict[int, dict[AssignedPartition, MapEnd | None]] = defaultdict(dict)
         for assigned in self._copied_partitions(partitions, reported):
-            newest = newest_position(reported.get(assigned.copy_id, ()))
+            newest = replication_state.newest_position(reported.get(assigned.copy_id, ()))
             number = map_partition(assigned.topic, assigned.partition)
             wanted[number][assigned] = newest.map_end if newest else None
         of_targets = defaultdict[tuple[int, str], list[PartitionPosition]](list)
@@ -214,37 +208,23 @@ class MapStarts:
                         found[assigned] = start
         return _with_reports(partitions, found, state, reported)
 
-    def load_again(self, assigned: AssignedPartition) -> starts.Start | SrmError | None:
-        start = self.load([assigned], thorough=True).get(assigned)
-        if isinstance(start, UnavailableError):
-            raise start
-        return start
-
     def cut(self, assigned: AssignedPartition, target_end: int) -> starts.Start:
         start = self.load([assigned]).get(assigned) or starts.Start(0, 0, has_position=False)
         if isinstance(start, SrmError):
             raise start
-        topic = self._map_of(assigned)
+        topic = self.map_of(assigned)
         position = Position(start.source_next, start.target_next, start.source_next)
         before = starts.translate_back(start.tree, position, target_end, topic)
         return starts.cut_start(start, before, target_end)
 
     def predecessor(self, slot: str) -> starts.Predecessor:
-        state = decode_state(StateTopic(self._target, self._flow.source).read())
+        state = replication_state.decode_state(StateTopic(self._target, self._flow.source).read())
         seen = [report.incarnation for report in state.reports if report.slot == slot]
         meant = [entry.incarnation for entry in state.assignments if entry.slot == slot]
         return starts.Predecessor(
             tuple(found for found in (*seen, *meant) if found is not None),
             tuple(entry for entry in state.notes if entry.slot == slot),
         )
-
-    def read_chunk(
-        self, assigned: AssignedPartition, root: IndexRecord, number: int
-    ) -> IndexRecord | None:
-        return starts.read_chunk(root, number, self._map_of(assigned))
-
-    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        return starts.is_whole(chunk, self._map_of(assigned))
 
     def target_log_starts(
         self, partitions: Collection[AssignedPartition]
@@ -263,7 +243,7 @@ class MapStarts:
         never = {p for p, place in places.items() if ends.get(place) == 0}
         return [p for p in partitions if p not in never]
 
-    def _map_of(self, assigned: AssignedPartition) -> CompactedTopic:
+    def map_of(self, assigned: AssignedPartition) -> CompactedTopic:
         return self._map_topic(map_partition(assigned.topic, assigned.partition))
 
     def _map_topic(self, number: int) -> CompactedTopic:
@@ -273,7 +253,7 @@ class MapStarts:
 def _with_reports(
     partitions: Sequence[AssignedPartition],
     found: _Starts,
-    state: ReplicationState,
+    state: replication_state.ReplicationState,
     reported: Mapping[CopyId, Sequence[PartitionPosition]],
 ) -> _Starts:
     """Apply operators' decisions and separate reports; start again for a new remote topic."""

@@ -28,7 +28,7 @@ from srm.domain.text.amount import amount
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
 from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.lifecycle import Lifecycle
-from srm.replication.mapping.starts import Start, StartReader
+from srm.replication.mapping.starts import Start, StartReader, is_whole, read_chunk
 from srm.replication.partition import PartitionCopy
 
 logger = logging.getLogger(__name__)
@@ -70,31 +70,29 @@ class MapScrub:
     async def look(self, copies: Sequence[PartitionCopy]) -> None:
         """Look at the maps of some partitions; what cannot be read now is looked at again."""
         try:
-            await self._note_starts(copies)
+            if copies:
+                assigned = [copy.assigned for copy in copies]
+                starts = await self.read(partial(self.checker.target_log_starts, assigned))
+                for copy in copies:
+                    copy.map.target_log_start = starts.get(copy.assigned, 0)
             for copy in copies:
                 await self._look_at(copy)
                 self._seen.add(copy)
         except SrmError as error:
             logger.warning("the check of the offset maps is interrupted and is repeated: %s", error)
 
-    async def _note_starts(self, copies: Sequence[PartitionCopy]) -> None:
-        if copies:
-            assigned = [copy.assigned for copy in copies]
-            starts = await self.read(partial(self.checker.target_log_starts, assigned))
-            for copy in copies:
-                copy.map.target_log_start = starts.get(copy.assigned, 0)
-
     async def _look_at(self, copy: PartitionCopy) -> None:
+        topic = self.checker.map_of(copy.assigned)
         root, newest = copy.map.index.records
         for number in range(root.deleted, len(root.entries)):
-            chunk = await self.read(partial(self.checker.read_chunk, copy.assigned, root, number))
+            chunk = await self.read(partial(read_chunk, root, number, topic))
             if chunk is not None and number == 0 and self._is_below(copy, root):
                 copy.map.index.drop_chunk(chunk)
-            elif chunk is None or not await self._is_whole(copy, chunk):
+            elif chunk is None or not await self.read(partial(is_whole, chunk, topic)):
                 await self.begin_again(copy)
                 return
             await asyncio.sleep(_CHUNK_S)  # the rate
-        if not await self._is_whole(copy, newest):
+        if not await self.read(partial(is_whole, newest, topic)):
             await self.begin_again(copy)
 
     def _is_below(self, copy: PartitionCopy, root: IndexRecord) -> bool:
@@ -103,11 +101,6 @@ class MapScrub:
         return (
             first.source_end <= maps.source_log_start and first.target_end <= maps.target_log_start
         )
-
-    async def _is_whole(self, copy: PartitionCopy, chunk: IndexRecord) -> bool:
-        if len(chunk.entries) == chunk.deleted:
-            return True
-        return await self.read(partial(self.checker.is_whole, copy.assigned, chunk))
 
 
 _REPORT_EVERY_S: Final = 1.0
@@ -344,7 +337,10 @@ class Slot:
 
     async def _begin_before_loss(self, copy: PartitionCopy) -> None:
         assigned = copy.assigned
-        start = await self._read(partial(self._starts.load_again, assigned))
+        starts = await self._read(partial(self._starts.load, [assigned], thorough=True))
+        start = starts.get(assigned)
+        if isinstance(start, UnavailableError):
+            raise start
         if self._partitions.copies.get(assigned) is copy:
             self._partitions.release(assigned)
             self._partitions.begin(assigned, start)

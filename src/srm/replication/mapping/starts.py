@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -17,19 +17,9 @@ from srm.domain.flow_state.replication_records import (
     in_force,
 )
 from srm.domain.flow_state.replication_state import newest_position
+from srm.domain.offset_map import map_tree
 from srm.domain.offset_map.map_loader import Wanted, carry_out, load_from, reach
 from srm.domain.offset_map.map_records import BlockKey, IndexRecord, MapEnd, decode_key
-from srm.domain.offset_map.map_tree import (
-    NO_BLOCKS,
-    MapTable,
-    MapTree,
-    Placed,
-    RebuiltMap,
-    chunk_at,
-    entry_block,
-    newest_head,
-    rebuild,
-)
 from srm.domain.offset_map.offset_map import (
     NoMap,
     OffsetMap,
@@ -39,6 +29,7 @@ from srm.domain.offset_map.offset_map import (
     Translation,
 )
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
+from srm.engine.cluster_ports import CompactedTopic
 from srm.errors import IntegrityError, SrmError
 from srm.replication.ports import ProducerId
 
@@ -47,32 +38,22 @@ logger = logging.getLogger(__name__)
 _NAME_AT = 20  # in the value of a block of any format
 
 
-class MapTopic(Protocol):
-    """One partition of the map topic. Calls block, and raise SrmError where it cannot be read."""
-
-    def at(self, offsets: Collection[int]) -> Mapping[int, tuple[bytes, bytes | None]]:
-        """Return the records at these offsets; offsets without a record are omitted."""
-
-    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
-        """Show all records: offset, key, and value (None: tombstone), some perhaps twice."""
-
-
 @dataclass(frozen=True, slots=True)
 class KnownMap:
     """A partition's map as found in the topic, or the reason it is unknown.
 
     ``former_end``: target offset after the last record, by its blocks, of an earlier topic of this
-    name; ``former_ids``: the producer ids of those blocks.
+    name; ``producer_ids``: those of all blocks, if all were read.
     """
 
-    found: RebuiltMap | IntegrityError
+    found: map_tree.RebuiltMap | IntegrityError
     former_end: int | None = None
-    former_ids: frozenset[int] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
 
 
 def known_maps(
     wanted: Mapping[AssignedPartition, MapEnd | None],
-    topic: MapTopic,
+    topic: CompactedTopic,
     thorough: Collection[AssignedPartition] = (),
 ) -> dict[AssignedPartition, KnownMap]:
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
@@ -82,41 +63,44 @@ def known_maps(
         if isinstance(tree, IntegrityError):
             logger.info("the map of %s is looked for: %s", partition.topic, tree)
         else:
-            known[partition] = KnownMap(RebuiltMap(tree))
+            known[partition] = KnownMap(map_tree.RebuiltMap(tree))
     rest = {p: end for p, end in wanted.items() if p not in known}
     return known | _scan(rest, topic) if rest else known
 
 
 def _scan(
-    wanted: Mapping[AssignedPartition, MapEnd | None], topic: MapTopic
+    wanted: Mapping[AssignedPartition, MapEnd | None], topic: CompactedTopic
 ) -> dict[AssignedPartition, KnownMap]:
     tables = _tables(wanted, topic)
     found: dict[AssignedPartition, KnownMap] = {}
     for partition, end in wanted.items():
-        table = MapTable.of(partition.copy_id, tables[partition.topic_id, partition.partition])
+        table = map_tree.MapTable.of(
+            partition.copy_id, tables[partition.topic_id, partition.partition]
+        )
         for reason in table.reasons:
             logger.warning(
                 "a part of the offset map is missing and is rebuilt from both logs: %s", reason
             )
         former_end, ids = _former(partition, tables)
+        ids |= map_tree.producer_ids_of(table.blocks.values())
         try:
-            found[partition] = KnownMap(rebuild(table, end), former_end, ids)
+            found[partition] = KnownMap(map_tree.rebuild(table, end), former_end, ids)
         except IntegrityError as error:
             found[partition] = KnownMap(error, former_end, ids)
     return found
 
 
-_Tables = Mapping[tuple[str, int], dict[bytes, Placed]]
+_Tables = Mapping[tuple[str, int], dict[bytes, map_tree.Placed]]
 
 
-def _tables(wanted: Iterable[AssignedPartition], topic: MapTopic) -> _Tables:
+def _tables(wanted: Iterable[AssignedPartition], topic: CompactedTopic) -> _Tables:
     """Read everything, and keep the newest records of the wanted maps, and of their former ones."""
     names = defaultdict[int, list[bytes]](list)
     ids: set[tuple[str, int]] = set()
     for partition in wanted:
         names[partition.partition].append(partition.topic.encode())
         ids.add((partition.topic_id, partition.partition))
-    tables = defaultdict[tuple[str, int], dict[bytes, Placed]](dict)
+    tables = defaultdict[tuple[str, int], dict[bytes, map_tree.Placed]](dict)
 
     def visit(place: int, key: bytes, value: bytes | None) -> None:
         try:
@@ -128,7 +112,7 @@ def _tables(wanted: Iterable[AssignedPartition], topic: MapTopic) -> _Tables:
         if value is None:
             tables[of].pop(key, None)
         elif of in ids or _is_named(value, names[known.partition]):
-            tables[of][key] = Placed(place, value)
+            tables[of][key] = map_tree.Placed(place, value)
 
     topic.scan(visit)
     return tables
@@ -142,42 +126,42 @@ def _is_named(value: bytes, names: Sequence[bytes]) -> bool:
 def _former(partition: AssignedPartition, tables: _Tables) -> tuple[int | None, frozenset[int]]:
     """Return where the blocks of topics end that had the name before, and their producer ids."""
     ends: list[int] = []
-    ids: set[int] = set()
+    ids = frozenset[int]()
     for (topic_id, number), records in tables.items():
         if number != partition.partition or topic_id == partition.topic_id:
             continue
-        table = MapTable.of((topic_id, number, partition.target_topic_id), records)
+        table = map_tree.MapTable.of((topic_id, number, partition.target_topic_id), records)
         blocks = [known for known in table.blocks.values() if known[0].topic == partition.topic]
-        head = newest_head(blocks)
+        head = map_tree.newest_head(blocks)
         if head is not None:
             ends.append(int(head[0].runs.target_ends.max()))
-            ids.update(pid for block, _ in blocks for pid in block.producer_ids)
-    return max(ends, default=None), frozenset(ids)
+            ids |= map_tree.producer_ids_of(blocks)
+    return max(ends, default=None), ids
 
 
-def is_whole(chunk: IndexRecord, topic: MapTopic) -> bool:
+def is_whole(chunk: IndexRecord, topic: CompactedTopic) -> bool:
     """Return whether every block a chunk uses exists at its offset and can be read."""
     rows = topic.at(set(chunk.entries.place[chunk.deleted :].tolist()))
     try:
         for number in range(chunk.deleted, len(chunk.entries)):
-            entry_block(chunk, number, rows)
+            map_tree.entry_block(chunk, number, rows)
     except IntegrityError as error:
         logger.warning("the map of %s-%s: %s", chunk.key.topic_id, chunk.key.partition, error)
         return False
     return True
 
 
-def read_chunk(root: IndexRecord, number: int, topic: MapTopic) -> IndexRecord | None:
+def read_chunk(root: IndexRecord, number: int, topic: CompactedTopic) -> IndexRecord | None:
     """Return a full chunk by the number of its entry in the root, None if it is lost."""
     try:
-        return chunk_at(root, number, topic.at([root.entries[number].place]))
+        return map_tree.chunk_at(root, number, topic.at([root.entries[number].place]))
     except IntegrityError as error:
         logger.warning("the map of %s-%s: %s", root.key.topic_id, root.key.partition, error)
         return None
 
 
 def translate_back(
-    tree: MapTree, position: Position | None, target_offset: int, topic: MapTopic
+    tree: map_tree.MapTree, position: Position | None, target_offset: int, topic: CompactedTopic
 ) -> Translation:
     """Translate one target offset to the source, by what of the map is needed for it."""
     if tree.last is None:
@@ -215,7 +199,7 @@ class Start:
     source_lineage: Lineage = UNKNOWN_LINEAGE
     fresh: bool = False
     has_position: bool = True
-    tree: MapTree = field(default_factory=MapTree)
+    tree: map_tree.MapTree = field(default_factory=map_tree.MapTree)
     garbage: tuple[BlockKey, ...] = ()
     rewrite_index: bool = False
     cut: bool = False
@@ -269,7 +253,7 @@ def start_of(
     )
     newest = newest_position(reports)
     last = found.tree.last
-    producer_ids = known.former_ids | found.producer_ids | set(last.producer_ids if last else ())
+    producer_ids = known.producer_ids.union(last.producer_ids if last else ())
     told = (report.producer_id for report in (*reports, *former_reports))
     producer_ids |= {producer_id for producer_id in told if producer_id >= 0}
     if newest is not None and not _rests_on_map(newest, found, behind or 0):
@@ -362,11 +346,11 @@ def decided_start(start: Start | None, notes: Iterable[PartitionNotes]) -> Start
     return start
 
 
-def _rests_on_map(newest: PartitionPosition, found: RebuiltMap, behind: int) -> bool:
+def _rests_on_map(newest: PartitionPosition, found: map_tree.RebuiltMap, behind: int) -> bool:
     """Return whether the found map contains every run before a position."""
     if found.missing is not None:
         return False
-    if found.tree.last is not None or newest.map_end == NO_BLOCKS:
+    if found.tree.last is not None or newest.map_end == map_tree.NO_BLOCKS:
         return True
     return newest.position.target_next <= behind
 
@@ -387,12 +371,12 @@ class StartReader(Protocol):
     """Reads where partitions were left; blocks; UnavailableError: map or state cannot be read."""
 
     def load(
-        self, partitions: Sequence[AssignedPartition]
+        self, partitions: Sequence[AssignedPartition], *, thorough: bool = False
     ) -> Mapping[AssignedPartition, Start | SrmError]:
-        """Return where to start each partition copied before, or why that is not known."""
+        """Return where to start each partition copied before, or why that is not known.
 
-    def load_again(self, assigned: AssignedPartition) -> Start | SrmError | None:
-        """Look at every block of a partition; the start is before the first that is lost."""
+        ``thorough``: look at every block; the start is before the first that is lost.
+        """
 
     def cut(self, assigned: AssignedPartition, target_end: int) -> Start:
         """Cut the map at what the target's log still holds, and return where to copy again from."""
@@ -405,10 +389,5 @@ class StartReader(Protocol):
     ) -> dict[AssignedPartition, int]:
         """Return the first offsets that the targets' logs hold; unknown ones are left out."""
 
-    def read_chunk(
-        self, assigned: AssignedPartition, root: IndexRecord, number: int
-    ) -> IndexRecord | None:
-        """Return a full chunk by the number of its entry in the root, None if it is lost."""
-
-    def is_whole(self, assigned: AssignedPartition, chunk: IndexRecord) -> bool:
-        """Return whether every block of a chunk exists and can be read."""
+    def map_of(self, assigned: AssignedPartition) -> CompactedTopic:
+        """Return the partition of the map topic with the map of a partition; does not block."""

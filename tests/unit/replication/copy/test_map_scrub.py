@@ -12,12 +12,12 @@ from tests.unit.replication.mapping.map_world import ASSIGNED, World, write_out
 from tests.unit.replication.mapping.test_map_crashes import start
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.map_records import IndexRecord, MapBlock
+from srm.domain.offset_map.map_records import MapBlock
 from srm.domain.offset_map.offset_map import Position, Run, Translated
 from srm.replication.copy import slot
 from srm.replication.copy.slot import MapScrub
 from srm.replication.mapping import map_writer
-from srm.replication.mapping.starts import Start, is_whole, read_chunk
+from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy
 from srm.replication.ports import ProducerId
 
@@ -44,20 +44,9 @@ class Checker:
     ) -> dict[AssignedPartition, int]:
         return dict.fromkeys(partitions, self.target_start)
 
-    def read_chunk(
-        self,
-        assigned: AssignedPartition,  # noqa: ARG002
-        root: IndexRecord,
-        number: int,
-    ) -> IndexRecord | None:
-        return read_chunk(root, number, self.world)
-
-    def is_whole(
-        self,
-        assigned: AssignedPartition,  # noqa: ARG002
-        chunk: IndexRecord,
-    ) -> bool:
-        return is_whole(chunk, self.world)
+    def map_of(self, assigned: AssignedPartition) -> World:
+        del assigned
+        return self.world
 
 
 def copied(world: World, runs: int) -> PartitionCopy:
