@@ -404,18 +404,14 @@ def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], tell: Te
             f"{', '.join(grown)} on {flow.target.alias} has grown since its log was walked: stop "
             "what writes to it, and run this again"
         )
-    starts = context.starts.load([one.assigned for one in copies])
     handovers = []
     for one in copies:
-        start = starts.get(one.assigned)
-        if isinstance(start, SrmError):
-            raise start
         found = one.aligned
         if found is None:
             raise RuntimeError(f"{_copy(one)} was not walked")
-        at = Position(found.source_next, sealed[_copy(one)].marker + 1, one.source_end)
-        lost = found.skipped
-        handovers.append(Handover(one.assigned, start, found.runs, at, sealed[_copy(one)], lost))
+        own = sealed[_copy(one)]
+        at = Position(found.source_next, own.marker + 1, one.source_end)
+        handovers.append(Handover(one.assigned, found.runs, at, own, found.skipped))
     tell(f"handing over the maps of {amount(len(handovers), 'partition')}")
     hand_over(handovers, context.starts, context.reporter(), flow.now_ms())
     check_read(flow, handovers)

@@ -7,13 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from srm.domain.flow_state import replication_state
 from srm.domain.flow_state.replication_records import PartitionPosition, Pause, read_pause
-from srm.domain.flow_state.replication_state import (
-    ReplicationState,
-    decode_state,
-    newest_position,
-    positions_by_copy,
-)
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position
@@ -31,20 +26,22 @@ class RestoreState:
     """Content of the state topic of a flow."""
 
     records: Mapping[bytes, bytes]
-    state: ReplicationState
+    state: replication_state.ReplicationState
 
     @classmethod
     def read(cls, target: Cluster, flow: Flow) -> RestoreState:
         records = StateTopic(target, flow.source).read()
-        return cls(records, decode_state(records))
+        return cls(records, replication_state.decode_state(records))
 
     def position(self, source: TopicDescription, number: int, target_id: str) -> Position | None:
-        newest = newest_position(self.positions.get((source.topic_id, number, target_id), ()))
+        newest = replication_state.newest_position(
+            self.positions.get((source.topic_id, number, target_id), ())
+        )
         return newest.position if newest else None
 
     @cached_property
     def positions(self) -> Mapping[CopyId, list[PartitionPosition]]:
-        return positions_by_copy(self.state.reports)
+        return replication_state.positions_by_copy(self.state.reports)
 
     @property
     def pause(self) -> Pause | None:

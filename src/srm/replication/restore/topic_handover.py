@@ -114,7 +114,6 @@ def hand_topic_over(
     context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed], tell: Tell
 ) -> int:
     maps = context.copying.maps.load([work.copy.name])
-    starts = context.starts.load(work.partitions)
     handovers = []
     for partition in work.partitions:
         place = TopicPartition(partition.target_topic, partition.partition)
@@ -127,10 +126,7 @@ def hand_topic_over(
         mine, claim = maps.get(place), sealed[place]
         position = _position(mine, claim, place)
         _check_foreign(context, work, partition, mine)
-        start = starts.get(partition)
-        if isinstance(start, SrmError):
-            raise start
-        handovers.append(Handover(partition, start, invert(mine.runs), position, claim))
+        handovers.append(Handover(partition, invert(mine.runs), position, claim))
     _check_seals(context, work, sealed)
     records = sum(each.map.records for each in handovers)
     tell(f"handing over {work.plan.topic}: {amount(records, 'record')}")
@@ -202,13 +198,12 @@ def _end(of: OffsetMap) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """One partition: what is known of it, all that was copied, and how far that is.
+    """One partition: all that was copied of it, and how far that is.
 
     ``sealed`` is our claim on the target, ``lost`` are source offsets without a copy.
     """
 
     assigned: AssignedPartition
-    start: Start | None
     runs: Runs
     position: Position
     sealed: Sealed
@@ -223,9 +218,13 @@ def hand_over(
     handovers: Sequence[Handover], starts: StartReader, reporter: Reporter, now_ms: int
 ) -> None:
     """Write maps, then positions, as the next process of a slot; safe to repeat."""
+    known = starts.load([each.assigned for each in handovers])
+    for start in known.values():
+        if isinstance(start, SrmError):
+            raise start
     before = starts.predecessor(reporter.slot)
     reporter.begin(next_incarnation(before.incarnations, now_ms), before.notes)
-    copies = [_stand(each, reporter) for each in handovers]
+    copies = [_stand(each, known.get(each.assigned), reporter) for each in handovers]
     for copy, handover in zip(copies, handovers, strict=True):
         for lost in handover.lost:
             reporter.lost(copy, *lost, "they were not copied before the copy was adopted")
@@ -239,10 +238,9 @@ def hand_over(
     raise UnavailableError("the offset map or the positions are not acknowledged in time; retry")
 
 
-def _stand(handover: Handover, reporter: Reporter) -> PartitionCopy:
+def _stand(handover: Handover, known: Start | SrmError | None, reporter: Reporter) -> PartitionCopy:
     """Return a copy at the end position, with the runs that are not written yet."""
-    known = handover.start
-    if known is None:
+    if not isinstance(known, Start):
         known = Start(0, 0, fresh=True)
     elif known.tree.last is None:
         known = Start(0, 0, known.producer_ids, fresh=True, garbage=known.garbage)

@@ -311,10 +311,8 @@ class World(RestoreLogs):
         target = TopicPartition(assigned.target_topic, assigned.partition)
         pairs = self.pairs(target, TopicPartition(assigned.topic, assigned.partition))
         runs = Runs.of(OffsetMap.of(Run(there, here, 1) for here, there in pairs).runs)
-        start = MapStarts(BACK, self.p).load([assigned]).get(assigned)
-        assert not isinstance(start, Exception), start
         position = Position(at, len(self.logs["P", target]), at)
-        handover = Handover(assigned, start, runs, position, sealed)
+        handover = Handover(assigned, runs, position, sealed)
         hand_over([handover], MapStarts(BACK, self.p), self._reporter(BACK, self.p), 0)
 
     # ----- what came of it
