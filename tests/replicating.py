@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from tests.waiting import DEADLINE_S
@@ -24,11 +24,11 @@ from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.discovery import Discovery
-from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.driver import FlowDriver
 from srm.spark.slot import run_slot
 from srm.wiring import open_flow
 
-PATIENT: Final = Timing(refresh_s=0.5, slot_timeout_s=300.0, grace_s=300.0)
+PATIENT: Final = {"refresh_s": 0.5, "slot_timeout_s": 300.0, "grace_s": 300.0}
 """On a busy machine a living slot is silent for seconds; no test that uses this loses one."""
 
 Work = Callable[[threading.Event], object]
@@ -65,7 +65,7 @@ def driver_of(
     name: str = "driver",
     *,
     slots: Collection[str] = ("0",),
-    timing: Timing = PATIENT,
+    timing: Mapping[str, Any] = PATIENT,
 ) -> FlowDriver:
     """Return the driver of an open flow, with the settings and clients of one of its slots."""
     flow = context.config.flow
@@ -77,7 +77,7 @@ def driver_of(
         identity=lambda: DriverHeartbeat(
             name, f"app-{name}", "elsewhere", os.getpid(), now_ms(), flows=(str(flow),)
         ),
-        timing=timing,
+        **timing,
     )
 
 

@@ -26,7 +26,6 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.ports import FlowContext
-from srm.replication.driver.driver import Timing
 from srm.spark.slot import run_slot
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
@@ -36,7 +35,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(1500)]
 
 SPAWN = multiprocessing.get_context("spawn")
 SLOTS = ("0", "1")
-IMPATIENT = Timing(refresh_s=0.5, slot_timeout_s=5.0, grace_s=3.0)
+IMPATIENT = {"refresh_s": 0.5, "slot_timeout_s": 5.0, "grace_s": 3.0}
 """Slots are killed here, and the others take their partitions over."""
 COPIED_S = 300.0
 

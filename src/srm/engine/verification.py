@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from srm.config.model import IsolationLevel
 from srm.domain.flow_state.replication_records import PartitionNotes, begin_of_copy, in_force
@@ -31,13 +31,7 @@ from srm.domain.verification.verification import (
     still_proven,
     unproven,
 )
-from srm.domain.verification.verification_plan import (
-    RangePlan,
-    clip,
-    cut,
-    newest,
-    plan_partition,
-)
+from srm.domain.verification.verification_plan import RangePlan, clip, cut, newest, plan_partition
 from srm.engine.cluster_ports import Cluster, Topics, cluster_ids
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.ports import FlowContext
@@ -359,13 +353,6 @@ class Comparer(Protocol):
         """Compare ranges; return the reason for a range that cannot be read."""
 
 
-class Progress(NamedTuple):
-    """Progress of a verification: compared records and their total."""
-
-    records: int
-    of: int
-
-
 @dataclass
 class _Partition:
     plan: PartitionPlan
@@ -414,9 +401,12 @@ def carry_out(
     context: FlowContext,
     planned: VerificationPlan,
     comparer: Callable[[], Comparer],
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda _records, _total: None,
 ) -> VerificationSummary:
-    """Carry out a plan and store each partition's result, failed if it cannot be read."""
+    """Carry out a plan and store each partition's result, failed if it cannot be read.
+
+    ``progress`` gets the number of compared records, and their total.
+    """
     ensure_compacted(
         context.target,
         internal_topics.verification(planned.flow.source),
@@ -435,7 +425,7 @@ def carry_out(
             # A partition's last result counts.
             results += _read_stored(context, planned, [partition for partition, _ in wave])
             records += sum(_records(plan) for _, plan in wave)
-            progress(Progress(records, total))
+            progress(records, total)
     latest = {(result.topic, result.partition): result for result in results}
     return VerificationSummary(planned.flow, tuple(latest[place] for place in sorted(latest)))
 

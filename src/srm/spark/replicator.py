@@ -33,7 +33,7 @@ from typing import Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from srm import logs
+from srm import errors, logs
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config, FlowConfig
@@ -42,15 +42,6 @@ from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat, D
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import SLOT, restore_flow
 from srm.engine.control import control_lists
-from srm.errors import (
-    INTERRUPTED,
-    ConfigError,
-    FencedError,
-    SrmError,
-    StoppedError,
-    SupersededError,
-    UnavailableError,
-)
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog, KafkaFlowSwitch
 from srm.kafka.state.slot_state import MapStarts
@@ -58,15 +49,9 @@ from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.tables.topic_tail import KafkaCommitTail, follow_raw_metrics
 from srm.kafka.wire.cluster import open_wire
 from srm.replication.copy.slot import SlotSpec
+from srm.replication.driver import duties
 from srm.replication.driver.discovery import Discovery
-from srm.replication.driver.driver import FlowDriver, Timing
-from srm.replication.driver.duties import (
-    GroupDuty,
-    disabled_flows,
-    emit_heartbeats,
-    keep_topics,
-    keep_windows,
-)
+from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, Work
 from srm.replication.driver.state_book import FlowProgress
 from srm.replication.report import Reporter
@@ -144,7 +129,7 @@ class Replicator:
         if disabled or not self.flows:
             names = ", ".join(map(str, disabled)) or "none of the flows"
             key = f"{disabled[0] if disabled else 'A->B'}.enabled = true"
-            raise ConfigError(f"{names} in {config.path} is enabled: set {key}")
+            raise errors.ConfigError(f"{names} in {config.path} is enabled: set {key}")
         for warning in config.warnings:
             logger.warning("%s", warning)
         self.flows = tuple(dict.fromkeys(self.flows))
@@ -211,7 +196,7 @@ class Replicator:
 
     def _start_again(self, stack: ExitStack, flow: Flow, config: Config) -> None:
         """Replace the run of a flow, unless the flow belongs to another replicator now."""
-        if not isinstance(self._runs[flow].failure, FencedError | SupersededError):
+        if not isinstance(self._runs[flow].failure, errors.FencedError | errors.SupersededError):
             run = self._flow_run(stack, config, flow)
             self._runs = {**self._runs, flow: run}
             run.start()
@@ -230,7 +215,7 @@ class Replicator:
             slots=slots,
             identity=self._identity,
             duties=self._duties,
-            timing=Timing(flow_config.refresh_topics_interval.total_seconds()),
+            refresh_s=flow_config.refresh_topics_interval.total_seconds(),
         )
         jobs = {
             name: partial(self._job, name, SlotSpec(flow_config, slot, source, target, self._id))
@@ -238,19 +223,19 @@ class Replicator:
         }
         works: dict[str, Work] = {
             "heartbeats": partial(
-                emit_heartbeats, context.target, [context.config], context.now_ms
+                duties.emit_heartbeats, context.target, [context.config], context.now_ms
             ),
             "metrics windows": partial(
-                keep_windows, context, partial(follow_raw_metrics, flow, target.consumer)
+                duties.keep_windows, context, partial(follow_raw_metrics, flow, target.consumer)
             ),
         }
         if "topics" in self._duties:
-            works["topics"] = partial(keep_topics, driver, lambda: discovery.context)
+            works["topics"] = partial(duties.keep_topics, driver, lambda: discovery.context)
         takers: list[Callable[[FlowConfig], None]] = [discovery.take]
         if self._duties & {"checkpoints", "group-offsets"}:
             own = resources.enter_context(open_configured_flow(config, flow, follow=True))
             commits = partial(KafkaCommitTail, source.consumer)
-            groups = GroupDuty(driver, own, commits)
+            groups = duties.GroupDuty(driver, own, commits)
             works["groups"] = groups.keep
             takers.append(groups.take)
         again = partial(self._start_again, stack, flow)
@@ -259,9 +244,9 @@ class Replicator:
         return FlowRun(self._host, context, driver, jobs, works, resources, before)
 
     def _beat_for_disabled_flows(self, stack: ExitStack) -> None:
-        for alias, flows in disabled_flows(self.config, self.flows).items():
+        for alias, flows in duties.disabled_flows(self.config, self.flows).items():
             cluster = KafkaCluster(alias, self.config.cluster_clients(alias))
-            beats = partial(emit_heartbeats, cluster, flows, now_ms, self._host.stop)
+            beats = partial(duties.emit_heartbeats, cluster, flows, now_ms, self._host.stop)
             thread = start_thread(f"srm heartbeats on {alias}", beats)
             stack.callback(cluster.close)
             stack.callback(thread.join, _ALIVE_S)
@@ -277,7 +262,7 @@ class Replicator:
             flows=tuple(
                 str(flow)
                 for flow, run in self._runs.items()
-                if not isinstance(run.failure, FencedError)
+                if not isinstance(run.failure, errors.FencedError)
             ),
         )
         for run in self._runs.values():
@@ -289,7 +274,7 @@ class Replicator:
     def _job(self, name: str, spec: SlotSpec) -> None:
         """Run one job until its slot ends; SupersededError: another application drives the flow."""
         if self._spark is None:
-            raise UnavailableError("Spark has not started")
+            raise errors.UnavailableError("Spark has not started")
         level = logging.getLogger("srm").getEffectiveLevel()
         task = SlotTask(spec, level, logs.log_format())
         self._spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
@@ -297,7 +282,7 @@ class Replicator:
             self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)
         except Exception as error:
             if found := _SUPERSEDED.search(str(error)):
-                raise SupersededError(found[1]) from error
+                raise errors.SupersededError(found[1]) from error
             raise
 
     def _cancel(self, name: str) -> None:
@@ -305,12 +290,12 @@ class Replicator:
             if self._spark is not None:
                 self._spark.cancelJobGroup(name)
 
-    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> SrmError | None:
+    def _watch(self, spark: SparkContext, *, until_caught_up: bool) -> errors.SrmError | None:
         """Wait for the end; return the first failure where the flows have ended by themselves."""
         while not self._host.stop.wait(_TICK_S if until_caught_up else _ALIVE_S):
             self._reload.look()
             if _is_stopped(spark):
-                raise UnavailableError("Spark's JVM has ended: start the replicator again")
+                raise errors.UnavailableError("Spark's JVM has ended: start the replicator again")
             over = [run.is_over(until_caught_up=until_caught_up) for run in self._runs.values()]
             if all(over):
                 return next((run.failure for run in self._runs.values() if run.failure), None)
@@ -365,14 +350,16 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
         signalled = True
         logger.info("%s: stopping", signal.Signals(number).name)
         replicator.stop()
-        timer = threading.Timer(STOP_S, os._exit, (0 if not until_caught_up else INTERRUPTED,))
+        timer = threading.Timer(
+            STOP_S, os._exit, (0 if not until_caught_up else errors.INTERRUPTED,)
+        )
         timer.daemon = True
         timer.start()
 
     on_signals(signal.SIGTERM, signal.SIGINT, call=end)
     replicator.run(until_caught_up=until_caught_up)
     if until_caught_up and (signalled or replicator.asked_to_end):
-        raise StoppedError("stopped by a signal or on request before everything was copied")
+        raise errors.StoppedError("stopped by a signal or on request before everything was copied")
 
 
 _FLUSH_S = 20.0
@@ -420,5 +407,5 @@ def open_restore(
             copy=copy,
             by=by,
         )
-        with suppress(SrmError):
+        with suppress(errors.SrmError):
             state.flush(_FLUSH_S)

@@ -15,6 +15,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -24,13 +25,9 @@ from srm.clock import now_ms
 from srm.domain.names.record_headers import ClusterIds
 from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.slot_state import (
-    KafkaAssignmentFeed,
-    MapStarts,
-    broker_configs,
-)
+from srm.kafka.state.slot_state import KafkaAssignmentFeed, MapStarts, broker_configs
 from srm.kafka.state.writers import KafkaStateLog
-from srm.kafka.wire.cluster import WireCluster
+from srm.kafka.wire.cluster import WireCluster, open_wire
 from srm.logs import LogFormat
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy.claiming import SlotContext
@@ -54,11 +51,8 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
     """Ask for the ids of both clusters, which only records' provenance needs."""
     if spec.flow_config.records.does_nothing:
         return ClusterIds("", "")
-    source = KafkaCluster(spec.flow_config.flow.source, spec.source)
-    try:
+    with KafkaCluster(spec.flow_config.flow.source, spec.source) as source:
         return ClusterIds(source.cluster_id(), target.cluster_id())
-    finally:
-        source.close()
 
 
 async def _unless_replaced(
@@ -88,15 +82,20 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
     syncs = target_state
     if config.offset_syncs_location == "source":
         syncs = KafkaStateLog(flow.source, spec.source.producer)
-    cluster = KafkaCluster(flow.target, spec.target)
-    # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
-    # resume reads on the target it reads as the producer that continues there.
-    source = WireCluster(flow.source, spec.source.consumer)
-    target = WireCluster(flow.target, spec.target.producer)
-    commands = WireCluster(flow.target, spec.target.consumer)
-    try:
-        for wire in (source, target, commands):
-            await wire.start()
+    async with AsyncExitStack() as stack:
+        cluster = stack.enter_context(KafkaCluster(flow.target, spec.target))
+        for log in {target_state, syncs}:
+            stack.callback(log.close)
+        # Who copies reads as a consumer and writes as a producer, in the eyes of brokers too. What
+        # resume reads on the target it reads as the producer that continues there.
+        source, target, commands = [
+            await stack.enter_async_context(open_wire(alias, properties))
+            for alias, properties in (
+                (flow.source, spec.source.consumer),
+                (flow.target, spec.target.producer),
+                (flow.target, spec.target.consumer),
+            )
+        ]
         ids = await asyncio.to_thread(_cluster_ids, spec, cluster)
         context = SlotContext(
             config,
@@ -111,12 +110,6 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
         feed = KafkaAssignmentFeed(flow, spec.slot, commands)
         slot = Slot(context, feed, MapStarts(flow, cluster), spec.driver)
         await _unless_replaced(slot.run(stop), (source, target))
-    finally:
-        for wire in (source, target, commands):
-            await wire.close()
-        for log in {target_state, syncs}:
-            log.close()
-        cluster.close()
 
 
 @dataclass(frozen=True)

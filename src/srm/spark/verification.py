@@ -23,7 +23,7 @@ from srm.domain.verification.comparison import compare
 from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
 from srm.domain.verification.verification_plan import RangePlan
 from srm.engine.ports import FlowContext
-from srm.engine.verification import Progress, VerificationRequest, carry_out, plan
+from srm.engine.verification import VerificationRequest, carry_out, plan
 from srm.errors import SrmError
 from srm.kafka.tables.single_records import record_of
 from srm.kafka.wire.cluster import open_wire
@@ -81,8 +81,8 @@ def verify(
     return carry_out(context, plan(context, request), comparer, log_progress)
 
 
-def log_progress(progress: Progress) -> None:
-    logger.info("%s of %s records compared", f"{progress.records:,}", f"{progress.of:,}")
+def log_progress(records: int, total: int) -> None:
+    logger.info("%s of %s records compared", f"{records:,}", f"{total:,}")
 
 
 def compare_all(

@@ -21,7 +21,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError, IntegrityError, UnavailableError
 from srm.replication.driver.discovery import Discovered
-from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.state_book import LogRecord
 
 FLOW = Flow("P", "B")
@@ -145,7 +145,7 @@ class Lab:
             self.discovery,
             slots=[str(n) for n in range(slots)],
             identity=lambda: DriverHeartbeat(name, "app-1", "here", 1, 0),
-            timing=Timing(grace_s=3.0),
+            grace_s=3.0,
             clock=lambda: self.now,
         )
         if opened:

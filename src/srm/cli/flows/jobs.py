@@ -32,7 +32,7 @@ from srm.engine.metrics import aggregation
 from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.ports import FlowContext
-from srm.engine.verification import Comparer, Progress, VerificationRequest, carry_out, plan
+from srm.engine.verification import Comparer, VerificationRequest, carry_out, plan
 from srm.kafka.tables.topic_tail import read_raw_metrics
 from srm.wiring import open_cluster, open_flow
 
@@ -251,7 +251,7 @@ def verify(
             status.update("comparing")
             return RangeComparer(clusters, spark, by_records=by_records)
 
-        summary = carry_out(context, planned, comparer, lambda seen: status.update(_line(seen)))
+        summary = carry_out(context, planned, comparer, lambda *seen: status.update(_line(*seen)))
         opened.result(summary)
     only.emit(summary, lambda console: _render(console, summary))
     failure = verdict(summary)
@@ -259,8 +259,8 @@ def verify(
         raise failure
 
 
-def _line(progress: Progress) -> str:
-    return f"{progress.records:,} of {amount(progress.of, 'record')} compared"
+def _line(records: int, total: int) -> str:
+    return f"{records:,} of {amount(total, 'record')} compared"
 
 
 def _render(console: Console, summary: VerificationSummary) -> None:

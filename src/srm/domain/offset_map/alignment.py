@@ -315,11 +315,6 @@ class Alignment:
         is_end = at == len(self._chunks[number])
         self._chunk, self._at = (number + 1, 0) if is_end else (number, at)
 
-    @property
-    def _owes(self) -> bool:
-        """True if source records without a copy need a later one of their key."""
-        return self.target_compacts and not (self.target_trimmed and self._furthest < 0)
-
     def _note_match(
         self, chunk: Columns, at: slice | _Places, target: Columns, first: int, count: int
     ) -> None:
@@ -370,7 +365,7 @@ class Alignment:
 
     def _pass_source(self, number: int, at: int) -> None:
         """Note the keys of passed records: a later record of each has to follow on the target."""
-        if not self._owes:
+        if not self.target_compacts or (self.target_trimmed and self._furthest < 0):
             return
         for index in range(self._chunk, number + 1):
             chunk = self._chunks[index]

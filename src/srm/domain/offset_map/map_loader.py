@@ -155,7 +155,12 @@ def _around(
 ) -> Steps:
     """Load the blocks around the wanted offsets; the last one is in the tree if it is not lost."""
     last = tree.last
-    tables = [full_chunks(tree.root, tree.chunk), full_blocks(tree.chunk, last_key)]
+    newest = (tree.chunk.key.number, tree.chunk.key.owner) if tree.chunk else None
+    # A root newer than the report may list the newest chunk, too.
+    tables = [
+        in_use(tree.root, newest),
+        in_use(tree.chunk, (last_key.target_start, last_key.owner)),
+    ]
     if last is not None:
         tables.append(Table(Entries.of([IndexEntry.of_block(last, tree.last_place)])))
     rows = yield from _expand(rows_of(tables, wanted), wanted, lost)
@@ -243,7 +248,7 @@ def _expand(
                 raise StaleIndexError(lost[-1])
             expanded.append(row)
         else:
-            expanded += rows_of([full_blocks(chunk)], wanted, row.limits, row.floors)
+            expanded += rows_of([in_use(chunk)], wanted, row.limits, row.floors)
     return expanded
 
 
@@ -325,19 +330,7 @@ class Table:
         return Row(entry, self.need(number), None, self.is_chunks, limits, floors)
 
 
-def full_chunks(root: IndexRecord | None, newest: IndexRecord | None) -> Table:
-    """Return the full chunks; a root newer than the report may list the newest chunk, too."""
-    end = (newest.key.number, newest.key.owner) if newest else None
-    return _in_use(root, end)
-
-
-def full_blocks(chunk: IndexRecord | None, last: BlockKey | None = None) -> Table:
-    """Return the blocks of a chunk without the map's last block, which was already read."""
-    end = (last.target_start, last.owner) if last else None
-    return _in_use(chunk, end)
-
-
-def _in_use(record: IndexRecord | None, end: tuple[int, tuple[int, int]] | None) -> Table:
+def in_use(record: IndexRecord | None, end: tuple[int, tuple[int, int]] | None = None) -> Table:
     """Return the entries of a record in use, before the one with the given end of a key."""
     if record is None:
         return Table(Entries.of(()))

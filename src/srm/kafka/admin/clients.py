@@ -318,12 +318,7 @@ class Clients:
             time.sleep(next(pause_s))
 
     def ask(
-        self,
-        doing: str,
-        request: Asking[_T],
-        needs: Needs = NOTHING,
-        *,
-        as_consumer: bool = False,
+        self, doing: str, request: Asking[_T], needs: Needs = NOTHING, *, as_consumer: bool = False
     ) -> _T:
         """Do the same with a request for the brokers themselves, see :meth:`call`.
 

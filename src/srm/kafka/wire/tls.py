@@ -44,11 +44,6 @@ def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
     )
 
 
-def load_pem(context: ssl.SSLContext, key: bytes, password: str, chain: bytes) -> None:
-    """Give a context a key and its chain, both as PEM texts; ValueError if it cannot."""
-    _load(context, serialization.load_pem_private_key(key, password.encode() or None), chain)
-
-
 def _load(context: ssl.SSLContext, key: PrivateKeyTypes, chain: bytes) -> None:
     password = secrets.token_bytes(32).hex()
     sealed = key.private_bytes(
@@ -139,7 +134,10 @@ def _load_own_certificate(context: ssl.SSLContext, alias: str, tls: Tls) -> None
     where += "ssl.certificate.pem, ssl.key.pem"
     chain = tls.certificate_pem.encode() or _file(where, tls.certificate_location)
     pem = tls.key_pem.encode() or _file(where, tls.key_location)
-    _reading(where, lambda: load_pem(context, pem, tls.key_password, chain))
+    password = tls.key_password.encode() or None
+    _reading(
+        where, lambda: _load(context, serialization.load_pem_private_key(pem, password), chain)
+    )
 
 
 def _file(where: str, location: str) -> bytes:

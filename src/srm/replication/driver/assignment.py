@@ -276,7 +276,12 @@ class Term:
         is_settled = self._settled[0] == alive and self._settled[1] is found
         if is_settled and not due and not restarted:
             return ()
-        wanted = self._assignment(found, alive, even_out=due)
+        weights = relative_weights(self.progress.rates())
+        partitions = () if self.pause is not None else found.partitions
+        wanted = assign(partitions, alive, self.book.held, weights)
+        if due:
+            self._rebalance_due = self.clock() + REBALANCE_S
+            wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)
         self._settled = alive, found
         return self.book.changes(wanted, restarted, newest)
 
@@ -286,15 +291,6 @@ class Term:
 
     def deletions(self, now: float) -> list[tuple[int, bytes]]:
         return [] if self.pause is not None else self.cleaning.deletions(self._state, now)
-
-    def _assignment(self, found: Discovered, alive: Collection[str], *, even_out: bool) -> Assigned:
-        weights = relative_weights(self.progress.rates())
-        partitions = () if self.pause is not None else found.partitions
-        wanted = assign(partitions, alive, self.book.held, weights)
-        if even_out:
-            self._rebalance_due = self.clock() + REBALANCE_S
-            wanted = rebalance(wanted, weights, TOLERANCE, MAX_MOVES)
-        return wanted
 
 
 @dataclass(eq=False)

@@ -102,15 +102,6 @@ CHARGE_S: Final = 5 * HEARTBEAT_S
 SIGN_OFF_S: Final = 10.0  # for the slots to end, before the last heartbeat says that they have
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Intervals in seconds; tests shorten them."""
-
-    refresh_s: float = 2.0
-    slot_timeout_s: float = SLOT_DEAD_S
-    grace_s: float = 10.0
-
-
 @dataclass(eq=False)
 class FlowDriver:
     """Discovers, assigns and publishes for one flow until it is stopped or fenced.
@@ -126,7 +117,9 @@ class FlowDriver:
     slots: Collection[str]
     identity: Callable[[], DriverHeartbeat]
     duties: frozenset[str] = frozenset()
-    timing: Timing = Timing()
+    refresh_s: float = 2.0
+    slot_timeout_s: float = SLOT_DEAD_S
+    grace_s: float = 10.0
     clock: Callable[[], float] = time.monotonic
     settings: bytes = b""
     discovered: Discovered | None = None
@@ -277,8 +270,7 @@ class FlowDriver:
         )
 
     def _new_term(self) -> Term:
-        silent_s, grace_s = self.timing.slot_timeout_s, self.timing.grace_s
-        liveness = Liveness(self.slots, self.clock(), silent_s, grace_s)
+        liveness = Liveness(self.slots, self.clock(), self.slot_timeout_s, self.grace_s)
         return Term(self.slots, liveness, self.progress, self.clock)
 
     def _survive(self, record: LogRecord, take: Callable[[LogRecord], None]) -> None:
@@ -324,7 +316,7 @@ class FlowDriver:
         """Repeat discovery; it has its own thread since a slow source must not silence us."""
         backoff = Backoff()
         while not ended.is_set():
-            wait, tried = self.timing.refresh_s, self.clock()
+            wait, tried = self.refresh_s, self.clock()
             try:
                 before, found = self.discovered, self.discovery.round()
                 if found.pending and (before is None or found.pending != before.pending):

@@ -34,7 +34,7 @@ from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.fetching import Quota
 from srm.replication.copy.slot import Slot
 from srm.replication.driver.discovery import Discovered, Discovery, internal_topic_specs
-from srm.replication.driver.driver import FlowDriver, Timing
+from srm.replication.driver.driver import FlowDriver
 from srm.replication.report import Reporter
 from srm_lab.testing.flows import P_TO_B, flow_config
 from srm_lab.testing.simulation.batches import foreign_batch
@@ -228,7 +228,7 @@ class SimulatedWorld:
             _Rounds(self),
             slots=[str(number) for number in range(self.scenario.slots)],
             identity=lambda: DriverHeartbeat(process.name, "", "", 0, self.loop.now_ms()),
-            timing=Timing(grace_s=2.0),
+            grace_s=2.0,
             clock=self.loop.time,
         )
         stop = SimulatedEvent(self.loop)

@@ -256,7 +256,7 @@ def test_a_failure_that_stays_the_same_is_logged_once(
     tries: list[int] = []
     round_of_topics = one.lab.discovery.round
     one.lab.discovery.round = lambda: tries.append(1) or round_of_topics()  # type: ignore[method-assign]
-    one.driver.timing = replace(one.driver.timing, refresh_s=0.01)
+    one.driver.refresh_s = 0.01
     one.run.start()
 
     eventually(lambda: len(tries) > 3, "discovery is tried again")
