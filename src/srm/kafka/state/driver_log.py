@@ -12,15 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaException,
-    Message,
-    Producer,
-)
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+import confluent_kafka as confluent
 
 from srm import errors
 from srm.config.model import ClusterClients
@@ -68,8 +60,8 @@ class KafkaDriverLog:
         self._where = f"{self._topic} on cluster {flow.target}"
         self._reading = f"reading {self._where}"
         self._props = props
-        self._consumer: Consumer | None = None
-        self._producer: Producer | None = None
+        self._consumer: confluent.Consumer | None = None
+        self._producer: confluent.Producer | None = None
 
     def read(self) -> list[LogRecord]:
         self._close_consumer()
@@ -81,11 +73,11 @@ class KafkaDriverLog:
         self._follow(positions)
         return sorted(latest, key=lambda record: record.partition)
 
-    def _read_to_end(self, consumer: Consumer) -> tuple[list[LogRecord], dict[int, int]]:
+    def _read_to_end(self, consumer: confluent.Consumer) -> tuple[list[LogRecord], dict[int, int]]:
         with kafka_errors(self._reading, on_topic("Read", self._topic)):
             ends, state = {}, []
             for number in range(STATE_PARTITIONS):
-                at = KafkaTopicPartition(self._topic, number, OFFSET_BEGINNING)
+                at = confluent.TopicPartition(self._topic, number, confluent.OFFSET_BEGINNING)
                 _, ends[number] = consumer.get_watermark_offsets(at, _TIMEOUT_S, cached=False)
                 state.append(at)
             consumer.assign(state)
@@ -110,9 +102,11 @@ class KafkaDriverLog:
     def _follow(self, positions: Mapping[int, int]) -> None:
         """Have :meth:`poll` continue from there, and with what is new of raw metrics."""
         self._consumer = open_reader(self._props.consumer, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
-        state = [KafkaTopicPartition(self._topic, *where) for where in positions.items()]
+        state = [confluent.TopicPartition(self._topic, *where) for where in positions.items()]
         with kafka_errors(self._reading, on_topic("Read", self._topic, self._metrics)):
-            self._consumer.assign([*state, KafkaTopicPartition(self._metrics, 0, OFFSET_END)])
+            self._consumer.assign(
+                [*state, confluent.TopicPartition(self._metrics, 0, confluent.OFFSET_END)]
+            )
 
     def fence(self) -> None:
         """Shut out every older driver of the flow, aborting what it has left open."""
@@ -127,7 +121,7 @@ class KafkaDriverLog:
         producer = open_writer(self._props.producer, more)
         try:
             producer.init_transactions(_TIMEOUT_S)
-        except KafkaException as error:
+        except confluent.KafkaException as error:
             raise self._failure(error, "taking over the driver's role in") from error
         self._producer = producer
 
@@ -155,7 +149,7 @@ class KafkaDriverLog:
             for partition, key in deletions:
                 producer.produce(self._topic, None, key, partition=partition)
             producer.commit_transaction(_TIMEOUT_S)
-        except KafkaException as error:
+        except confluent.KafkaException as error:
             self._drop_producer()
             raise self._failure(error, "writing") from error
 
@@ -179,7 +173,7 @@ class KafkaDriverLog:
         self._close_consumer()
         self._drop_producer()
 
-    def _failure(self, error: KafkaException, doing: str) -> errors.SrmError:
+    def _failure(self, error: confluent.KafkaException, doing: str) -> errors.SrmError:
         of_id = on_transactional_id("Write", self._transactional_id)
         needs = on_topic("Write", self._topic) | of_id
         failure = translate(error.args[0], f"{doing} {self._where}", needs)
@@ -206,7 +200,7 @@ class KafkaDriverLog:
             self._producer = None
 
 
-def _record(message: Message) -> LogRecord:
+def _record(message: confluent.Message) -> LogRecord:
     key, partition = message.key() or b"", message.partition() or 0
     return LogRecord(message.topic() or "", key, message.value(), partition)
 

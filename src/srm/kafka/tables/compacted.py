@@ -10,16 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol, cast
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    TIMESTAMP_LOG_APPEND_TIME,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-)
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+import confluent_kafka as confluent
 
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Row, Stamped
@@ -70,7 +61,7 @@ class KafkaCompactedTopic:
         return {key: tuple(rows) for key, rows in self._rows(most=None).items()}
 
     def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
-        def show(message: Message) -> None:
+        def show(message: confluent.Message) -> None:
             key = message.key()
             if key is not None:
                 visit(int(message.offset()), key, message.value())
@@ -85,11 +76,11 @@ class KafkaCompactedTopic:
         if not records:
             return None
         producer = self._clients.producer()
-        failures: list[KafkaError] = []
+        failures: list[confluent.KafkaError] = []
         stamps: list[int] = []
         needs = on_topic("Write", self._topic)
 
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
+        def on_delivery(error: confluent.KafkaError | None, message: confluent.Message) -> None:
             if error is not None:
                 failures.append(error)
             else:
@@ -110,7 +101,7 @@ class KafkaCompactedTopic:
         return max(stamps, default=None)
 
     def _produce(
-        self, producer: Producer, key: bytes, value: bytes | None, delivered: object
+        self, producer: confluent.Producer, key: bytes, value: bytes | None, delivered: object
     ) -> None:
         deadline = time.monotonic() + self._clients.timeout_s
         while True:
@@ -129,7 +120,7 @@ class KafkaCompactedTopic:
     def _rows(self, most: int | None) -> _Latest:
         table: _Latest = {}
 
-        def apply(message: Message) -> None:
+        def apply(message: confluent.Message) -> None:
             key, row = message.key(), row_of(message)
             if key is None:
                 return
@@ -143,7 +134,7 @@ class KafkaCompactedTopic:
         return table
 
     def _each(
-        self, visit: Callable[[Message], None], begin: Callable[[], None] = lambda: None
+        self, visit: Callable[[confluent.Message], None], begin: Callable[[], None] = lambda: None
     ) -> None:
         """Show all records; a try that begins again shows them again, after ``begin``."""
         doing = f"reading {self._name}"
@@ -155,12 +146,12 @@ class KafkaCompactedTopic:
         with self._clients.reader_lock:
             self._clients.call(doing, read, on_topic("Read", self._topic))
 
-    def _read(self, timeout_s: float, visit: Callable[[Message], None]) -> None:
+    def _read(self, timeout_s: float, visit: Callable[[confluent.Message], None]) -> None:
         reader = self._clients.reader()
-        partition = KafkaTopicPartition(self._topic, self._partition)
+        partition = confluent.TopicPartition(self._topic, self._partition)
         try:
             start, end = reader.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
-        except KafkaException as error:
+        except confluent.KafkaException as error:
             if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
                 self._clients.discard_reader()  # it may be stranded
                 raise
@@ -176,7 +167,9 @@ class KafkaCompactedTopic:
             with suppress(RuntimeError):  # it was closed
                 reader.unassign()
 
-    def _read_up_to(self, reader: Consumer, end: int, visit: Callable[[Message], None]) -> None:
+    def _read_up_to(
+        self, reader: confluent.Consumer, end: int, visit: Callable[[confluent.Message], None]
+    ) -> None:
         progress = time.monotonic()
         while True:
             messages = drain(reader, _POLL_S)
@@ -200,18 +193,18 @@ class KafkaCompactedTopic:
             raise UnavailableError(f"{self._reading}: no leader yet; retry")
 
 
-def row_of(message: Message) -> Stamped | None:
+def row_of(message: confluent.Message) -> Stamped | None:
     value = message.value()
     if value is None:
         return None
     kind, time_ms = message.timestamp()
-    return Stamped(value, time_ms, by_broker=kind == TIMESTAMP_LOG_APPEND_TIME)
+    return Stamped(value, time_ms, by_broker=kind == confluent.TIMESTAMP_LOG_APPEND_TIME)
 
 
-def broker_time(message: Message) -> tuple[int, ...]:
+def broker_time(message: confluent.Message) -> tuple[int, ...]:
     """Return the timestamp of a record that was delivered, nothing if it is not the broker's."""
     kind, time_ms = message.timestamp()
-    return (time_ms,) if kind == TIMESTAMP_LOG_APPEND_TIME else ()
+    return (time_ms,) if kind == confluent.TIMESTAMP_LOG_APPEND_TIME else ()
 
 
 class Sink(Protocol):
@@ -277,7 +270,7 @@ class _Followed:
         if not topic_id:
             self.end()
 
-    def take(self, place: _Place, message: Message, key: bytes) -> None:
+    def take(self, place: _Place, message: confluent.Message, key: bytes) -> None:
         """Apply a record; one that its sink rejects does not block the others."""
         try:
             self.sink.take(key, row_of(message))
@@ -425,7 +418,7 @@ class LiveTables:
                     one.topic_id = ""  # nothing is assigned
             self._closed.wait(_AGAIN_S)
 
-    def _open(self) -> Consumer | None:
+    def _open(self) -> confluent.Consumer | None:
         try:
             with kafka_errors(self._clients.where("creating a consumer")):
                 return open_reader(self._clients.props.consumer, _FETCH_WAIT)
@@ -433,7 +426,7 @@ class LiveTables:
             self._fail(list(self._followed), error)
             return None
 
-    def _read(self, consumer: Consumer) -> None:
+    def _read(self, consumer: confluent.Consumer) -> None:
         """Follow until the consumer is of no more use; DataLossError if all is to be read again."""
         self._heard = self._looked = time.monotonic()
         look_at = 0.0
@@ -459,7 +452,7 @@ class LiveTables:
         """Return what is not read to its end yet, nor known to be absent."""
         return [one for one in [*self._followed.values()] if not one.complete.is_set()]
 
-    def _look(self, consumer: Consumer) -> None:
+    def _look(self, consumer: confluent.Consumer) -> None:
         """Assign new partitions, drop those that are gone or were re-created."""
         with self._lock:
             followed = dict(self._followed)
@@ -474,7 +467,7 @@ class LiveTables:
             topic_id = known.topic_id if known is not None and partition < known.partitions else ""
             if one.is_as_it_was(topic_id):
                 continue
-            place = KafkaTopicPartition(topic, partition, OFFSET_BEGINNING)
+            place = confluent.TopicPartition(topic, partition, confluent.OFFSET_BEGINNING)
             with self._lock:
                 if one.topic_id:
                     consumer.incremental_unassign([place])
@@ -482,7 +475,7 @@ class LiveTables:
             if topic_id:
                 consumer.incremental_assign([place])
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: confluent.Message) -> None:
         place = (message.topic(), message.partition())
         one = self._followed.get(place)
         if one is None:
