@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from srm.config.model import IsolationLevel
-from srm.domain.flow_state.replication_records import PartitionNotes, begin_of_copy, in_force
+from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.names import internal_topics
 from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import Flow, TopicPartition
@@ -220,16 +220,6 @@ def _choose(described: Topics, context: FlowContext, topics: Collection[str]) ->
     return tuple(name for name in selected if name in topics or not topics)
 
 
-def _decisions(
-    source: Cluster, notes: Mapping[TopicPartition, Collection[PartitionNotes]]
-) -> dict[TopicPartition, tuple[PartitionNotes, ...]]:
-    """Return decisions about ranges, without partitions whose log was truncated there since."""
-    found = {p: tuple(n for n in in_force(of) if n.left_out) for p, of in notes.items()}
-    marks = {p: [(n.epoch, n.lost_to or 0) for n in of] for p, of in found.items()}
-    overtaken = _cut(source, marks)
-    return {p: of for p, of in found.items() if p not in overtaken}
-
-
 def _bounds(
     cluster: Cluster,
     partitions: Collection[TopicPartition],
@@ -281,7 +271,10 @@ class _Facts:
         }
         self._target_logs = _bounds(target, set(copies) - shared)
         self._target_logs |= _bounds(target, shared, "read_uncommitted")
-        self._decided = _decisions(source, self._maps.notes)
+        decided = {p: [n for n in in_force(of) if n.left_out] for p, of in self._maps.notes.items()}
+        marks = {p: [(n.epoch, n.lost_to or 0) for n in of] for p, of in decided.items()}
+        overtaken = _cut(source, marks)  # truncated there since
+        self._decided = {p: of for p, of in decided.items() if p not in overtaken}
 
     def plan(self, partition: TopicPartition) -> RangePlan | PartitionVerification:
         remote, maps = self._remotes[partition.topic], self._maps

@@ -179,7 +179,10 @@ class Replicator:
                         failure = self._watch(spark, until_caught_up=until_caught_up)
                     finally:
                         self._end()
-                        _hush(spark)
+                        # The end of Spark breaks off every job and call, with traces.
+                        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+                        with suppress(Py4JError, OSError):
+                            spark.setLogLevel("OFF")
                 host.slots_ended.set()  # the drivers' last heartbeats say so
                 for run in self._runs.values():
                     run.join()
@@ -316,13 +319,6 @@ def _context(conf: dict[str, str]) -> Iterator[SparkContext]:
     finally:
         with suppress(Py4JError, OSError):
             leave()
-
-
-def _hush(spark: SparkContext) -> None:
-    """Keep quiet from now on: the end of Spark breaks off every job and call, with traces."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    with suppress(Py4JError, OSError):
-        spark.setLogLevel("OFF")
 
 
 def _is_stopped(spark: SparkContext) -> bool:

@@ -236,7 +236,8 @@ def pause_before(processed: Sequence[PaymentEntry], number: int) -> float | None
 
 
 def _copy(flow: str, summary: VerificationSummary) -> CopyResult:
-    bad = [*summary.different, *summary.without_result]
+    without = [p for p in summary.partitions if p.outcome in ("unverified", "failed")]
+    bad = [*summary.different, *without]
     first = bad[0] if bad else None
     return CopyResult(
         flow=flow,

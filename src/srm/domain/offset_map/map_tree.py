@@ -192,7 +192,8 @@ def rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
     block, place = last
     if block.previous is None:
         return _tree_of(table, MapTree(block, place))
-    return _tree_from_index(table, block, place) or _tree_from_chain(table, block)
+    found = _tree_from_index(table, block, place, block.previous)
+    return found or _tree_from_chain(table, block)
 
 
 def _last(table: MapTable, end: MapEnd | None) -> PlacedBlock | BlockKey | None:
@@ -231,11 +232,10 @@ def _reach(block: MapBlock) -> int:
     return int(block.runs.target_ends.max())
 
 
-def _tree_from_index(table: MapTable, last: MapBlock, place: int) -> RebuiltMap | None:
+def _tree_from_index(
+    table: MapTable, last: MapBlock, place: int, before: BlockKey
+) -> RebuiltMap | None:
     """Return the tree whose index holds all blocks before the last one, if there is one."""
-    before = last.previous
-    if before is None:
-        return None
     for chunk, chunk_place in _chunks(table):
         known = _numbers(chunk)
         number = known.get((before.target_start, before.owner))

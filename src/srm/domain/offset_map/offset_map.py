@@ -201,7 +201,8 @@ class OffsetMap:
         blocks that later entries cut. ``open_end``: the last run continues up to the position, if
         on its line.
         """
-        known = {number: _in_order(runs) for number, runs in loaded.items()}
+        # A run may cut the one before it in its block.
+        known = {n: runs if runs.grow() else solid_runs(runs) for n, runs in loaded.items()}
         last = len(entries) - 1
         if open_end and last >= 0:
             if last not in known:
@@ -379,11 +380,6 @@ class OffsetMap:
 
 def _furthest(end: int | None, told: int | None) -> int | None:
     return max((offset for offset in (end, told) if offset is not None), default=None)
-
-
-def _in_order(runs: Runs) -> Runs:
-    """Return the runs of one block after their cuts: a run may cut the one before it."""
-    return runs if runs.grow() else solid_runs(runs)
 
 
 def _extend_last(runs: Runs, position: Position | None) -> Runs:

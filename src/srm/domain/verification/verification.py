@@ -133,11 +133,6 @@ class VerificationSummary:
     def different(self) -> tuple[PartitionVerification, ...]:
         return tuple(p for p in self.partitions if p.outcome == "different")
 
-    @property
-    def without_result(self) -> tuple[PartitionVerification, ...]:
-        """Partitions without a comparison, each with its reason."""
-        return tuple(p for p in self.partitions if p.outcome in ("unverified", "failed"))
-
 
 def verdict(summary: VerificationSummary) -> SrmError | None:
     """Return the error of a verification: copies differ or are unreadable, not missing."""

@@ -147,7 +147,9 @@ class _Look:
         check([answer], self._clients.where("listing groups"), on_cluster("Describe"))
         by_kind: dict[GroupKind, list[str]] = defaultdict(list)
         for listed in answer["groups"]:
-            kind = _kind(listed.get("type", ""))
+            # Brokers before Kafka 3.8 list classic groups only, without a type.
+            name = listed.get("type", "").lower() or "classic"
+            kind: GroupKind = next((kind for kind in _DESCRIBE if kind == name), "other")
             if kind == "other":
                 reason = f"srm does not know groups of type {listed['type']!r}"
                 self.found[listed["group"]] = GroupDescription(
@@ -206,11 +208,6 @@ class _Look:
             self.later[name] = error
         else:
             self.found[name] = _unreachable(name, error)
-
-
-def _kind(listed: str) -> GroupKind:
-    """Kind by the type in a listing; brokers before Kafka 3.8 list classic groups only."""
-    return next((kind for kind in _DESCRIBE if kind == (listed.lower() or "classic")), "other")
 
 
 def _unreachable(name: str, error: SrmError) -> GroupDescription:

@@ -41,7 +41,7 @@ except ModuleNotFoundError:  # the base install: commands check a few batches
 HEADER_SIZE: Final = 61
 MAX_SEQUENCE: Final = 2**31
 
-_HEADER: Final = struct.Struct(">qiibIhi8xqqh4xi")
+_HEADER: Final = struct.Struct(">qiib4xhi8xqqh4xi")
 PREFIX: Final = 12
 """Bytes that the length of a batch does not count."""
 LENGTH_AT: Final = 8
@@ -88,7 +88,6 @@ class BatchHeader(NamedTuple):
     view: memoryview
     base_offset: int
     leader_epoch: int
-    crc: int
     attributes: int
     last_offset_delta: int
     max_timestamp: int
@@ -166,7 +165,7 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
         if end - at < HEADER_SIZE:
             return
         header = _HEADER.unpack_from(records, at)
-        base, length, epoch, magic, crc, bits, delta, latest, producer, its_epoch, count = header
+        base, length, epoch, magic, bits, delta, latest, producer, its_epoch, count = header
         if magic != 2 or length < HEADER_SIZE - PREFIX:
             raise IntegrityError(
                 f"batch at offset {base} has format {magic} and length {length}, which "
@@ -184,7 +183,7 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             raise disorder(base)
         behind = base + delta + 1
         view = records[at : at + size]
-        yield BatchHeader(view, base, epoch, crc, bits, delta, latest, producer, its_epoch, count)
+        yield BatchHeader(view, base, epoch, bits, delta, latest, producer, its_epoch, count)
         at += size
 
 

@@ -78,10 +78,6 @@ def _compress_lz4(data: memoryview) -> bytes:
     return bytes(compressor.finish())
 
 
-def _compress_zstd(data: memoryview) -> bytes:
-    return bytes(cramjam.zstd.compress(data, level=1))
-
-
 def _decompress_snappy(data: memoryview, room: memoryview) -> int:
     made = 0
     for block in snappy_blocks(data):
@@ -92,7 +88,10 @@ def _decompress_snappy(data: memoryview, room: memoryview) -> int:
 _CODECS: Final[Mapping[int, _Codec]] = {
     SNAPPY: _Codec(compress_snappy, _decompress_snappy),
     LZ4: _Codec(_compress_lz4, lambda data, room: int(cramjam.lz4.decompress_into(data, room))),
-    ZSTD: _Codec(_compress_zstd, lambda data, room: int(cramjam.zstd.decompress_into(data, room))),
+    ZSTD: _Codec(
+        lambda data: bytes(cramjam.zstd.compress(data, level=1)),
+        lambda data, room: int(cramjam.zstd.decompress_into(data, room)),
+    ),
 }
 MERGED_CODECS: Final = frozenset(_CODECS)
 """Codecs of which small batches are merged; gzip takes ten times as long as a request."""

@@ -123,7 +123,9 @@ class IndexWriter:
         if not self._has_claim:
             return
         # The last entry stays: the last block names its block, and by that its chunk is known.
-        below = min(_count_below(self._chunk, source_start, target_start), len(self._chunk) - 1)
+        chunk = self._chunk
+        is_below = (chunk.source_end <= source_start) & (chunk.target_end <= target_start)
+        below = len(chunk) - 1 if is_below.all() else int(is_below.argmin())
         if below > self._chunk_deleted and self._dying is None:
             self._chunk_deleted, self._chunk_due = below, True
 
@@ -275,11 +277,6 @@ class IndexWriter:
             self._number,
             *self._owner,
         )
-
-
-def _count_below(entries: Entries, source_start: int, target_start: int) -> int:
-    below = (entries.source_end <= source_start) & (entries.target_end <= target_start)
-    return len(entries) if below.all() else int(below.argmin())
 
 
 def _count_uncut(entries: Entries, most: int) -> int:

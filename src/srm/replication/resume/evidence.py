@@ -174,10 +174,6 @@ class LogReading:
             former=replace(self.former),
         )
 
-    def without_count(self) -> LogReading:
-        """Return a copy that counts nothing since the last copy that was found."""
-        return replace(self.branch(), copies=0, gone=0, holes=0, free=0)
-
 
 def distinct(places: Iterable[LogReading]) -> list[LogReading]:
     """Of several ways to the same place leave the one that needs the least evidence."""
@@ -292,7 +288,7 @@ class Steps:
     def _find(self, place: LogReading, index: int, owed: set[int], copied: Content) -> LogReading:
         offset = self.ahead.offset(index)
         if place.certain is None and self.ahead.needed(place.at, index):
-            place.certain = place.without_count()
+            place.certain = replace(place.branch(), copies=0, gone=0, holes=0, free=0)
         if not place.begun and place.gone == place.copies == offset - place.passed:
             early = self._early or FoundRuns()
             place.runs, place.removed = early.head(place.gone, place.passed), Span()
