@@ -98,8 +98,7 @@ def plan(context: FlowContext, request: VerificationRequest | None = None) -> Ve
     remotes = {name: names.remote(name) for name in chosen}
     partitions = [TopicPartition(t, p) for t in chosen for p in range(described[t].partitions)]
     former = _former(context.target, flow)
-    ids = {name: described[name].topic_id for name in chosen}
-    facts = _Facts(context, partitions, remotes, ids)
+    facts = _Facts(context, partitions, remotes, described)
     planned = [facts.plan(p) for p in partitions]
     wholes = [entry for entry in planned if isinstance(entry, RangePlan)]
     proven = {} if request.full else _proven(context, wholes, former)
@@ -221,9 +220,7 @@ def _choose(described: Topics, context: FlowContext, topics: Collection[str]) ->
 
 
 def _bounds(
-    cluster: Cluster,
-    partitions: Collection[TopicPartition],
-    isolation: IsolationLevel = "read_committed",
+    cluster: Cluster, partitions: _Places, isolation: IsolationLevel = "read_committed"
 ) -> dict[TopicPartition, tuple[int, int]]:
     committed = isolation == "read_committed"
     ends = cluster.log_ends(partitions) if committed else cluster.high_watermarks(partitions)
@@ -238,15 +235,11 @@ class _Facts:
     """Facts read from both clusters, in the order that :func:`plan_partition` needs."""
 
     def __init__(
-        self,
-        context: FlowContext,
-        partitions: _Places,
-        remotes: Mapping[str, str],
-        ids: Mapping[str, str],
+        self, context: FlowContext, partitions: _Places, remotes: Mapping[str, str], sources: Topics
     ) -> None:
         source, target = context.source, context.target
         copies = [TopicPartition(remotes[p.topic], p.partition) for p in partitions]
-        self._remotes, self._source_ids, self._config = remotes, ids, context.config
+        self._remotes, self._sources, self._config = remotes, sources, context.config
         self._clusters = cluster_ids(context.config.records, source, target)
         self._target_ends_before = target.log_ends(copies)
         starts = source.log_starts(partitions)
@@ -308,7 +301,7 @@ class _Facts:
             compacted=_is_compacted(here) or _is_compacted(there),
             timestamps=there.get("message.timestamp.type") != "LogAppendTime",
             decided=tuple(note.left_out for note in decided if note.left_out),
-            source_id=self._source_ids[topic],
+            source_id=self._sources[topic].topic_id,
             target_id=self._target_ids.get(remote, ""),
             transform=Transform(config.records, self._clusters, config.flow.source, topic, remote),
             shared=topic in self._shared,

@@ -35,14 +35,11 @@ Connect = Callable[[str], AbstractAsyncContextManager[Wire]]
 class OutOfRangeError(DataLossError):
     """The log does not hold an offset."""
 
-    def __init__(
-        self, partition: TopicPartition, offset: int, log_start: int, log_end: int
-    ) -> None:
+    def __init__(self, partition: TopicPartition, offset: int, log_start: int, end: int) -> None:
         super().__init__(
-            f"{partition}: offset {offset} is not in the log, which holds {log_start} to {log_end}"
+            f"{partition}: offset {offset} is not in the log, which holds {log_start} to {end}"
         )
         self.log_start = log_start
-        self.log_end = log_end
 
 
 class SharedEnd(NamedTuple):

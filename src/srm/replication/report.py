@@ -47,6 +47,7 @@ from srm.replication.ports import Clock, ProducerId, StateLog
 logger = logging.getLogger(__name__)
 
 Records = dict[bytes, bytes | None]
+_Copies = Sequence[PartitionCopy]
 
 
 class PositionGroups:
@@ -144,7 +145,7 @@ class Statuses:
         self._rests_since.pop(copy.source, None)
 
     def changes(
-        self, copies: Sequence[PartitionCopy], now_ms: int, *, due: bool, rests_due: bool
+        self, copies: _Copies, now_ms: int, *, due: bool, rests_due: bool
     ) -> Iterator[PartitionStatus]:
         """Return the states to report: changed ones, all if ``due``, idle ones if ``rests_due``."""
         for copy in copies:
@@ -326,9 +327,7 @@ class Reporter:
         except SrmError as error:
             logger.warning("slot %s: no heartbeat: %s", self.slot, error)
 
-    def prepare(
-        self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
-    ) -> Callable[[], None]:
+    def prepare(self, copies: _Copies, leaving: _Copies = ()) -> Callable[[], None]:
         """Take a snapshot now; the returned call writes it, and blocks while it does."""
         now_ms = self._now_ms()
         for copy in leaving:
@@ -378,9 +377,7 @@ class Reporter:
                 positions.append(position)
         return positions
 
-    def report(
-        self, copies: Sequence[PartitionCopy], leaving: Sequence[PartitionCopy] = ()
-    ) -> None:
+    def report(self, copies: _Copies, leaving: _Copies = ()) -> None:
         """Write a last report before the slot ends, and wait until all of it is there."""
         with self._writing:  # a report may still be on its way
             self.prepare(copies, leaving)()

@@ -169,28 +169,24 @@ class WalkedLogs:
             asyncio.run(read_all())
 
     async def _copy_end(
-        self,
-        assigned: AssignedPartition,
-        start: Start | SrmError | None,
-        source: Wire,
-        target: Wire,
+        self, copied: AssignedPartition, start: Start | SrmError | None, source: Wire, target: Wire
     ) -> CopyEnd:
         if isinstance(start, SrmError):
             raise start
         target_reader = None
-        if assigned.target_topic_id:
-            target_reader = LogReader.of_target(target, assigned)
+        if copied.target_topic_id:
+            target_reader = LogReader.of_target(target, copied)
         if start is not None and target_reader is not None:
-            is_shared = self.config.shares(assigned.topic)
+            is_shared = self.config.shares(copied.topic)
             held = await held_log(target_reader, start, is_shared=is_shared)
             if held.end < start.target_next:  # what it lost is copied again, and so is residue
-                start = await asyncio.to_thread(self.starts.cut, assigned, held.end)
-        reader = self._reader(source, assigned)
+                start = await asyncio.to_thread(self.starts.cut, copied, held.end)
+        reader = self._reader(source, copied)
         left = start.left_out if start is not None else ()
         decided = [note.up_to(await reader.held_to(note)) for note in left]
         left_out = [note.left_out for note in decided if note and note.left_out]
-        transform = self._transform(assigned)
-        comparison = Comparison.of(self.config, assigned.topic, transform, left_out)
+        transform = self._transform(copied)
+        comparison = Comparison.of(self.config, copied.topic, transform, left_out)
         return await find_copy_end(reader, target_reader, start, comparison)
 
     def _reader(self, source: Wire, assigned: AssignedPartition) -> LogReader:

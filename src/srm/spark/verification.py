@@ -98,9 +98,7 @@ def compare_all(
         yield found or next(left)
 
 
-def _compare_records(
-    properties: BothClusters, plans: list[RangePlan]
-) -> Iterator[RangeResult | str]:
+def _compare_records(clusters: BothClusters, plans: list[RangePlan]) -> Iterator[RangeResult | str]:
     if not plans:
         return
     with ExitStack() as stack:
@@ -108,7 +106,7 @@ def _compare_records(
         @cache
         def open_reader(side: Literal["source", "target"], *, committed: bool) -> Consumer:
             level = "read_committed" if committed else "read_uncommitted"
-            return stack.enter_context(reader(getattr(properties, side), level))
+            return stack.enter_context(reader(getattr(clusters, side), level))
 
         for plan in plans:
             source = open_reader("source", committed=plan.committed)

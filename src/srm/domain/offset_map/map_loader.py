@@ -177,7 +177,7 @@ def _around(
     return LoadedMap(found, "; ".join(lost))
 
 
-def _runs(rows: Sequence[Row], lost: list[str]) -> Generator[list[Need], Answers, dict[int, Runs]]:
+def _runs(rows: Sequence[Row], lost: list[str]) -> _Reading[dict[int, Runs]]:
     known = {number: Runs.of([row.run]) for number, row in enumerate(rows) if row.run}
     needs = {n: row.need for n, row in enumerate(rows) if row.need and not row.is_chunk}
     if needs:
@@ -229,9 +229,7 @@ def _entry(runs: Runs) -> IndexEntry:
     )
 
 
-def _expand(
-    rows: Sequence[Row], wanted: Wanted, lost: list[str]
-) -> Generator[list[Need], Answers, list[Row]]:
+def _expand(rows: Sequence[Row], wanted: Wanted, lost: list[str]) -> _Reading[list[Row]]:
     needs = {number: row.need for number, row in enumerate(rows) if row.is_chunk and row.need}
     if not needs:
         return list(rows)
@@ -351,10 +349,7 @@ def in_use(record: IndexRecord | None, end: tuple[int, tuple[int, int]] | None =
 
 
 def rows_of(
-    tables: Sequence[Table],
-    wanted: Wanted,
-    limits: _Sides = (_FAR, _FAR),
-    floors: _Sides = (-1, -1),
+    tables: list[Table], wanted: Wanted, limits: _Sides = (_FAR, _FAR), floors: _Sides = (-1, -1)
 ) -> list[Row]:
     """Choose what to read of consecutive tables; unwanted neighbours become one row unless cut."""
     together = _point(floors)

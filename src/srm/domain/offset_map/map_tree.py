@@ -192,8 +192,7 @@ def rebuild(table: MapTable, end: MapEnd | None) -> RebuiltMap:
     block, place = last
     if block.previous is None:
         return _tree_of(table, MapTree(block, place))
-    found = _tree_from_index(table, block, place, block.previous)
-    return found or _tree_from_chain(table, block)
+    return _tree_from_index(table, last, block.previous) or _tree_from_chain(table, block)
 
 
 def _last(table: MapTable, end: MapEnd | None) -> PlacedBlock | BlockKey | None:
@@ -232,9 +231,7 @@ def _reach(block: MapBlock) -> int:
     return int(block.runs.target_ends.max())
 
 
-def _tree_from_index(
-    table: MapTable, last: MapBlock, place: int, before: BlockKey
-) -> RebuiltMap | None:
+def _tree_from_index(table: MapTable, last: PlacedBlock, before: BlockKey) -> RebuiltMap | None:
     """Return the tree whose index holds all blocks before the last one, if there is one."""
     for chunk, chunk_place in _chunks(table):
         known = _numbers(chunk)
@@ -243,7 +240,7 @@ def _tree_from_index(
             continue
         found = _whole(table, chunk, chunk_place, number + 1)
         if found is not None:
-            return _tree_of(table, replace(found, last=last, last_place=place))
+            return _tree_of(table, replace(found, last=last[0], last_place=last[1]))
     return None
 
 

@@ -196,7 +196,7 @@ class _Comparison:
             self._target.leave_out()
             return
         self._foreign += 1
-        self._differs(None, target.offset, ("foreign",))
+        self._differs(None, target.offset, "foreign")
         self._target.take(self._frame(target))
 
     def _pair(self, source: ComparedRecord, target: ComparedRecord) -> None:
@@ -207,7 +207,7 @@ class _Comparison:
                 [self._plain(record) for record in self._target.following()],
                 timestamps=self._plan.timestamps,
             )
-            self._differs(source.offset, target.offset, kinds)
+            self._differs(source.offset, target.offset, *kinds)
         self._source.take(ours)
         self._target.take(theirs)
 
@@ -224,12 +224,10 @@ class _Comparison:
             self._one_sided += 1
             side.take(None)
         else:
-            self._differs(*places, (kind,))
+            self._differs(*places, kind)
             side.take(self._frame(record))
 
-    def _differs(
-        self, source: int | None, target: int | None, kinds: tuple[DifferenceKind, ...]
-    ) -> None:
+    def _differs(self, source: int | None, target: int | None, *kinds: DifferenceKind) -> None:
         if self._difference is None:
             plan = self._plan
             self._difference = Difference(plan.topic, plan.partition, source, target, kinds)

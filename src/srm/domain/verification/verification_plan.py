@@ -130,7 +130,8 @@ def newest(plan: RangePlan, records: int) -> RangePlan:
         records -= run.count
     if start <= plan.source_start:
         return plan
-    return part_of(plan, start, plan.source_end, target_boundary(plan.runs, start, plan.target_end))
+    target_start = target_boundary(plan.runs, start, plan.target_end)
+    return part_of(plan, start, plan.source_end, target_start, plan.target_end)
 
 
 def cut(plan: RangePlan, records: int) -> tuple[RangePlan, ...]:
@@ -182,18 +183,13 @@ def clip(runs: Iterable[Run], start: int, end: int) -> Runs:
 
 
 def part_of(
-    plan: RangePlan,
-    source_start: int,
-    source_end: int,
-    target_start: int,
-    target_end: int | None = None,
+    plan: RangePlan, source_start: int, source_end: int, target_start: int, target_end: int
 ) -> RangePlan:
-    """Narrow a plan to offsets of both sides; the end of the target is optional."""
     return replace(
         plan,
         source_start=source_start,
         source_end=source_end,
         target_start=target_start,
-        target_end=plan.target_end if target_end is None else target_end,
+        target_end=target_end,
         runs=clip(plan.runs, source_start, source_end),
     )

@@ -31,7 +31,7 @@ from srm.kafka.wire.cluster import open_wire
 from srm.kafka.wire.errors import kafka_errors, on_topic, on_transactional_id, translate
 from srm.replication.claim import outbid
 from srm.replication.driver import pausing
-from srm.replication.driver.state_book import DriverLog, LogRecord
+from srm.replication.driver.state_book import DriverLog, Key, LogRecord
 from srm.replication.log_reader import LogReader, of_each_log
 
 _TIMEOUT_S: Final = 10.0
@@ -135,9 +135,7 @@ class KafkaDriverLog:
                 records.append(_record(message))
         return records
 
-    def publish(
-        self, records: Mapping[bytes, bytes], deletions: Collection[tuple[int, bytes]] = ()
-    ) -> None:
+    def publish(self, records: Mapping[bytes, bytes], deletions: Collection[Key] = ()) -> None:
         """UnavailableError: it is not known whether they were written; open the log again."""
         producer = self._producer
         if producer is None:

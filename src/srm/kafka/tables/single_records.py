@@ -131,9 +131,7 @@ def _take(fetched: _Batches, wanted: frozenset[int], found: dict[int, Row | None
     return reached
 
 
-def _scatter(
-    clients: Clients, rest: Callable[[], Sequence[_Read]], *, committed: bool = True
-) -> None:
+def _scatter(clients: Clients, rest: Callable[[], list[_Read]], *, committed: bool = True) -> None:
     """Do the rest of the reads, some at a time; a retry does what is the rest then."""
     error = topic_errors(clients, "reading")
 
@@ -150,11 +148,9 @@ def _scatter(
             found = fetched_of(response, partition, error)
             return None if found is None else _batches(found)
 
-        async def read(
-            partition: TopicPartition, once: Callable[[_Fetch], Awaitable[None]]
-        ) -> None:
+        async def read(place: TopicPartition, once: Callable[[_Fetch], Awaitable[None]]) -> None:
             async with gate:
-                await once(partial(fetch, partition))
+                await once(partial(fetch, place))
 
         outcomes = await asyncio.gather(
             *(read(*each) for each in reads if each[0] in leaders), return_exceptions=True

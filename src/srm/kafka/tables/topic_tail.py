@@ -50,7 +50,7 @@ class KafkaTopicTail:
 
     def __init__(
         self,
-        consumer_props: Mapping[str, str],
+        props: Mapping[str, str],
         topic: str,
         partition: int = 0,
         *,
@@ -58,7 +58,7 @@ class KafkaTopicTail:
         fetching: Mapping[str, object] = SOON,
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
-        self._props = consumer_props
+        self._props = props
         self._fetching = fetching
         self._since_ms = since_ms
         self._topic = topic
@@ -205,13 +205,11 @@ class KafkaTopicTail:
 class KafkaCommitTail:
     """Returns records of committed transactions and of plain commits as they arrive."""
 
-    def __init__(
-        self, consumer_props: Mapping[str, str], starts: Mapping[TopicPartition, int]
-    ) -> None:
+    def __init__(self, props: Mapping[str, str], starts: Mapping[TopicPartition, int]) -> None:
         settings = {"fetch.wait.max.ms": _COMMIT_WAIT_MS, "enable.partition.eof": False}
         self._where = f"following {COMMITS}"
         with kafka_errors(self._where, on_topic("Read", COMMITS)):
-            self._consumer = open_reader(consumer_props, settings)
+            self._consumer = open_reader(props, settings)
             self._consumer.assign([KafkaTopicPartition(*p, at) for p, at in starts.items()])
         self._heard = time.monotonic()
 
@@ -238,23 +236,19 @@ class KafkaCommitTail:
         return pairs
 
 
-def follow_raw_metrics(
-    flow: Flow, consumer_props: Mapping[str, str], since_ms: int
-) -> KafkaTopicTail:
+def follow_raw_metrics(flow: Flow, props: Mapping[str, str], since_ms: int) -> KafkaTopicTail:
     """Follow the raw metrics of a flow from a time, with few requests: news may come late."""
     topic = internal_topics.raw_metrics(flow.source)
-    return KafkaTopicTail(consumer_props, topic, since_ms=since_ms, fetching=SELDOM)
+    return KafkaTopicTail(props, topic, since_ms=since_ms, fetching=SELDOM)
 
 
-def read_raw_metrics(
-    flow: Flow, consumer_props: Mapping[str, str], since_ms: int
-) -> list[bytes] | None:
+def read_raw_metrics(flow: Flow, props: Mapping[str, str], since_ms: int) -> list[bytes] | None:
     """Return the values of the raw metrics since a time, None where they are more than so much."""
     topic = internal_topics.raw_metrics(flow.source)
     found: list[bytes] = []
     size = 0
     deadline = time.monotonic() + _METRICS_TIMEOUT_S
-    with KafkaTopicTail(consumer_props, topic, since_ms=since_ms) as tail:
+    with KafkaTopicTail(props, topic, since_ms=since_ms) as tail:
         while not tail.caught_up:
             new = [value for _, value in tail.poll(1.0) if value]
             found += new

@@ -191,10 +191,7 @@ class Brokers:
         return connection.versions.get(api_key, (0, -1))[1]
 
     async def _query_one_of(
-        self,
-        addresses: Sequence[Address],
-        request: Request,
-        unfit: Callable[[Address, Answer], str],
+        self, addresses: list[Address], request: Request, unfit: Callable[[Address, Answer], str]
     ) -> dict[str, Any]:
         """Query the brokers until one, not ``unfit``, answers; do not wait for silent ones."""
         failure: SrmError | None = None

@@ -340,22 +340,20 @@ class WireCluster:
     async def _offset(self, partition: TopicPartition, time_ms: int) -> int:
         return int((await self._query_log(partition, api.offsets_request, time_ms))["offset"])
 
-    async def _query_log(
-        self, partition: TopicPartition, make: api.LogMaker, value: int
-    ) -> api.Answer:
+    async def _query_log(self, place: TopicPartition, make: api.LogMaker, value: int) -> api.Answer:
         """Query the leader; concurrent queries of one kind share a request to their broker."""
 
         async def once() -> api.Answer:
-            node, epoch = await self.leader(partition)
+            node, epoch = await self.leader(place)
             queries = self._log_queries.get((node, make))
             if queries is None:
                 queries = SharedQueries(partial(self._send_queries, node, make))
                 self._log_queries[node, make] = queries
-            found = await queries.find(api.LogQuery(partition, epoch, value))
+            found = await queries.find(api.LogQuery(place, epoch, value))
             if found["error_code"] in codes.LEADERSHIP:
                 self.leaders_changed()
-            doing = f"offsets of {partition}"
-            self._check(found["error_code"], doing, on_topic("Describe", partition.topic))
+            doing = f"offsets of {place}"
+            self._check(found["error_code"], doing, on_topic("Describe", place.topic))
             return found
 
         return await self._persistently(once)
@@ -400,11 +398,9 @@ class WireCluster:
             await self._brokers.look()
             raise
 
-    def _check_coordinator(
-        self, code: int, transactional_id: str, doing: str, needs: Needs
-    ) -> None:
+    def _check_coordinator(self, code: int, name: str, doing: str, needs: Needs) -> None:
         if code in codes.COORDINATOR:
-            self._coordinators.pop(transactional_id, None)
+            self._coordinators.pop(name, None)
         self._check(code, doing, needs)
 
     def _check(self, code: int, doing: str, needs: Needs) -> None:

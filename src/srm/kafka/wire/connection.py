@@ -156,9 +156,7 @@ class Connection:
         low, high = self.versions.get(message.api_key, (0, -1))
         return low <= message.version <= high
 
-    def request(
-        self, api: Api[_T], body: Sequence[Part], wait_s: float = 0.0
-    ) -> asyncio.Future[_T]:
+    def request(self, api: Api[_T], body: Sequence[Part], wait_s: float = 0) -> asyncio.Future[_T]:
         """Send one request; the future holds what is made of the answer.
 
         The parts are sent as they are, without a copy: do not change them before the answer.

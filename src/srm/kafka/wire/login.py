@@ -106,10 +106,8 @@ def _attributes(text: str, wanted: str) -> dict[str, str]:
     return found
 
 
-async def fetch_token(
-    alias: str, tokens: OidcTokens, authorities: ssl.SSLContext
-) -> tuple[str, float]:
-    """Fetch a token; return it and its lifetime in seconds. ``authorities`` are for TLS."""
+async def fetch_token(alias: str, tokens: OidcTokens, trust: ssl.SSLContext) -> tuple[str, float]:
+    """Fetch a token; return it and its lifetime in seconds. ``trust``: the authorities for TLS."""
     where = f"cluster {alias}: token endpoint {tokens.endpoint}"
     form = {"grant_type": "client_credentials"}
     if tokens.scope:
@@ -125,7 +123,7 @@ async def fetch_token(
             },
             timeout_s=_TIMEOUT_S,
             most=_MOST_BYTES,
-            authorities=authorities,
+            authorities=trust,
         )
     except PostError as error:
         if isinstance(error.cause, ssl.SSLCertVerificationError):

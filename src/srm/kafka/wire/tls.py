@@ -92,16 +92,14 @@ def authorities(alias: str, location: str, pem: str, key: str) -> ssl.SSLContext
     return context
 
 
-def _load_authorities(
-    context: ssl.SSLContext, alias: str, location: str, pem: str, key: str
-) -> None:
-    if location:
-        name = "capath" if Path(location).is_dir() else "cafile"
-        where = f"cluster {alias}: {key}.location: {location}"
-        _reading(where, lambda: context.load_verify_locations(**{name: location}))
+def _load_authorities(context: ssl.SSLContext, alias: str, path: str, pem: str, key: str) -> None:
+    if path:
+        name = "capath" if Path(path).is_dir() else "cafile"
+        where = f"cluster {alias}: {key}.location: {path}"
+        _reading(where, lambda: context.load_verify_locations(**{name: path}))
     if pem:
         _reading(f"cluster {alias}: {key}.pem", lambda: context.load_verify_locations(cadata=pem))
-    if not location and not pem:
+    if not path and not pem:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
 
 
@@ -374,12 +372,10 @@ async def _shake_hands(sock: ssl.SSLSocket) -> None:
             return
 
 
-async def _event(
-    add: Callable[..., Any], remove: Callable[[int], Any], file_descriptor: int
-) -> None:
+async def _event(add: Callable[..., Any], remove: Callable[[int], Any], number: int) -> None:
     happened = asyncio.Event()
-    add(file_descriptor, happened.set)
+    add(number, happened.set)
     try:
         await happened.wait()
     finally:
-        remove(file_descriptor)
+        remove(number)

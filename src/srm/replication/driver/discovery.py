@@ -15,7 +15,7 @@ from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
-from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
+from srm.engine.cluster_ports import Cluster, TopicDescription, Topics, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import STAMPED, compacted_spec, create_control_topics
@@ -199,10 +199,8 @@ class Discovery:
                     error,
                 )
 
-    def target_ends(
-        self, partitions: Collection[AssignedPartition]
-    ) -> dict[AssignedPartition, int]:
-        names = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
+    def target_ends(self, copied: Collection[AssignedPartition]) -> dict[AssignedPartition, int]:
+        names = {p: TopicPartition(p.target_topic, p.partition) for p in copied}
         ends = self.context.target.log_ends(names.values()) if names else {}
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
@@ -220,7 +218,7 @@ class Discovery:
         self._expected = self._hidden.union(names)
 
 
-def _side(cluster: Cluster, topics: Mapping[str, TopicDescription]) -> Side:
+def _side(cluster: Cluster, topics: Topics) -> Side:
     return Side(cluster.cluster_id(), topics, partial(_is_hidden, cluster))
 
 
@@ -233,40 +231,32 @@ def _is_hidden(cluster: Cluster, topic: str) -> bool:
 
 
 def outgrown(
-    selected: Iterable[TopicDescription],
-    target_topics: Mapping[str, TopicDescription],
-    config: FlowConfig,
+    selected: Iterable[TopicDescription], remotes: Topics, config: FlowConfig
 ) -> tuple[str, ...]:
     return tuple(
         topic.name
         for topic in selected
-        if (remote := target_topics.get(config.names.remote(topic.name))) is None
+        if (remote := remotes.get(config.names.remote(topic.name))) is None
         or remote.partitions < topic.partitions
     )
 
 
 def assignable(
-    selected: Collection[TopicDescription],
-    target_topics: Mapping[str, TopicDescription],
-    config: FlowConfig,
+    selected: Collection[TopicDescription], remotes: Topics, config: FlowConfig
 ) -> Discovered:
     partitions = tuple(
         AssignedPartition(topic.name, number, topic.topic_id, remote.name, remote.topic_id)
         for topic in selected
-        if (remote := target_topics.get(config.names.remote(topic.name))) is not None
+        if (remote := remotes.get(config.names.remote(topic.name))) is not None
         for number in range(min(topic.partitions, remote.partitions))
     )
-    return Discovered(partitions, outgrown(selected, target_topics, config))
+    return Discovered(partitions, outgrown(selected, remotes, config))
 
 
-def _create_remote_topics(
-    context: FlowContext,
-    wanted: Mapping[str, TopicDescription],
-    target_topics: Mapping[str, TopicDescription],
-) -> list[str]:
+def _create_remote_topics(context: FlowContext, wanted: Topics, remotes: Topics) -> list[str]:
     """Create and grow remote topics, and return what went wrong; topic sync has their settings."""
     settings = context.source.topic_settings(tuple(wanted))
-    plan = plan_remote_topics(wanted, target_topics, context.config, settings)
+    plan = plan_remote_topics(wanted, remotes, context.config, settings)
     failures = []
     for step in (
         partial(context.target.create_topics, plan.create),
@@ -300,11 +290,7 @@ def internal_topic_specs(config: FlowConfig) -> tuple[Sequence[TopicSpec], Topic
     return on_target, compacted_spec(name, config.offset_syncs_replication_factor)
 
 
-def ensure_offset_syncs(
-    context: FlowContext,
-    source_topics: Mapping[str, TopicDescription],
-    target_topics: Mapping[str, TopicDescription],
-) -> None:
+def ensure_offset_syncs(context: FlowContext, source_topics: Topics, target_topics: Topics) -> None:
     """Create the flow's offset syncs topic where ``offset-syncs.topic.location`` wants it.
 
     It is on the target where the source only lets us read.
@@ -332,10 +318,8 @@ def ensure_offset_syncs(
             raise AuthorizationError(f"offset syncs have no place: {error}; {second}") from error
 
 
-def _create_missing(
-    cluster: Cluster, specs: Collection[TopicSpec], existing: Collection[str]
-) -> None:
-    missing = [spec for spec in specs if spec.name not in existing]
+def _create_missing(cluster: Cluster, specs: Collection[TopicSpec], known: Collection[str]) -> None:
+    missing = [spec for spec in specs if spec.name not in known]
     if missing:
         logger.info("%s: creating %s", cluster.alias, ", ".join(spec.name for spec in missing))
         cluster.create_topics(missing)
@@ -346,7 +330,7 @@ class Side:
     """One cluster at one moment, and the check for topics that it hides from srm."""
 
     cluster_id: str
-    topics: Mapping[str, TopicDescription]
+    topics: Topics
     is_hidden: Callable[[str], bool]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -39,7 +38,7 @@ IDLE_S: Final = 1.0
 """Pause of a duty that is switched off, or of a driver that is not in charge."""
 
 
-def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: threading.Event) -> None:
+def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: Event) -> None:
     """Repeat a step until ``stop`` while the driver is in charge, after the seconds it returns."""
     backoff, troubles = Backoff(), driver.progress.duty_troubles
     while not stop.is_set():
@@ -55,9 +54,7 @@ def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: threadi
         stop.wait(max(0.0, wait_s))
 
 
-def keep_topics(
-    driver: FlowDriver, current: Callable[[], FlowContext], stop: threading.Event
-) -> None:
+def keep_topics(driver: FlowDriver, current: Callable[[], FlowContext], stop: Event) -> None:
     """Keep remote topics and their ACLs like their sources, at the shorter of both intervals."""
 
     def step() -> float:
@@ -315,7 +312,7 @@ def disabled_flows(config: Config, flows: Collection[Flow]) -> Mapping[str, list
 
 
 def emit_heartbeats(
-    target: Cluster, flows: Collection[FlowConfig], now_ms: Callable[[], int], stop: threading.Event
+    target: Cluster, flows: Collection[FlowConfig], now_ms: Callable[[], int], stop: Event
 ) -> None:
     """Write MM2 heartbeats until ``stop``, at the shortest interval, into a topic made if absent.
 
@@ -374,7 +371,7 @@ OpenLog = Callable[[int], AbstractContextManager[RawLog]]
 def keep_windows(
     context: FlowContext,
     open_log: OpenLog,
-    stop: threading.Event,
+    stop: Event,
     spec: WindowSpec | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -426,7 +423,7 @@ class _Keeper:
     def clock_was_set(self) -> bool:
         return abs(self._wall_ms() - self._began_ms) > self.spec.slide_ms
 
-    def catch_up(self, log: RawLog, stop: threading.Event) -> None:
+    def catch_up(self, log: RawLog, stop: Event) -> None:
         while not log.caught_up and not stop.is_set():
             self._add(log, _CATCH_UP_S)
         if not stop.is_set():

@@ -28,6 +28,7 @@ from srm.replication.driver.state_book import DriverLog, LogRecord
 
 _SEEN_S: Final = 10.0
 _POLL_S: Final = 0.2
+_NOTHING: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 
 def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
@@ -51,9 +52,7 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
 
 
 def resume(
-    log: DriverLog,
-    decided: Mapping[bytes, bytes] = MappingProxyType({}),
-    request: str | None = None,
+    log: DriverLog, decided: Mapping[bytes, bytes] = _NOTHING, request: str | None = None
 ) -> bool:
     """Delete the pause, that of ``request`` if given, and write ``decided``; False: there was none.
 
@@ -89,9 +88,7 @@ def pause_in(records: Iterable[LogRecord]) -> Pause | None:
     return read_pause({r.key: r.value for r in records if r.key == PAUSE_KEY and r.value})
 
 
-def _write(
-    log: DriverLog, wanted: Pause | None, beside: Mapping[bytes, bytes] = MappingProxyType({})
-) -> None:
+def _write(log: DriverLog, wanted: Pause | None, beside: Mapping[bytes, bytes] = _NOTHING) -> None:
     """Write or delete a pause together with other records; return when readers see it."""
     value = None if wanted is None else wanted.value()
     if value is None:

@@ -59,9 +59,7 @@ class DriverLog(Protocol):
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """Return what has been committed since the last call, waiting while there is nothing."""
 
-    def publish(
-        self, records: Mapping[bytes, bytes], deletions: Collection[tuple[int, bytes]] = ()
-    ) -> None:
+    def publish(self, records: Mapping[bytes, bytes], deletions: Collection[Key] = ()) -> None:
         """Write all records to the partition of commands, or none (FencedError: a newer driver)."""
 
     def clear_maps(self, topics: Collection[CopiedTopic]) -> None:

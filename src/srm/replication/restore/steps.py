@@ -44,7 +44,7 @@ from srm.domain.recovery.restore import (
     plan_topic,
 )
 from srm.domain.text.amount import amount
-from srm.engine.cluster_ports import Cluster, TopicDescription
+from srm.engine.cluster_ports import Cluster, TopicDescription, Topics
 from srm.engine.control import topic_sync
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.flows.target_topics import StateTopic
@@ -266,9 +266,7 @@ def _begin(
     return [TopicWork(each, there[each.copy], originals[name]) for name, each in plans], new
 
 
-def _until_there(
-    context: RestoreContext, wanted: Mapping[str, int]
-) -> Mapping[str, TopicDescription]:
+def _until_there(context: RestoreContext, wanted: Mapping[str, int]) -> Topics:
     deadline, source = time.monotonic() + _APPEAR_S, context.forward.source
     pause = threading.Event()  # never set: between two looks
     while True:

@@ -39,15 +39,13 @@ class RestoreLogs:
     rebuilt: str
 
     def seal(
-        self, flow: Flow, partitions: Mapping[TopicPartition, str]
+        self, flow: Flow, places: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, Sealed]:
-        return of_each_log(self.connect(flow.target), partitions, lambda log: seal(log, flow))
+        return of_each_log(self.connect(flow.target), places, lambda log: seal(log, flow))
 
-    def begin_with_records(
-        self, partitions: Mapping[TopicPartition, str]
-    ) -> frozenset[TopicPartition]:
+    def begin_with_records(self, places: Mapping[TopicPartition, str]) -> frozenset[TopicPartition]:
         """Return those originals that begin with a record, and not with the marker of a claim."""
-        found = of_each_log(self.connect(self.rebuilt), partitions, begins_with_records)
+        found = of_each_log(self.connect(self.rebuilt), places, begins_with_records)
         return frozenset(place for place, begins in found.items() if begins)
 
     def first_record_in(
@@ -82,6 +80,7 @@ class RestoreContext:
 
 
 Tell = Callable[[str], None]
+Seals = Mapping[TopicPartition, Sealed]
 
 RUNS_AT_ONCE: Final = 1 << 12
 RUNS_PER_REPORT: Final = 1 << 16
@@ -110,9 +109,7 @@ class TopicWork:
         return {TopicPartition(topic.name, n): topic.topic_id for n in numbers}
 
 
-def hand_topic_over(
-    context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed], tell: Tell
-) -> int:
+def hand_topic_over(context: RestoreContext, work: TopicWork, sealed: Seals, tell: Tell) -> int:
     maps = context.copying.maps.load([work.copy.name])
     handovers = []
     for partition in work.partitions:
@@ -146,9 +143,7 @@ def _position(mine: OffsetMap, sealed: Sealed, copy: TopicPartition) -> Position
     return Position(at.target_next, sealed.marker + 1, at.target_next)
 
 
-def _check_seals(
-    context: RestoreContext, work: TopicWork, sealed: Mapping[TopicPartition, Sealed]
-) -> None:
+def _check_seals(context: RestoreContext, work: TopicWork, sealed: Seals) -> None:
     """Check that no process has claimed a copy since its map was read (else FencedError)."""
     copies = work.places(work.copy)
     ends = context.forward.target.high_watermarks(list(copies))
