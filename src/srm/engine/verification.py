@@ -226,9 +226,7 @@ def _bounds(
     ends = cluster.log_ends(partitions) if committed else cluster.high_watermarks(partitions)
     starts = cluster.log_starts(partitions)
     # Between the two calls, retention may delete records beyond the first end.
-    return {
-        p: (starts[p], max(starts[p], ends[p])) for p in partitions if p in starts and p in ends
-    }
+    return {p: (start, max(start, ends[p])) for p, start in starts.items() if p in ends}
 
 
 class _Facts:
@@ -257,11 +255,7 @@ class _Facts:
         if context.config.records.provenance:  # else nothing tells the records of others
             self._shared = {name for name in remotes if names.is_shared(name) or joins(name)}
         # Copies do not wait for the transactions of others: they may be behind one that is open.
-        shared = {
-            TopicPartition(remotes[p.topic], p.partition)
-            for p in partitions
-            if p.topic in self._shared
-        }
+        shared = {TopicPartition(remotes[t], n) for t, n in partitions if t in self._shared}
         self._target_logs = _bounds(target, set(copies) - shared)
         self._target_logs |= _bounds(target, shared, "read_uncommitted")
         decided = {p: [n for n in in_force(of) if n.left_out] for p, of in self._maps.notes.items()}
@@ -393,11 +387,9 @@ def carry_out(
 
     ``progress`` gets the number of compared records, and their total.
     """
-    ensure_compacted(
-        context.target,
-        internal_topics.verification(planned.flow.source),
-        replication_factor=context.config.internal_replication_factor,
-    )
+    topic = internal_topics.verification(planned.flow.source)
+    factor = context.config.internal_replication_factor
+    ensure_compacted(context.target, topic, replication_factor=factor)
     partitions = [_Partition(plan) for plan in planned.partitions]
     done = [p.result(planned.time_ms) for p in partitions if p.is_complete]
     results = [*done, *planned.unverified]

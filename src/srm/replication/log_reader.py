@@ -110,15 +110,10 @@ class LogReader:
         connection.
         """
         node, epoch = await self.wire.leader(self.partition)
-        wanted = FetchFrom(
-            self.topic_id, self.partition.partition, offset, max_bytes, leader_epoch=epoch
-        )
+        number, committed = self.partition.partition, self.read_committed
+        wanted = FetchFrom(self.topic_id, number, offset, max_bytes, leader_epoch=epoch)
         fetched = await self.wire.fetch(
-            node,
-            [wanted],
-            max_wait_ms=wait_ms,
-            max_bytes=max_bytes,
-            read_committed=self.read_committed,
+            node, [wanted], max_wait_ms=wait_ms, max_bytes=max_bytes, read_committed=committed
         )
         error = fetched.partitions[0].error
         if error == codes.OFFSET_OUT_OF_RANGE:

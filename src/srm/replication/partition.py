@@ -493,9 +493,7 @@ class PartitionCopy:
         """Leave out what was decided about, as far as the source's log still holds it."""
         counting = (note.up_to(end) for note, end in held_to.items())
         self.limits.decide(note for note in counting if note is not None)
-        self.over |= {
-            note.slot: end for note, end in held_to.items() if note.up_to(end) is not note
-        }
+        self.over |= {one.slot: end for one, end in held_to.items() if one.up_to(end) is not one}
 
     def begin_claiming(self) -> None:
         """Forget what is queued: resume decides where to continue."""

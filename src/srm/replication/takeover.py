@@ -70,10 +70,8 @@ async def find_copy_end(
             source_next=max(start.source_next, log_start),
             target_next=max(start.target_next, target_start),
         )
-    accepts_loss = comparison.accepts_loss or start.truncated
-    found = await resume(
-        source, target, start, None, replace(comparison, accepts_loss=accepts_loss)
-    )
+    comparison = replace(comparison, accepts_loss=comparison.accepts_loss or start.truncated)
+    found = await resume(source, target, start, None, comparison)
     return CopyEnd(
         found.source_next,
         known_next,

@@ -136,9 +136,7 @@ _READER_SETTINGS: Mapping[str, Any] = {
 def reader(properties: Mapping[str, str], isolation: str) -> Iterator[Consumer]:
     """Give a consumer for :func:`read`, ``read_committed`` or not, and close it at the end."""
     with kafka_errors("open a range reader"):
-        consumer = Consumer(
-            dict(properties) | dict(_READER_SETTINGS, **{"isolation.level": isolation})
-        )
+        consumer = Consumer({**properties, **_READER_SETTINGS, "isolation.level": isolation})
     try:
         yield consumer
     finally:

@@ -91,9 +91,8 @@ def compare_all(
     """Compare ranges one after another: by their bytes, and what is not equal by its records."""
     plans = list(ranges)
     proven = [None] * len(plans) if by_records else prove_all(properties, plans)
-    left = iter(
-        _compare_records(properties, [p for p, r in zip(plans, proven, strict=True) if not r])
-    )
+    rest = [p for p, r in zip(plans, proven, strict=True) if not r]
+    left = iter(_compare_records(properties, rest))
     for found in proven:
         yield found or next(left)
 

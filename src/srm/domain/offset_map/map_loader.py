@@ -168,12 +168,8 @@ def _around(
     if last is not None:
         known[len(rows) - 1] = last.runs
     entries, loaded = _narrow(rows, known, wanted)
-    found = OffsetMap.window(
-        Entries.of(entries),
-        loaded,
-        position if last else None,
-        open_end=last is not None and last.open_end,
-    )
+    position, open_end = (position, last.open_end) if last is not None else (None, False)
+    found = OffsetMap.window(Entries.of(entries), loaded, position, open_end=open_end)
     return LoadedMap(found, "; ".join(lost))
 
 

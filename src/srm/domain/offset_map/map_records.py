@@ -371,9 +371,7 @@ class Entries:
         return self if kept.all() else Entries([array[kept] for array in self.arrays])
 
     def __add__(self, other: Entries) -> Entries:
-        return Entries(
-            [np.concatenate(pair) for pair in zip(self.arrays, other.arrays, strict=True)]
-        )
+        return Entries([*map(np.concatenate, zip(self.arrays, other.arrays, strict=True))])
 
 
 @dataclass(frozen=True, slots=True)

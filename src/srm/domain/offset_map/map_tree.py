@@ -357,7 +357,5 @@ def blocks_of(table: MapTable, tree: MapTree) -> list[MapBlock]:
         chunks = [table.index[tree.root.chunk_key(number)][0] for number in tree.root.in_use]
     if tree.chunk is not None:
         chunks.append(tree.chunk)
-    blocks = [
-        table.blocks[chunk.block_key(number)][0] for chunk in chunks for number in chunk.in_use
-    ]
+    blocks = [table.blocks[chunk.block_key(n)][0] for chunk in chunks for n in chunk.in_use]
     return [*blocks, tree.last] if tree.last is not None else blocks

@@ -248,12 +248,10 @@ class OffsetSet:
         low = bisect_right(self._ends, start - 1)  # adjoining ranges become one
         high = bisect_right(self._starts, end)
         found, at = [], start
-        for known_start, known_end in zip(
-            self._starts[low:high], self._ends[low:high], strict=True
-        ):
-            if at < known_start:
-                found.append((at, min(known_start, end)))
-            at = max(at, known_end)
+        for begin, until in zip(self._starts[low:high], self._ends[low:high], strict=True):
+            if at < begin:
+                found.append((at, min(begin, end)))
+            at = max(at, until)
         if at < end:
             found.append((at, end))
         if low < high:

@@ -35,9 +35,7 @@ class Difference:
 
     def __str__(self) -> str:
         places = ((self.source_offset, "source"), (self.target_offset, "target"))
-        where = ", ".join(
-            f"{side} offset {offset}" for offset, side in places if offset is not None
-        )
+        where = ", ".join(f"{side} offset {at}" for at, side in places if at is not None)
         return f"{self.topic}-{self.partition} {where}: {', '.join(self.kinds)}"
 
 

@@ -81,11 +81,8 @@ def aggregate_by(
         end_ms = -(-silence.time_ms // spec.slide_ms) * spec.slide_ms
         wanted = replace(wanted, last_end_ms=end_ms)
     complete = windows.all(wanted)
-    ensure_compacted(
-        target,
-        internal_topics.METRICS_WINDOWS,
-        replication_factor=config.internal_replication_factor,
-    )
+    factor = config.internal_replication_factor
+    ensure_compacted(target, internal_topics.METRICS_WINDOWS, replication_factor=factor)
     written, expired = store(target, config.flow, complete, spec.keeping(context.now_ms()))
     if windows.malformed:
         topic = internal_topics.raw_metrics(config.flow.source)

@@ -133,9 +133,7 @@ async def query_leaders(
     answers = await asyncio.gather(
         *(brokers.query(node, make(leaders)) for node, leaders in by_node.items())
     )
-    found = {
-        partition: each for one in answers for partition, each in api.by_partition(one).items()
-    }
+    found = {p: each for one in answers for p, each in api.by_partition(one).items()}
     for partition, each in found.items():
         if each["error_code"]:
             raise error(partition.topic, each["error_code"])

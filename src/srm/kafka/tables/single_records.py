@@ -264,9 +264,7 @@ def read_first(
 
 
 def record_of(message: Message) -> ComparedRecord:
-    kind, time_ms = message.timestamp()
+    kind, at_ms = message.timestamp()
     headers = tuple((name, value) for name, value in message.headers() or ())
     stamped = kind == TIMESTAMP_LOG_APPEND_TIME
-    return ComparedRecord(
-        message.offset(), message.key(), message.value(), headers, time_ms, stamped
-    )
+    return ComparedRecord(message.offset(), message.key(), message.value(), headers, at_ms, stamped)

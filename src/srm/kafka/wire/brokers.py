@@ -201,11 +201,8 @@ class Brokers:
             if left:
                 address = left.pop(0)
                 queried[self._begin_query(address, request)] = address
-            done, _ = await asyncio.wait(
-                queried,
-                timeout=_NEXT_BROKER_S if left else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            limit_s, first = _NEXT_BROKER_S if left else None, asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait(queried, timeout=limit_s, return_when=first)
             for task in done:
                 address = queried.pop(task)
                 error = task.exception()

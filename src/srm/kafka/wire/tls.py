@@ -37,11 +37,8 @@ def load_store(context: ssl.SSLContext, store: bytes, password: str) -> None:
     key, certificate, others = pkcs12.load_key_and_certificates(store, password.encode() or None)
     if key is None or certificate is None:
         raise ValueError("the store holds no key with its certificate")
-    _load(
-        context,
-        key,
-        b"".join(c.public_bytes(serialization.Encoding.PEM) for c in (certificate, *others)),
-    )
+    pem = serialization.Encoding.PEM
+    _load(context, key, b"".join(c.public_bytes(pem) for c in (certificate, *others)))
 
 
 def _load(context: ssl.SSLContext, key: PrivateKeyTypes, chain: bytes) -> None:
@@ -132,10 +129,8 @@ def _load_own_certificate(context: ssl.SSLContext, alias: str, tls: Tls) -> None
     where += "ssl.certificate.pem, ssl.key.pem"
     chain = tls.certificate_pem.encode() or _file(where, tls.certificate_location)
     pem = tls.key_pem.encode() or _file(where, tls.key_location)
-    password = tls.key_password.encode() or None
-    _reading(
-        where, lambda: _load(context, serialization.load_pem_private_key(pem, password), chain)
-    )
+    secret = tls.key_password.encode() or None
+    _reading(where, lambda: _load(context, serialization.load_pem_private_key(pem, secret), chain))
 
 
 def _file(where: str, location: str) -> bytes:
@@ -317,11 +312,8 @@ async def _connect(host: str, port: int) -> socket.socket:
         while left or attempts:
             if left:
                 attempts.add(loop.create_task(_connected_to(left.pop(0))))
-            done, attempts = await asyncio.wait(
-                attempts,
-                timeout=_NEXT_ADDRESS_S if left else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            limit_s, first = _NEXT_ADDRESS_S if left else None, asyncio.FIRST_COMPLETED
+            done, attempts = await asyncio.wait(attempts, timeout=limit_s, return_when=first)
             for attempt in done:
                 error = attempt.exception()
                 if error is None:

@@ -190,10 +190,7 @@ class Slot:
             spawn=self._spawn,
         )
         self._scrub = MapScrub(
-            lambda: list(self._partitions.copies.values()),
-            starts,
-            self._read,
-            self._begin_before_loss,
+            lambda: [*self._partitions.copies.values()], starts, self._read, self._begin_before_loss
         )
 
     async def run(self, stop: threading.Event) -> None:

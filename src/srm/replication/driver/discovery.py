@@ -149,11 +149,8 @@ class Discovery:
                 logger.warning("%s: %s", flow, refused)
             self._refused = refused
             target_topics = context.target.topics()
-        return replace(
-            assignable(selected, target_topics, settings),
-            source_cluster=source_id,
-            target_cluster=target_id,
-        )
+        found = assignable(selected, target_topics, settings)
+        return replace(found, source_cluster=source_id, target_cluster=target_id)
 
     def _without_second_writer(
         self, context: FlowContext, source_topics: Collection[str], target_topics: Collection[str]

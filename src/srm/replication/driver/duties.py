@@ -189,9 +189,7 @@ class GroupDuty:
     def _follow(self) -> None:
         source = self.context.source
         count = source.partition_counts().get(CONSUMER_OFFSETS, 0)
-        ends = source.log_ends(
-            [TopicPartition(CONSUMER_OFFSETS, number) for number in range(count)]
-        )
+        ends = source.log_ends([TopicPartition(CONSUMER_OFFSETS, n) for n in range(count)])
         self._commits = self._opened.enter_context(self.open_commits(ends))
         self.driver.duties |= {COMMITS}
         self._new, self._refusal = NewCommits(), ""
@@ -469,10 +467,6 @@ class _Keeper:
     def _ensure_topic(self) -> None:
         if self._has_topic:
             return
-        config = self.context.config
-        ensure_compacted(
-            self.context.target,
-            internal_topics.METRICS_WINDOWS,
-            replication_factor=config.internal_replication_factor,
-        )
+        target, factor = self.context.target, self.context.config.internal_replication_factor
+        ensure_compacted(target, internal_topics.METRICS_WINDOWS, replication_factor=factor)
         self._has_topic = True

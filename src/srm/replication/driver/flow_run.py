@@ -322,11 +322,7 @@ class CatchUp:
             ends = self.source.log_ends(names.values())
         except SrmError:
             return None  # discovery meets the same, and waits
-        return {
-            assigned: ends[name]
-            for assigned, name in names.items()
-            if ends.get(name, 0) > starts.get(name, 0)
-        }
+        return {p: ends[at] for p, at in names.items() if ends.get(at, 0) > starts.get(at, 0)}
 
     def _pending(self) -> SrmError | None:
         found = self.driver.discovered

@@ -255,9 +255,7 @@ class Cleaning:
             copied, gone, cleared = tuple(self._copied.values()), self._gone, self._cleared
         names = {topic.topic for topic in copied if topic.topic_id in gone.source}
         names -= {topic.topic for topic in copied if topic.topic_id not in gone.source}
-        ended = [
-            topic for topic in state.finished_topics(copied, gone) if topic.key() not in cleared
-        ]
+        ended = [one for one in state.finished_topics(copied, gone) if one.key() not in cleared]
         with self._lock:
             self._finished = tuple(ended)
         return [

@@ -271,9 +271,7 @@ def _until_there(context: RestoreContext, wanted: Mapping[str, int]) -> Topics:
     pause = threading.Event()  # never set: between two looks
     while True:
         found = source.topics()
-        missing = [
-            n for n, count in wanted.items() if n not in found or found[n].partitions < count
-        ]
+        missing = [n for n, size in wanted.items() if n not in found or found[n].partitions < size]
         if not missing:
             return found
         if time.monotonic() > deadline:

@@ -49,14 +49,12 @@ class RestoreLogs:
         return frozenset(place for place, begins in found.items() if begins)
 
     def first_record_in(
-        self, partition: TopicPartition, topic_id: str, ranges: Iterable[tuple[int, int]]
+        self, place: TopicPartition, topic_id: str, ranges: Iterable[tuple[int, int]]
     ) -> int | None:
         found = of_each_log(
-            self.connect(self.rebuilt),
-            {partition: topic_id},
-            lambda log: first_record_in(log, ranges),
+            self.connect(self.rebuilt), {place: topic_id}, lambda log: first_record_in(log, ranges)
         )
-        return found[partition]
+        return found[place]
 
 
 @dataclass(frozen=True)
