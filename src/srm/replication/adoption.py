@@ -242,19 +242,16 @@ def plan(
 
 
 def _running(
-    flow: FlowContext,
-    walked: Sequence[AdoptedCopy],
-    offsets_topic: str,
-    stored: Mapping[TopicPartition, int],
+    flow: FlowContext, done: Sequence[AdoptedCopy], topic: str, stored: Mapping[TopicPartition, int]
 ) -> str:
     """Return a sign that MirrorMaker 2 still runs: workers, a new position, a copy that grew."""
     name = flow.config.flow
     if members := _members_of_workers(flow.target, name):
         return members
-    if offsets_export.read_mm2_positions(flow.target, offsets_topic, name) != stored:
-        return f"{offsets_topic} on {name.target} was written during the walk"
-    ends = flow.target.high_watermarks([_copy(one) for one in walked])
-    grown = [str(_copy(one)) for one in walked if ends.get(_copy(one)) != one.target_end]
+    if offsets_export.read_mm2_positions(flow.target, topic, name) != stored:
+        return f"{topic} on {name.target} was written during the walk"
+    ends = flow.target.high_watermarks([_copy(one) for one in done])
+    grown = [str(_copy(one)) for one in done if ends.get(_copy(one)) != one.target_end]
     return f"{', '.join(grown)} on {name.target} grew during the walk" if grown else ""
 
 

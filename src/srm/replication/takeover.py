@@ -73,16 +73,8 @@ async def find_copy_end(
     comparison = replace(comparison, accepts_loss=comparison.accepts_loss or start.truncated)
     found = await resume(source, target, start, None, comparison)
     return CopyEnd(
-        found.source_next,
-        known_next,
-        start.target_next,
-        log_start,
-        log_end,
-        high,
-        cut_from,
-        tuple(comparison.left_out),
-        found.notes,
-        epoch,
+        *(found.source_next, known_next, start.target_next, log_start, log_end, high),
+        *(cut_from, tuple(comparison.left_out), found.notes, epoch),
     )
 
 

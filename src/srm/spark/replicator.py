@@ -346,9 +346,8 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
         signalled = True
         logger.info("%s: stopping", signal.Signals(number).name)
         replicator.stop()
-        timer = threading.Timer(
-            STOP_S, os._exit, (0 if not until_caught_up else errors.INTERRUPTED,)
-        )
+        code = errors.INTERRUPTED if until_caught_up else 0
+        timer = threading.Timer(STOP_S, os._exit, (code,))
         timer.daemon = True
         timer.start()
 

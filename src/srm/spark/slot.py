@@ -55,14 +55,12 @@ def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
         return ClusterIds(source.cluster_id(), target.cluster_id())
 
 
-async def _unless_replaced(
-    running: Coroutine[Any, Any, None], wires: Collection[WireCluster]
-) -> None:
+async def _unless_replaced(work: Coroutine[Any, Any, None], wires: Collection[WireCluster]) -> None:
     """Run until the end, or a cluster was replaced (ConflictError): then the slot restarts."""
-    work = asyncio.ensure_future(running)
+    task = asyncio.ensure_future(work)
     try:
-        while not work.done():
-            await asyncio.wait([work], timeout=_LOOK_S)
+        while not task.done():
+            await asyncio.wait([task], timeout=_LOOK_S)
             for wire in wires:
                 if wire.replaced_by:
                     raise ConflictError(
@@ -70,9 +68,9 @@ async def _unless_replaced(
                         "restarts"
                     )
     finally:
-        work.cancel()
-        await asyncio.wait([work])
-    work.result()
+        task.cancel()
+        await asyncio.wait([task])
+    task.result()
 
 
 async def _run(spec: SlotSpec, stop: threading.Event) -> None:

@@ -369,9 +369,8 @@ class Alignment:
             return
         for index in range(self._chunk, number + 1):
             chunk = self._chunks[index]
-            part = slice(
-                self._at if index == self._chunk else 0, at if index == number else len(chunk)
-            )
+            begin = self._at if index == self._chunk else 0
+            part = slice(begin, at if index == number else len(chunk))
             owes = (chunk.kinds[part] == KEYED) & ~chunk.marks[part]
             self._owed.update(chunk.keys[part][owes].tolist())
 
@@ -434,14 +433,8 @@ class Alignment:
         return AlignedCopy(
             Runs() if late else last_copies(facts, self.begin),
             max(self.begin, self._furthest + 1),
-            copied,
-            int(facts.counts.sum()) - copied,
-            tuple(skipped),
-            records,
-            tuple(self._foreign),
-            tuple(self._older),
-            self._compacted,
-            late,
+            *(copied, int(facts.counts.sum()) - copied, tuple(skipped), records),
+            *(tuple(self._foreign), tuple(self._older), self._compacted, late),
             ((last, self._furthest + 1),) if last <= self._furthest else (),
         )
 

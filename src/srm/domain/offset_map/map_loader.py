@@ -157,10 +157,8 @@ def _around(
     last = tree.last
     newest = (tree.chunk.key.number, tree.chunk.key.owner) if tree.chunk else None
     # A root newer than the report may list the newest chunk, too.
-    tables = [
-        in_use(tree.root, newest),
-        in_use(tree.chunk, (last_key.target_start, last_key.owner)),
-    ]
+    end = last_key.target_start, last_key.owner
+    tables = [in_use(tree.root, newest), in_use(tree.chunk, end)]
     if last is not None:
         tables.append(Table(Entries.of([IndexEntry.of_block(last, tree.last_place)])))
     rows = yield from _expand(rows_of(tables, wanted), wanted, lost)
@@ -386,11 +384,8 @@ def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
     if first == stop:
         return []
     start, end = entries[first], entries[stop - 1]
-    whole = start._replace(
-        source_end=end.source_end,
-        target_end=end.target_end,
-        records=int(entries.records[first:stop].sum()),
-    )
+    records = int(entries.records[first:stop].sum())
+    whole = start._replace(source_end=end.source_end, target_end=end.target_end, records=records)
     return [Row(whole)]
 
 

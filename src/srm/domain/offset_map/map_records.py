@@ -222,15 +222,8 @@ def _decode(found: BlockKey, value: bytes) -> MapBlock:
     )
     runs = Runs(sources, targets, counts)
     return MapBlock(
-        name,
-        found.topic_id,
-        found.partition,
-        topic_id_text(target_topic_id),
-        producer_ids,
-        runs,
-        bool(flags & _OPEN),
-        found.owner,
-        before,
+        *(name, found.topic_id, found.partition, topic_id_text(target_topic_id)),
+        *(producer_ids, runs, bool(flags & _OPEN), found.owner, before),
         _unpack_lineage(lineage, epochs, int(runs.source_ends[-1])),
     )
 
@@ -302,14 +295,9 @@ class IndexEntry(NamedTuple):
         held = solid if len(solid) else block.runs
         lowest = int(block.runs.sources.min())  # a cut in the block cuts others from there on
         return cls(
-            lowest,
-            max(held[-1].source_end, lowest),
-            held[0].target_start,
-            held[-1].target_end,
-            solid.records,
-            place,
-            block.runs[0].target_start,
-            *block.owner,
+            *(lowest, max(held[-1].source_end, lowest)),
+            *(held[0].target_start, held[-1].target_end, solid.records),
+            *(place, block.runs[0].target_start, *block.owner),
         )
 
 
@@ -475,15 +463,9 @@ def _decode_entries(key: IndexKey, value: bytes) -> IndexRecord:
     targets, target_ends = _bounds(target, target_spans, target_gaps)
     entries = Entries(
         (
-            sources,
-            source_ends,
-            targets,
-            target_ends,
-            target_spans - unrecorded,
-            varints.running_total(place, place_steps),
-            targets + key_steps,
-            np.cumsum(owner_ids),
-            np.cumsum(owner_epochs),
+            *(sources, source_ends, targets, target_ends, target_spans - unrecorded),
+            *(varints.running_total(place, place_steps), targets + key_steps),
+            *(np.cumsum(owner_ids), np.cumsum(owner_epochs)),
         )
     )
     if int(entries.records.min()) < 0:

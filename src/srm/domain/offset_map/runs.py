@@ -215,9 +215,8 @@ def _cut(runs: list[Run], source_offset: int) -> None:
     while runs and runs[-1].source_end > source_offset:
         last = runs.pop()
         if last.source_start < source_offset:
-            runs.append(
-                Run(last.source_start, last.target_start, source_offset - last.source_start)
-            )
+            count = source_offset - last.source_start
+            runs.append(Run(last.source_start, last.target_start, count))
 
 
 class OffsetSet:

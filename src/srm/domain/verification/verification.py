@@ -152,15 +152,8 @@ def verdict(summary: VerificationSummary) -> SrmError | None:
 def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> PartitionVerification:
     difference = next((r.difference for r in results if r.difference is not None), None)
     return PartitionVerification(
-        whole.topic,
-        whole.partition,
-        whole.remote_topic,
-        "equal" if difference is None else "different",
-        time_ms,
-        whole.source_start,
-        whole.source_end,
-        whole.target_start,
-        whole.target_end,
+        *(*whole.names, "equal" if difference is None else "different", time_ms),
+        *(whole.source_start, whole.source_end, whole.target_start, whole.target_end),
         sum(r.source.records for r in results),
         sum(r.target.records for r in results),
         _digest_of(r.source.digest for r in results),
@@ -184,19 +177,11 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
     )
     runs = Runs.of(plan.runs)
     return Proven(
-        plan.source_start,
-        plan.source_end,
-        plan.target_start,
-        plan.target_end,
+        *(plan.source_start, plan.source_end, plan.target_start, plan.target_end),
         runs.records,
         (runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
         (runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
-        source_mark,
-        target_mark,
-        time_ms,
-        time_ms,
-        plan.compacted,
-        plan.timestamps,
+        *(source_mark, target_mark, time_ms, time_ms, plan.compacted, plan.timestamps),
         _within(plan.decided, plan.source_start, plan.source_end),
         runs.fingerprint,
     )

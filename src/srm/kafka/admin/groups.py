@@ -492,9 +492,7 @@ def _write(
             answer = await brokers.query(node, question)
             if code := answer.get("error_code"):
                 raise of_code(code, where, on_group("Read", group))
-            failed = {
-                place: p["error_code"] for place, p in _partitions_of([answer]) if p["error_code"]
-            }
+            failed = {at: p["error_code"] for at, p in _partitions_of([answer]) if p["error_code"]}
             if failed:
                 raise _refusal_error(where, group, failed)
 

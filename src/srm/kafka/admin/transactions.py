@@ -47,11 +47,8 @@ def active_producers(
     return {
         partition: tuple(
             ActiveProducer(
-                partition,
-                state["producer_id"],
-                state["producer_epoch"],
-                state["last_timestamp_ms"],
-                state["last_sequence"],
+                *(partition, state["producer_id"], state["producer_epoch"]),
+                *(state["last_timestamp_ms"], state["last_sequence"]),
             )
             for state in sorted(states, key=itemgetter("producer_id"))
         )
@@ -72,11 +69,8 @@ def open_transactions(
             name, start_ms = names.get(state["producer_id"], (None, None))
             found[partition].append(
                 OpenTransaction(
-                    partition,
-                    state["first_offset"],
-                    state["producer_id"],
-                    state["producer_epoch"],
-                    name,
+                    *(partition, state["first_offset"]),
+                    *(state["producer_id"], state["producer_epoch"], name),
                     None if start_ms is None else max(0, at_ms - start_ms),
                 )
             )

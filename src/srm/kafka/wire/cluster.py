@@ -370,9 +370,8 @@ class WireCluster:
                 requests.append(request := {})
             request[query.partition] = query
         send = self._brokers.query
-        answers = await asyncio.gather(
-            *(self._noticing(send(node, make(r.values()))) for r in requests)
-        )
+        sent = (self._noticing(send(node, make(one.values()))) for one in requests)
+        answers = await asyncio.gather(*sent)
         return {
             request[partition]: found
             for request, answer in zip(requests, answers, strict=True)

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
 from srm import errors
+from srm.kafka.wire.requests import Answer
 
 TOPIC: Final = 29
 GROUP: Final = 30
@@ -158,10 +159,7 @@ def of_code(code: int, where: str, needs: Needs = NOTHING) -> errors.SrmError:
 
 
 def check(
-    answers: Iterable[Mapping[str, Any]],
-    where: str,
-    needs: Needs = NOTHING,
-    fine: Collection[int] = (),
+    answers: Iterable[Answer], where: str, needs: Needs = NOTHING, fine: Collection[int] = ()
 ) -> None:
     """Raise the first error of brokers' answers that is not a ``fine`` one."""
     for answer in answers:

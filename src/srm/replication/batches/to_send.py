@@ -128,9 +128,7 @@ class TargetLimits:
         """Return the leader epoch of a batch in such a place; None: none, or a damaged one."""
         with suppress(IntegrityError):
             for batch in batches(records) if self._decided else ():
-                ends = [
-                    end for _, end, decided in self._decided if 0 <= decided < batch.leader_epoch
-                ]
+                ends = [end for _, end, epoch in self._decided if 0 <= epoch < batch.leader_epoch]
                 if batch.base_offset < max(ends, default=0):
                     return batch.leader_epoch
         return None

@@ -113,7 +113,7 @@ class Lifecycle:
 
     def hold_back(self, copy: PartitionCopy, *, held: bool) -> None:
         if copy.held_back != held:
-            copy.hold_back(held=held)
+            copy.held_back = held
             if not held:
                 self._placement.fetch_on(copy)
 

@@ -360,7 +360,7 @@ class Slot:
             self._reported.clear()
             for copy in copies:
                 if copy.position_is_untold and self._reporter.has_told_position(copy):
-                    copy.note_position_told()
+                    copy.position_is_untold = False
                 held = copy.position_is_untold or self._reporter.is_full(copy)
                 self._partitions.hold_back(copy, held=held)
             await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait

@@ -43,12 +43,10 @@ class IndexWriter:
     A block is in the index once another one follows it, and is not written after that.
     """
 
-    def __init__(
-        self, assigned: AssignedPartition, tree: MapTree, *, rewrite: bool = False
-    ) -> None:
+    def __init__(self, copy: AssignedPartition, tree: MapTree, *, rewrite: bool = False) -> None:
         """Continue the index of a map; ``rewrite``: its records are not on the log like this."""
-        self.copy_id = assigned.copy_id
-        self.partition = map_partition(assigned.topic, assigned.partition)
+        self.copy_id = copy.copy_id
+        self.partition = map_partition(copy.topic, copy.partition)
         chunk, root = tree.chunk, tree.root
         self._later = NO_ENTRIES
         if chunk and chunk.key.number < 0:
@@ -268,14 +266,8 @@ class IndexWriter:
         """Return what a root says of the chunk, whose entries do not cut each other."""
         first, last = self._chunk[0], self._chunk[len(self._chunk) - 1]
         return IndexEntry(
-            first.source_start,
-            last.source_end,
-            first.target_start,
-            last.target_end,
-            int(self._chunk.records.sum()),
-            self._chunk_place,
-            self._number,
-            *self._owner,
+            *(first.source_start, last.source_end, first.target_start, last.target_end),
+            *(int(self._chunk.records.sum()), self._chunk_place, self._number, *self._owner),
         )
 
 
@@ -432,17 +424,10 @@ class MapWriter:
         self._closed = False
 
     def _block(self, *, open_end: bool) -> MapBlock:
-        assigned = self._assigned
+        assigned, producers = self._assigned, tuple(sorted(self._producer_ids))
         return MapBlock(
-            assigned.topic,
-            assigned.topic_id,
-            assigned.partition,
-            assigned.target_topic_id,
-            tuple(sorted(self._producer_ids)),
-            Runs.of(self._runs),
-            open_end,
-            self._owner,
-            self._previous,
+            *(assigned.topic, *assigned.copy_id, producers, Runs.of(self._runs)),
+            *(open_end, self._owner, self._previous),
             self._lineage.before(self._runs[-1].source_end),
         )
 

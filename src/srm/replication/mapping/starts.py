@@ -74,9 +74,8 @@ def _scan(
     tables = _tables(wanted, topic)
     found: dict[AssignedPartition, KnownMap] = {}
     for partition, end in wanted.items():
-        table = map_tree.MapTable.of(
-            partition.copy_id, tables[partition.topic_id, partition.partition]
-        )
+        records = tables[partition.topic_id, partition.partition]
+        table = map_tree.MapTable.of(partition.copy_id, records)
         for reason in table.reasons:
             logger.warning(
                 "a part of the offset map is missing and is rebuilt from both logs: %s", reason
@@ -281,12 +280,7 @@ def start_of(
         if newest and newest.position.target_next == target_next:
             claim = newest.producer_id, newest.producer_epoch
         return Start(
-            source_next,
-            target_next,
-            producer_ids,
-            grown,
-            lineage,
-            fresh,
+            *(source_next, target_next, producer_ids, grown, lineage, fresh),
             tree=found.tree,
             garbage=found.garbage,
             rewrite_index=found.rewrite,

@@ -38,9 +38,7 @@ class RestoreLogs:
     connect: Connect
     rebuilt: str
 
-    def seal(
-        self, flow: Flow, places: Mapping[TopicPartition, str]
-    ) -> dict[TopicPartition, Sealed]:
+    def seal(self, flow: Flow, places: Mapping[TopicPartition, str]) -> Seals:
         return of_each_log(self.connect(flow.target), places, lambda log: seal(log, flow))
 
     def begin_with_records(self, places: Mapping[TopicPartition, str]) -> frozenset[TopicPartition]:

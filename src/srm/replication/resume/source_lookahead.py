@@ -32,6 +32,7 @@ RECORD_BYTES: Final = 320
 LOOK_AHEAD_RECORDS: Final = (64 << 20) // RECORD_BYTES
 _FORGET_RECORDS: Final = 4096
 _NONE: Final = -1
+_Ranges = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,13 @@ class Comparison:
     added_headers: Collection[str] = ()
     accepts_loss: bool = False
     transform: Transform | None = None
-    left_out: Sequence[tuple[int, int]] = ()
+    left_out: _Ranges = ()
     is_shared: bool = False
     joins: bool = False
 
     @classmethod
     def of(
-        cls,
-        config: FlowConfig,
-        topic: str,
-        transform: Transform | None,
-        left_out: Sequence[tuple[int, int]],
+        cls, config: FlowConfig, topic: str, transform: Transform | None, left_out: _Ranges
     ) -> Comparison:
         accepts_loss = config.data_loss_policy == "continue"
         others = config.shares(topic), config.joins(topic)
