@@ -226,9 +226,7 @@ class MapStarts:
             tuple(entry for entry in state.notes if entry.slot == slot),
         )
 
-    def target_log_starts(
-        self, partitions: Collection[AssignedPartition]
-    ) -> dict[AssignedPartition, int]:
+    def log_starts(self, partitions: Collection[AssignedPartition]) -> dict[AssignedPartition, int]:
         places = {p: TopicPartition(p.target_topic, p.partition) for p in partitions}
         found = self._target.log_starts(list(places.values()))
         return {p: found[place] for p, place in places.items() if place in found}

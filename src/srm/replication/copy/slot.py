@@ -72,7 +72,7 @@ class MapScrub:
         try:
             if copies:
                 assigned = [copy.assigned for copy in copies]
-                starts = await self.read(partial(self.checker.target_log_starts, assigned))
+                starts = await self.read(partial(self.checker.log_starts, assigned))
                 for copy in copies:
                     copy.map.target_log_start = starts.get(copy.assigned, 0)
             for copy in copies:

@@ -378,9 +378,7 @@ class StartReader(Protocol):
     def predecessor(self, slot: str) -> Predecessor:
         """Return who was a slot of that name, and what they have ever noted."""
 
-    def target_log_starts(
-        self, partitions: Collection[AssignedPartition]
-    ) -> dict[AssignedPartition, int]:
+    def log_starts(self, partitions: Collection[AssignedPartition]) -> dict[AssignedPartition, int]:
         """Return the first offsets that the targets' logs hold; unknown ones are left out."""
 
     def map_of(self, assigned: AssignedPartition) -> CompactedTopic:

@@ -92,7 +92,7 @@ class Starts:
         self.asked.append(tuple(partitions))
         return {p: AWAY if p in self.away else Start(0, 0) for p in partitions}
 
-    def target_log_starts(self, partitions: object) -> dict[AssignedPartition, int]:
+    def log_starts(self, partitions: object) -> dict[AssignedPartition, int]:
         del partitions
         return {}
 

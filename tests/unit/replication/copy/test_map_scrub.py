@@ -39,9 +39,7 @@ class Checker:
         self.world = world
         self.target_start = target_start
 
-    def target_log_starts(
-        self, partitions: Collection[AssignedPartition]
-    ) -> dict[AssignedPartition, int]:
+    def log_starts(self, partitions: Collection[AssignedPartition]) -> dict[AssignedPartition, int]:
         return dict.fromkeys(partitions, self.target_start)
 
     def map_of(self, assigned: AssignedPartition) -> World:
