@@ -222,8 +222,8 @@ def _decode(found: BlockKey, value: bytes) -> MapBlock:
     )
     runs = Runs(sources, targets, counts)
     return MapBlock(
-        *(name, found.topic_id, found.partition, topic_id_text(target_topic_id)),
-        *(producer_ids, runs, bool(flags & _OPEN), found.owner, before),
+        *(name, found.topic_id, found.partition, topic_id_text(target_topic_id), producer_ids),
+        *(runs, bool(flags & _OPEN), found.owner, before),
         _unpack_lineage(lineage, epochs, int(runs.source_ends[-1])),
     )
 

@@ -181,7 +181,8 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
         runs.records,
         (runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
         (runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
-        *(source_mark, target_mark, time_ms, time_ms, plan.compacted, plan.timestamps),
+        *(source_mark, target_mark, time_ms, time_ms),
+        *(plan.compacted, plan.timestamps),
         _within(plan.decided, plan.source_start, plan.source_end),
         runs.fingerprint,
     )

@@ -88,8 +88,8 @@ def aggregate_by(
         topic = internal_topics.raw_metrics(config.flow.source)
         logger.warning("%s holds %d records that are not metrics", topic, windows.malformed)
     return AggregationSummary(
-        *(config.flow, wanted, windows.measured, windows.malformed),
-        *(len(complete), written, expired, engine, silence),
+        *(config.flow, wanted, windows.measured, windows.malformed, len(complete)),
+        *(written, expired, engine, silence),
     )
 
 

@@ -69,8 +69,8 @@ def open_transactions(
             name, start_ms = names.get(state["producer_id"], (None, None))
             found[partition].append(
                 OpenTransaction(
-                    *(partition, state["first_offset"]),
-                    *(state["producer_id"], state["producer_epoch"], name),
+                    *(partition, state["first_offset"], state["producer_id"]),
+                    *(state["producer_epoch"], name),
                     None if start_ms is None else max(0, at_ms - start_ms),
                 )
             )
