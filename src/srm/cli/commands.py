@@ -16,13 +16,14 @@ class Entry:
 
     ``target``: module and function of a command, as ``module:function``.
     ``default``: command of a group that takes what names none of its commands.
-    ``help``: one line.
+    ``help``: one line; ``more``: lines of the paragraphs after it.
     ``prints``: type of what it prints with ``--json``, see :mod:`srm.cli.schemas`.
     """
 
     target: str = ""
     default: str = ""
     help: str = ""
+    more: list[str] = field(default_factory=list)
     prints: str = ""
     examples: list[str] = field(default_factory=list)
     commands: dict[str, Entry] = field(default_factory=dict)
@@ -42,6 +43,8 @@ def _read() -> dict[str, Entry]:
             group.commands[name] = entry
         elif kind == "example":
             entry.examples.append(text)
+        elif kind == "more":
+            entry.more.append(text)
         elif kind in {"help", "prints"}:
             setattr(entry, kind, text)
     return root.commands

@@ -34,11 +34,6 @@ def completion(
         Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")
     ],
 ) -> None:
-    """Print the completion of a shell for srm and srm-control: commands, flows and names.
-
-    Flows come from the configuration. Topics, groups and moves are read from the clusters, which
-    have two seconds.
-    """
     from typer._completion_shared import get_completion_script
 
     parts = [_BASH] if shell == "bash" else []

@@ -168,7 +168,7 @@ def _build(name: str, entry: Entry) -> Any:
         name,
         cls=CliCommand,
         callback=with_options(callback),
-        help=callback.__doc__ or entry.help,
+        help="\n".join([entry.help, "", *entry.more]),
         context_settings=SETTINGS,
     )
     command: Any = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)

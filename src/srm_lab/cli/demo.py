@@ -46,12 +46,6 @@ def demo(
     ] = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Replicate, fail over, fail back, and prove that nothing was lost or read twice.
-
-    Starts two Kafka clusters, Airflow and Spark; three applications process payments while
-    srm_failover moves them to the other cluster and back. Writes report.json and report.html.
-    Exit code 0 only if each application processed each payment exactly once.
-    """
     if disaster and keep:
         raise UsageError("--disaster and --keep do not go together")
     # What the demo needs takes longer to import than most other commands run.

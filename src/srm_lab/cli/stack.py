@@ -57,7 +57,6 @@ def up(
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Start what does not run yet, wait until all is ready, leave it running."""
     _stop_like_ctrl_c()
     with _progress() as report:
         status = _stack(home, kafka_only=kafka_only).up(report)
@@ -65,7 +64,6 @@ def up(
 
 
 def down(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Stop everything the stack started; its data stays for the next start."""
     with _progress() as report:
         stopped = _stack(home).down(report)
     text = f"Stopped {len(stopped)} components." if stopped else "The stack was not running."
@@ -75,8 +73,6 @@ def down(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> Non
 def show_status(
     *, home: HomeOption = DEFAULT_HOME, watch: WatchOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show each component with its state, address and log file."""
-
     def look() -> Looked:
         status = _stack(home).status()
         return Looked(status, lambda console: _render_status(console, status))

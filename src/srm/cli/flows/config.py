@@ -82,11 +82,6 @@ def check(
         bool, typer.Option("--online", help="Also look at the clusters, as srm doctor does.")
     ] = False,
 ) -> None:
-    """Read the file and report its clusters, flows and warnings; exit 2 where it has an error.
-
-    With --online also what srm doctor finds on the clusters, with its exit codes: 6 for a cluster
-    that is unavailable, 9 for a missing right. Warnings do not change the exit code.
-    """
     resolved = build_config(read_settings(common.config, strict=strict))
     check_connections(resolved)
     checks = Checks()
@@ -282,10 +277,6 @@ def init(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a commented srm.properties after five questions; with --yes from options alone.
-
-    Secrets are written as references to environment variables.
-    """
     if output.exists():
         raise UsageError(f"{output} exists: name another file with --output")
     servers = dict(map(_address, bootstrap or ()))
@@ -325,12 +316,6 @@ def import_file(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Translate MirrorMaker 2 on Kafka Connect or Strimzi into a properties file.
-
-    Takes MirrorSourceConnector, MirrorCheckpointConnector and MirrorHeartbeatConnector as JSON, one
-    or a list, and KafkaMirrorMaker2 (v1, v1beta2) as YAML or JSON. Comments list what has no
-    meaning here. Without --output nothing is written.
-    """
     documents = [document for file in files for document in read_documents(file)]
     text = render(sections_of(documents, ", ".join(map(str, files))), str(output or files[0]))
     if output is None:

@@ -318,14 +318,6 @@ _MINIMUM_JAVA: Final = 17
 
 
 def doctor(common: Common) -> None:
-    """Check this host, the configuration and each cluster; nothing is written.
-
-    One line a check: versions, Java, native library, configuration, then for each cluster whether
-    it answers, its release, clock, transactions and srm's rights on the topics of its flows.
-
-    Exit code 0 only without problems, else that of the first one: 6 for a cluster that is
-    unavailable, 9 for a missing right.
-    """
     checks = Checks()
     checks.extend(_host())
     try:
@@ -417,11 +409,6 @@ def rights(
         bool, typer.Option("--acls", help="With ACL sync: the replicator may then change any ACL.")
     ] = False,
 ) -> None:
-    """Print the kafka-acls.sh commands that give a role its rights.
-
-    For the flows, topics and groups of the file; lists of srm-control are not read. A regular
-    expression becomes its prefix, or all names. No cluster is contacted.
-    """
     if role == "client" and not group:
         raise UsageError("the rights of a client depend on its group; give --group")
     resolved, needed = flows.settings, list[NeededRight]()

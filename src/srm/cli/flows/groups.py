@@ -59,11 +59,6 @@ _COLOURS: Final = {
 def emit_command(
     flows: Flows, *, group: GroupsOption = None, dry_run: DryRunOption = False
 ) -> None:
-    """Translate committed offsets, forward and reverse, and write the checkpoints that changed.
-
-    Exit code 3 where neither cluster of a flow has a named group.
-    """
-
     def call(context: FlowContext) -> CheckpointSummary:
         require_groups(context, group)
         return emission.emit(context, group or None, dry_run=dry_run)
@@ -74,11 +69,6 @@ def emit_command(
 
 
 def sync(flows: Flows, *, group: GroupsOption = None, dry_run: DryRunOption = False) -> None:
-    """Write translated offsets for groups that are idle on the target; never over a consumer's.
-
-    Exit code 3 where neither cluster of a flow has a named group.
-    """
-
     def call(context: FlowContext) -> GroupSyncSummary:
         require_groups(context, group)
         return group_sync.sync(context, group or None, dry_run=dry_run)
@@ -155,10 +145,6 @@ def translate(
         bool, typer.Option("--reverse", help="From the remote topic back to the source.")
     ] = False,
 ) -> None:
-    """Translate one offset through the exact map of a flow.
-
-    Exit code 0 also where the offset has no counterpart, 3 where the topic or partition is missing.
-    """
     with open_flow(only.settings, only.flow) as context:
         found = translate_offset(context, TopicPartition(topic, partition), offset, reverse=reverse)
     only.emit(found, lambda console: _render_translated(console, found))

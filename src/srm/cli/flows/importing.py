@@ -123,14 +123,6 @@ class ImportOutcome:
 
 
 def mm2(asked: Import, *, flow: FlowsOption = None) -> None:
-    """Continue after the records that MirrorMaker 2, or another tool, has copied.
-
-    Both logs of each remote topic are walked: that proves where the copy ended, and maps what was
-    copied before. Then nothing is copied again or skipped. The file may also be of Kafka Connect
-    or Strimzi, as for srm config import. Stop MirrorMaker 2 before.
-
-    Exit code 5 where a topic cannot be adopted; the others are.
-    """
     with _load(asked.config) as resolved:
         _import(resolved, flow, asked)
 
@@ -149,12 +141,6 @@ def srm(
         ),
     ] = None,
 ) -> None:
-    """Take over the lists of SRM's srm-control, then do what srm import mm2 does.
-
-    SRM copies with MirrorMaker 2's connectors, so its positions are found in the same way.
-
-    Exit code 5 where a topic cannot be adopted; the others are.
-    """
     changes = dict(_list_change(each) for each in lists or ())
     with _load(asked.config) as resolved:
         if not asked.dry_run:
@@ -164,10 +150,6 @@ def srm(
 
 
 def export_mm2(asked: TakeOver, *, flow: FlowOption) -> None:
-    """Let MirrorMaker 2 continue where srm has stopped: write the offsets of its connector.
-
-    The position of each copy is proven by a walk of both logs. Stop the replicator before.
-    """
     asked.require_approval()
     with (
         _load(asked.config) as resolved,

@@ -57,10 +57,6 @@ def aggregate(
     master: MasterOption = None,
     remote: RemoteOption = None,
 ) -> None:
-    """Compute the windows of the last minutes from the raw metrics; again is harmless.
-
-    Spark is only started for a flow with more raw metrics than one process counts in its time.
-    """
     config, spec = flows.settings, WindowSpec(look_back_ms=look_back * 1000)
     summaries = list[AggregationSummary]()
 
@@ -224,13 +220,6 @@ def verify(
     ] = False,
     master: MasterOption = None,
 ) -> None:
-    """Compare count, order and content of source and target in Spark tasks.
-
-    It begins where former runs have proven everything equal; without news it starts no Spark.
-
-    Exit code 0 where all that could be compared is equal, 8 where copies differ (the first
-    difference is named), 6 where a partition could not be read.
-    """
     resolved, flow = only.settings, only.flow
     request = VerificationRequest(tuple(topic or ()), max_records, full=full, by_records=by_records)
     with ExitStack() as stack:

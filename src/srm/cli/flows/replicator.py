@@ -146,14 +146,6 @@ def replicate(
         ),
     ] = "",
 ) -> None:
-    """Copy topics of one or more flows until stopped: a Spark application in the foreground.
-
-    It also emits checkpoints and heartbeats, and syncs offsets of groups and settings of topics.
-
-    A flow whose cluster does not answer, or refuses srm, is tried again and stops no other flow.
-
-    Exit code 0 after SIGTERM or Ctrl-C; 4 when other replicators have taken over all flows.
-    """
     # Importing Spark takes longer than most other commands run.
     from srm.spark.replicator import Replicator, run_program
 
@@ -235,24 +227,11 @@ WaitOption = Annotated[
 
 
 def stop(flows: Flows, *, wait: WaitOption = 60.0) -> None:
-    """End the applications that drive the flows, and keep srm_replication from starting another.
-
-    An application ends with all flows it copies. It stays stopped until 'srm replicator restart'
-    or 'srm replicate'.
-
-    Exit code 6 when one has not ended in time; it ends as soon as it reads the request.
-    """
     answers = _ask("stop", flows, wait)
     _require(answers, f"the replicator has not ended within {wait:g} s; the request stays in force")
 
 
 def restart(flows: Flows, *, wait: WaitOption = STARTUP_S) -> None:
-    """End the applications that drive the flows, so that srm_replication starts another one.
-
-    The new one reads the configuration again. One that was started with 'srm replicate' ends, too.
-
-    Exit code 6 when no other one has started in time.
-    """
     answers = _ask("restart", flows, wait)
     _require(
         answers,
@@ -308,14 +287,6 @@ class SettingChange:
 
 
 def reload(flows: Flows, *, wait: WaitOption = 10.0) -> None:
-    """Show what the replicator has taken up from the file, and what waits for its restart.
-
-    A replicator reads its file every three seconds, with lists and secrets. A flow whose slots or
-    clients have what has changed starts again. This waits until the replicator has the values of
-    the file here. Secrets and other settings of clients are not compared.
-
-    Exit code 6 where a replicator runs and has not taken up a setting in time.
-    """
     written = {one: plain_settings(flows.settings.flow(one)) for one in flows.chosen}
     deadline = time.monotonic() + wait
     with open_state_topics(flows.settings, flows.chosen) as topics:

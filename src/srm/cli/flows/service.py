@@ -34,10 +34,6 @@ def password(
         typer.Option(help="Group, as service.operators may name it; may be repeated."),
     ] = None,
 ) -> None:
-    """Print a user's line for the file of service.users.location; prompts for the password.
-
-    Without a terminal the password is read from the first line of the input.
-    """
     given = _twice(name) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     sys.stdout.write(line(name, given, tuple(group or ())) + "\n")
 

@@ -45,14 +45,6 @@ _UNKNOWN = 5
 
 
 def status(flows: Flows, *, watch: WatchOption = None) -> None:
-    """Show health, replicator, topics and groups of the flows, and what to do about what is wrong.
-
-    And what it would cost if the source died now. A source that does not answer within seconds is
-    left out: then this is what the target knows. Without the target there is nothing to show.
-
-    Copied and remaining are offsets: those of markers count, too (each claim of a slot writes one).
-    """
-
     def read(context: FlowContext) -> FlowStatus:
         # What reads a status takes as long to import as a cluster to answer: that is first.
         from srm.engine.status.observing import flow_status
@@ -209,12 +201,6 @@ def why(
     ] = None,
     watch: WatchOption = None,
 ) -> None:
-    """Say why a topic is (not) copied, or a group (not) translated and able to move.
-
-    Shows the whole chain of list, filter, state and right, and the next action. Nothing is
-    written. Exit code 0 for every answer, also where clusters of another flow do not answer; 3
-    where neither cluster has such a topic or group.
-    """
     # The answers of srm why take as long to import as half a status.
     from srm.engine.why import ask, in_order, not_found
 

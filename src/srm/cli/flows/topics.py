@@ -43,10 +43,6 @@ def sync(flows: Flows, *, dry_run: DryRunOption = False) -> None:
 
 
 def plan(flows: Flows) -> None:
-    """Show what differs between source and target: topics, settings, ACLs, quotas, users.
-
-    `srm topics apply` makes the changes. Warnings are differences that it does not remove.
-    """
     results = _plan(flows)
     results.emit(flows.as_json, lambda console: _render(console, results.values))
 
@@ -60,10 +56,6 @@ def apply(
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Show the plan, and carry out exactly that once it is approved.
-
-    Only ACLs are ever removed, with --remove-acls.
-    """
     if not yes:
         require_terminal(as_json=flows.as_json)
     planned = _plan(flows)
@@ -111,12 +103,6 @@ def append(
     ],
     dry_run: DryRunOption = False,
 ) -> None:
-    """Copy topics after the records that others wrote to their remote topics.
-
-    The replicator stops before it copies into such a topic: it would hold the records twice. This
-    decision lets it copy everything that the source holds, and holds for the remote topic of now.
-    """
-
     def call(context: FlowContext) -> tuple[AssignedPartition, ...]:
         return topic_sync.append(context, topic, operator(), dry_run=dry_run)
 
@@ -200,11 +186,6 @@ def show_topics(
     ] = False,
     selected: SelectedOption = False,
 ) -> None:
-    """List the topics of a flow: partitions, copy, state, and why a topic is not selected.
-
-    If the source does not answer, the copies on the target are listed.
-    """
-
     def call(context: FlowContext) -> ListedTopics:
         found = list_topics(context)
         kept = (one for one in found if one.selected >= selected)
@@ -226,11 +207,6 @@ def _topic_cells(row: ListedTopic) -> tuple[object, ...]:
 
 
 def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
-    """List the groups of a flow: members, offsets on the target, age of the last checkpoint.
-
-    If the source does not answer, the groups with checkpoints are listed.
-    """
-
     def call(context: FlowContext) -> FlowGroups:
         found = (one for one in list_groups(context) if one.selected >= selected)
         return FlowGroups(context.config.flow, tuple(found))

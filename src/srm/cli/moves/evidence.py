@@ -66,10 +66,6 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Show the report of a move; while its source is watched, look there again first.
-
-    With --list the reports that are kept, one line each; nothing is looked at again.
-    """
     if (move_id is None) != list_:
         raise UsageError("name one move, or give --list: srm failover report MOVE_ID")
     if move_id is None:
@@ -98,11 +94,6 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Verify signatures of reports; several of one move must form a chain.
-
-    Exit code 0: all are valid. 3: not signed, or not found. 8: changed, signed with another key,
-    or of another chain. 2: no key to verify with.
-    """
     key = _trusted_key(public_key, pair.config)
     found: list[KeptReport] = []
     for name in reports:
@@ -229,15 +220,6 @@ def drill(
         bool, typer.Option("--history", help="Show earlier drills: RPO, RTO and proof over time.")
     ] = False,
 ) -> None:
-    """Rehearse a failover on shadow names of the groups; no client notices.
-
-    srm plans the planned and the unplanned move; what would refuse either is a problem. It writes
-    the places of the unplanned one for groups srm-drill.* on the target. A member joins each and
-    reads; the records are compared with those on the source. The next drill, or the next
-    emission of all checkpoints, removes what a killed drill has left.
-
-    Exit code 0 only where everything was proven.
-    """
     if history:
         with pair.open(only_look=True) as context:
             flow = context.forward.config.flow

@@ -141,10 +141,6 @@ _ROWS: Final = 100
 
 @with_settings
 def plan(*, common: Common, **settings: Any) -> None:
-    """Show what a move would do; nothing is written anywhere.
-
-    Exit code 0 where the move can begin, 4 where something blocks it.
-    """
     with _open_move(common.settings, settings) as (context, request):
         planned = moves.plan(context, request, dry_run=True)
     _show_plan(common, planned)
@@ -164,17 +160,6 @@ def run(
     ] = None,
     **settings: Any,
 ) -> None:
-    """Carry out a move. Ctrl-C releases the hold, until clients were redirected.
-
-    With --mode unplanned the source is abandoned: the flow from it is paused and it is not
-    contacted. The expected loss is shown for approval before anything is done.
-
-    It takes effect when the step that runs is done; a second Ctrl-C interrupts at once.
-
-    Exit code 0 only where nothing was lost, skipped or read again and all groups resumed; 4 where
-    something blocks it, also with --dry-run. Records written to the source later are found by srm
-    failover report.
-    """
     with _open_move(common.settings, settings) as (context, request):
         move_id = move_id or moves.new_move_id(context, request)
         with _span("move", request, move_id) as opened:
@@ -208,7 +193,6 @@ def run(
 
 
 def release(move_id: MoveArgument, pair: TwoClusters) -> None:
-    """End the hold of a move that was interrupted: clients continue where they were."""
     with pair.open_for(move_id) as context:
         progress = moves.release(context, move_id)
     pair.emit(progress, lambda console: console.print(f"{move_id}: {progress.step}"))
@@ -290,7 +274,6 @@ def _typed_source(planned: MovePlan) -> str:
 
 
 def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
-    """Call the redirectors that have not confirmed what is in force for the clients of a move."""
     with pair.open_for(move_id) as context:
         planned = MoveStore(context).plan(move_id)
         missing = moves.call_redirectors(context, planned)
@@ -315,10 +298,6 @@ def unfence(
         topic_option("Topic, several times; all that srm has fenced there by default."),
     ] = None,
 ) -> None:
-    """Let everybody write again to topics that moves with fence = acl have closed on a cluster.
-
-    Rules that srm did not set stay as they are.
-    """
     topics = frozenset(topic or ())
     with open_cluster(common.settings, cluster) as opened:
         lifted = lift_fence(
@@ -410,7 +389,6 @@ _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
 def status(
     move_id: AnyMoveArgument = None, *, pair: TwoClusters, watch: WatchOption = None
 ) -> None:
-    """List all moves, or look how far one is and what it waits for."""
     look = partial(_all_moves, pair) if move_id is None else partial(_one_move, move_id, pair)
     show(look, watch, as_json=pair.as_json)
 

@@ -106,14 +106,6 @@ def follow(
         bool, typer.Option("--json-logs", help="Write log lines as JSON objects.")
     ] = False,
 ) -> None:
-    """Run a program, and follow the route of its group or its topics for it.
-
-    It is started with the address, topic names and security of the cluster in force, ended when a
-    move holds it, and started again where the move has sent it. docs/clients.md has all of that.
-
-    Exit code: that of the program, 128 and more if a signal ended it; 126 or 127 when it cannot be
-    run.
-    """
     use_event_log(as_json=json_logs)
     work = _work(group, topic or [], writes or [], producer=producer)
     loaded, client_id = load_client_config(config), default_client_id("follow")

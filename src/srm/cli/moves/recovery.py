@@ -67,11 +67,6 @@ def _choice(means: str) -> object:
 
 
 def status(only: OneFlow) -> None:
-    """Show the shape of the return, and what the source holds that the target does not.
-
-    Nothing is written. Both logs are walked from the last known positions, and the residue is read
-    once to count its records.
-    """
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         found = look_at_source(context, logs, show)
     only.emit(found, lambda console: render_found(console, found))
@@ -93,13 +88,6 @@ def settle(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Decide what becomes of the residue, topic by topic, and resume the flow.
-
-    One transaction writes the decision and ends the pause. Killed before it, the flow stays
-    paused; run again after it, nothing is left to do.
-
-    Exit code 5 where a topic is undecided, or something cannot be settled yet.
-    """
     named = read_choices(merge or (), keep or (), discard or ())
     by = operator()
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
@@ -217,7 +205,6 @@ PartitionOption = Annotated[
 
 
 def list_ranges(only: OneFlow, *, topic: TopicsOption = None) -> None:
-    """List the ranges: those to be decided while the flow is paused, and what was left."""
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         ranges = residue_ranges(context, logs, topic or (), None, show)
     only.emit(ranges, lambda console: _render(console, ranges))
@@ -230,10 +217,6 @@ def show(
     partition: PartitionOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Records to print.")] = 100,
 ) -> None:
-    """Print records, oldest offset first: what is UTF-8 as text, other bytes in base64.
-
-    With --json one object a line, as 'srm residue export' writes them.
-    """
     console = Console(soft_wrap=True)
     shown = 0
 
@@ -267,11 +250,6 @@ def export(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory, made if missing.")
     ],
 ) -> None:
-    """Write records to files, one for each partition; an existing file is complete.
-
-    Columns: topic, partition, offset, time, key, value, headers. JSON lines hold bytes that are
-    not UTF-8 as base64 under key_base64 and value_base64; Parquet holds bytes.
-    """
     done = 0
     with open_return(only.settings, only.flow) as (context, logs), progress() as tell:
         ranges = residue_ranges(context, logs, topic or (), partition, tell)
@@ -361,12 +339,6 @@ def restore(
     yes: YesOption = False,
     master: MasterOption = None,
 ) -> None:
-    """Copy remote topics back to their original cluster, which was rebuilt and is empty.
-
-    The flow to the cluster with the copies must be paused, as an unplanned failover leaves it. It
-    resumes when all of its topics are restored, and copies nothing twice. Groups fail back by a
-    planned move. An interrupted restore continues with the next run.
-    """
     # Importing Spark takes longer than most other commands run.
     from srm.spark.replicator import open_restore, run_program
 
