@@ -120,9 +120,7 @@ class ConnectionOptions:
 
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config", metavar="FILE", help="Properties file of srm, or client settings."
-        ),
+        typer.Option(metavar="FILE", help="Properties file of srm, or client settings."),
     ] = None
     bootstrap_servers: Annotated[
         str | None,
@@ -135,7 +133,7 @@ class ConnectionOptions:
     ] = None
     props: Annotated[
         list[str] | None,
-        typer.Option("--props", metavar="K=V", help="Setting of all clients; may be repeated."),
+        typer.Option(metavar="K=V", help="Setting of all clients; may be repeated."),
     ] = field(default=None, repr=False)
 
 

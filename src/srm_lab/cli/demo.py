@@ -42,7 +42,7 @@ def demo(
         ),
     ] = False,
     home: Annotated[
-        Path, typer.Option("--home", metavar="DIR", help="Folder of the report and the stack.")
+        Path, typer.Option(metavar="DIR", help="Folder of the report and the stack.")
     ] = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:

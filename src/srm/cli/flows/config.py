@@ -251,9 +251,7 @@ def init(
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="File to write; it must not exist."),
     ] = Path(DEFAULT_FILE),
-    clusters: Annotated[
-        str, typer.Option("--clusters", metavar="A,B", help="Aliases of the clusters.")
-    ] = "P,B",
+    clusters: Annotated[str, typer.Option(metavar="A,B", help="Aliases of the clusters.")] = "P,B",
     bootstrap: Annotated[
         list[str] | None,
         typer.Option(
@@ -263,11 +261,9 @@ def init(
         ),
     ] = None,
     topics: Annotated[
-        str, typer.Option("--topics", metavar="X,Y", help="Topics to copy: names or patterns.")
+        str, typer.Option(metavar="X,Y", help="Topics to copy: names or patterns.")
     ] = ".*",
-    groups: Annotated[
-        str, typer.Option("--groups", metavar="X,Y", help="Groups to translate.")
-    ] = ".*",
+    groups: Annotated[str, typer.Option(metavar="X,Y", help="Groups to translate.")] = ".*",
     protocol: Annotated[
         str, typer.Option("--security-protocol", help=f"One of {', '.join(PROTOCOLS)}.")
     ] = "PLAINTEXT",

@@ -42,7 +42,6 @@ class ControlOptions(ConnectionOptions):
     source: Annotated[
         str | None,
         typer.Option(
-            "--source",
             metavar="ALIAS",
             help="Source of the flow; without it that of the one enabled flow.",
             autocompletion=completing.clusters,
@@ -50,13 +49,10 @@ class ControlOptions(ConnectionOptions):
     ] = None
     target: Annotated[
         str | None,
-        typer.Option(
-            "--target", metavar="ALIAS", help="Its target.", autocompletion=completing.clusters
-        ),
+        typer.Option(metavar="ALIAS", help="Its target.", autocompletion=completing.clusters),
     ] = None
     consumer_props: Annotated[
-        list[str] | None,
-        typer.Option("--consumer-props", metavar="K=V", help="Setting of consumers."),
+        list[str] | None, typer.Option(metavar="K=V", help="Setting of consumers.")
     ] = field(default=None, repr=False)
 
     def over(self, weaker: ConnectionOptions) -> Self:
@@ -84,8 +80,7 @@ class WritingOptions(ControlOptions):
     """Options of a command that may write to the target."""
 
     producer_props: Annotated[
-        list[str] | None,
-        typer.Option("--producer-props", metavar="K=V", help="Setting of producers."),
+        list[str] | None, typer.Option(metavar="K=V", help="Setting of producers.")
     ] = field(default=None, repr=False)
 
     def lines(self, alias: str) -> dict[str, str]:
@@ -98,11 +93,9 @@ def _list_command(name: ListName) -> Callable[..., None]:
         context: typer.Context,
         options: WritingOptions,
         *,
-        add: Annotated[
-            list[str] | None, typer.Option("--add", metavar="X,Y", help="Allow these.")
-        ] = None,
+        add: Annotated[list[str] | None, typer.Option(metavar="X,Y", help="Allow these.")] = None,
         remove: Annotated[
-            list[str] | None, typer.Option("--remove", metavar="X,Y", help="No longer allow them.")
+            list[str] | None, typer.Option(metavar="X,Y", help="No longer allow them.")
         ] = None,
         add_deny: Annotated[
             list[str] | None,
@@ -139,8 +132,7 @@ def offsets(
         bool, typer.Option("--export", help="Print CSV for kafka-consumer-groups --from-file.")
     ] = False,
     group: Annotated[
-        str | None,
-        typer.Option("--group", metavar="GROUP", help="Only this group (no group column then)."),
+        str | None, typer.Option(metavar="GROUP", help="Only this group (no group column then).")
     ] = None,
     output: Annotated[
         Path | None,

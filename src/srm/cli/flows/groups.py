@@ -140,7 +140,7 @@ def translate(
     *,
     topic: Annotated[str, topic_option("Topic, as named on its cluster.")],
     partition: Annotated[int, typer.Option("--partition", "-p", min=0, help="Partition.")] = 0,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Next offset to read.")],
+    offset: Annotated[int, typer.Option(min=0, help="Next offset to read.")],
     reverse: Annotated[
         bool, typer.Option("--reverse", help="From the remote topic back to the source.")
     ] = False,

@@ -197,7 +197,7 @@ def why(
     *,
     kind: Annotated[
         Literal["topic", "group"] | None,
-        typer.Option("--kind", help="Take the name for this alone; without it for both."),
+        typer.Option(help="Take the name for this alone; without it for both."),
     ] = None,
     watch: WatchOption = None,
 ) -> None:

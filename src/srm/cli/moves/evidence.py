@@ -88,7 +88,6 @@ def verify(
     public_key: Annotated[
         Path | None,
         typer.Option(
-            "--public-key",
             metavar="FILE",
             help="Key (PEM) to check with; without it the one this configuration signs with.",
         ),
