@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache, wraps
+from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
@@ -32,24 +33,11 @@ SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 1
 _TYPES: Final = {"str": "TEXT", "path": "FILE", "file": "FILE", "dir": "DIR", "Path": "FILE"}
 
 
-class Commands(Mapping[str, Any]):
-    """Commands by name; each is imported when it is read."""
-
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
-        self.entries = entries
-        self._built = cache(lambda name: _build(name, entries[name]))
+class Commands(UserDict[str, Any]):
+    """Commands by name, from their entries; each is imported when it is read."""
 
     def __getitem__(self, name: str) -> Any:
-        return self._built(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
+        return _build(name, self.data[name])
 
 
 class LazyGroup(TyperGroup):
