@@ -18,15 +18,8 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 from srm import __version__, patience
+from srm.cli import console
 from srm.cli.commands import PROGRAMS, Entry
-from srm.cli.console import (
-    DEFAULT_WATCH_S,
-    ConfigOption,
-    ConnectionOptions,
-    end_soon_after_interrupt,
-    run_cli,
-    set_debug,
-)
 from srm.errors import EXIT_CODES, UsageError
 
 SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -197,7 +190,7 @@ def _with_interval(args: list[str]) -> Iterator[str]:
     for at, arg in enumerate(args):
         yield arg
         if arg == "--watch" and not (at + 1 < len(args) and _is_number(args[at + 1])):
-            yield f"{DEFAULT_WATCH_S:g}"
+            yield f"{console.DEFAULT_WATCH_S:g}"
 
 
 def _is_number(text: str) -> bool:
@@ -266,7 +259,7 @@ class ProgramOptions:
 
     def apply(self, context: typer.Context) -> None:
         """Set them for the process, and for the clusters that the command opens."""
-        set_debug(enabled=self.debug)
+        console.set_debug(enabled=self.debug)
         context.with_resource(patience.limit(self.timeout))
 
 
@@ -295,7 +288,7 @@ def root(
 @control.callback()
 @with_options
 def control_root(
-    context: typer.Context, options: ProgramOptions, connection: ConnectionOptions
+    context: typer.Context, options: ProgramOptions, connection: console.ConnectionOptions
 ) -> None:
     options.apply(context)
     context.obj = connection
@@ -305,7 +298,7 @@ def control_root(
 def service_root(
     context: typer.Context,
     *,
-    config: ConfigOption = None,
+    config: console.ConfigOption = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; default: service.host.")
     ] = None,
@@ -320,17 +313,17 @@ def service_root(
 
 
 def main() -> None:
-    end_soon_after_interrupt()
-    run_cli(app)
+    console.end_soon_after_interrupt()
+    console.run_cli(app)
 
 
 def control_main() -> None:
-    end_soon_after_interrupt()
-    run_cli(control)
+    console.end_soon_after_interrupt()
+    console.run_cli(control)
 
 
 def service_main() -> None:
-    run_cli(service)
+    console.run_cli(service)
 
 
 if __name__ == "__main__":

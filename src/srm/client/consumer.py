@@ -15,16 +15,9 @@ from typing import Any, Final, Literal, Self, get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from srm.client import routing
 from srm.client.membership import Membership, offset_after, subscription
 from srm.client.messages import ClosedError, FailoverMessage, named_errors, with_place
-from srm.client.routing import (
-    Announcer,
-    RoutingWatcher,
-    default_client_id,
-    is_given_up,
-    next_step,
-    same_order,
-)
 from srm.client.settings import SERVED, ClientSettings, float_of, load_client_config
 from srm.client.threads import MINE
 from srm.config.model import Config
@@ -102,14 +95,14 @@ class FailoverConsumer:
         clusters: Config | Path | str | None = None,
         home: str | None = None,
         processing: Processing | None = None,
-        watcher: RoutingWatcher | None = None,
+        watcher: routing.RoutingWatcher | None = None,
         logger: Any = None,
     ) -> None:
         stores = _flag(conf, "enable.auto.offset.store")
         if processing not in {None, *get_args(Processing)}:
             raise UsageError(f"processing={processing!r} is unknown: automatic or explicit")
         self.processing: Processing = processing or ("automatic" if stores else "explicit")
-        client_id = str(conf.get("client.id") or default_client_id("consumer"))
+        client_id = str(conf.get("client.id") or routing.default_client_id("consumer"))
         config = watcher.config if clusters is None and watcher else load_client_config(clusters)
         forced = {
             "client.id": client_id,
@@ -124,9 +117,9 @@ class FailoverConsumer:
         self.client_id = client_id
         self._settings = settings
         self._logger = logger
-        self._watcher = watcher or RoutingWatcher(config, home)
+        self._watcher = watcher or routing.RoutingWatcher(config, home)
         self._owns_watcher = watcher is None
-        self._announcer = Announcer(self._watcher, client_id, "consumer")
+        self._announcer = routing.Announcer(self._watcher, client_id, "consumer")
         self._subject = group_subject(group)
         self._commits = _flag(conf, "enable.auto.commit")
         self._topics: list[str] | None = None
@@ -221,7 +214,7 @@ class FailoverConsumer:
         deadline = None if timeout < 0 else time.monotonic() + timeout
         while True:
             route = self._watcher.route(self._subject)
-            if not same_order(route, self._followed):
+            if not routing.same_order(route, self._followed):
                 self._follow(route)
             left = SLICE_S if deadline is None else max(0.0, deadline - time.monotonic())
             missing = count if self._member is None else count - self._member.ready
@@ -233,7 +226,7 @@ class FailoverConsumer:
             if missing <= 0 or self._failures:
                 return
             over = deadline is not None and time.monotonic() >= deadline
-            if over and same_order(self._watcher.route(self._subject), route):
+            if over and routing.same_order(self._watcher.route(self._subject), route):
                 return
 
     def _hand_over(self, count: int) -> list[FailoverMessage]:
@@ -414,14 +407,14 @@ class FailoverConsumer:
         if self._inside or self._closed or self._member is None:
             return
         route = self._watcher.route(self._subject)
-        if next_step(self._member.cluster, route) == "leave":
+        if routing.next_step(self._member.cluster, route) == "leave":
             self._follow(route)
 
     def _follow(self, route: Route) -> None:
         """Follow a route; it counts as followed only after its last step."""
-        if self._member is not None and next_step(self._member.cluster, route) == "leave":
+        if self._member is not None and routing.next_step(self._member.cluster, route) == "leave":
             self._leave(self._member, route)
-        step = next_step(self.cluster, route)
+        step = routing.next_step(self.cluster, route)
         if step == "hold" and self._topics is not None:
             log.info("group %s: held, has left %s", self.group, route.cluster)
             self._announcer.reach(self._subject, route, "held")
@@ -439,7 +432,7 @@ class FailoverConsumer:
         self._epoch += 1
 
         def is_abandoned() -> bool:
-            return is_given_up(cluster, self._followed, self._watcher.route(self._subject))
+            return routing.is_given_up(cluster, self._followed, self._watcher.route(self._subject))
 
         self._member = Membership(
             native, cluster, self._epoch, self.group, self._commits, is_abandoned
@@ -490,7 +483,7 @@ class FailoverConsumer:
 
     def _leave(self, member: Membership, route: Route) -> None:
         """Commit what is processed, then leave; after a KafkaException the member is kept."""
-        if is_given_up(member.cluster, self._followed, route):
+        if routing.is_given_up(member.cluster, self._followed, route):
             self._abandon(member)
             return
         self._announcer.forget_losses(self._subject)

@@ -17,16 +17,9 @@ from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from srm.client import routing
 from srm.client.cluster_producers import ClusterProducers, Reports, Transactions, is_fatal
 from srm.client.messages import ClosedError, HeldError, must_abort, named_errors, stamp, with_place
-from srm.client.routing import (
-    Announcer,
-    RoutingWatcher,
-    default_client_id,
-    is_given_up,
-    next_step,
-    same_order,
-)
 from srm.client.settings import ClientSettings, float_of, load_client_config
 from srm.client.threads import let_consumers_leave
 from srm.config.model import Config
@@ -81,11 +74,11 @@ class FailoverProducer:
         clusters: Config | Path | str | None = None,
         topics: Sequence[str] = (),
         home: str | None = None,
-        watcher: RoutingWatcher | None = None,
+        watcher: routing.RoutingWatcher | None = None,
         logger: Any = None,
     ) -> None:
         given = dict(conf)
-        client_id = str(given.get("client.id") or default_client_id("producer"))
+        client_id = str(given.get("client.id") or routing.default_client_id("producer"))
         self._on_delivery = given.pop("on_delivery", None)
         self._only_errors = str(given.pop("delivery.report.only.error", False)).lower() == "true"
         self._limit = int(given.get("queue.buffering.max.messages", _QUEUE_MESSAGES))
@@ -113,9 +106,9 @@ class FailoverProducer:
         self._transactions = Transactions(
             self._producers, self._find_cluster, self._end_transaction, own_id
         )
-        self._watcher = watcher or RoutingWatcher(config, home)
+        self._watcher = watcher or routing.RoutingWatcher(config, home)
         self._owns_watcher = watcher is None
-        self._announcer = Announcer(self._watcher, client_id, "producer")
+        self._announcer = routing.Announcer(self._watcher, client_id, "producer")
         self._changed = threading.Condition()
         self._followed: dict[str, Route] = {}
         self._outstanding = dict.fromkeys(topics, 0)
@@ -425,7 +418,7 @@ class FailoverProducer:
         route = self._followed.get(topic)
         if route is None or route.state == "hold":
             return None
-        is_present = same_order(self._watcher.route(topic_subject(topic)), route)
+        is_present = routing.same_order(self._watcher.route(topic_subject(topic)), route)
         return route.cluster if is_present else None
 
     def _wait(self, done: Callable[[], bool], what: str, limit_s: float) -> None:
@@ -457,14 +450,14 @@ class FailoverProducer:
         with self._changed:
             route = self._watcher.route(topic_subject(topic))
             old = self._followed.get(topic)
-            if same_order(route, old):
+            if routing.same_order(route, old):
                 return
             works_on = old.cluster if old is not None and old.state == "go" else None
-            if works_on is not None and is_given_up(works_on, old, route):
+            if works_on is not None and routing.is_given_up(works_on, old, route):
                 self._producers.give_up(works_on)
                 self._follow(topic, route)
                 return
-            step = next_step(works_on, route, busy=self._reserved)
+            step = routing.next_step(works_on, route, busy=self._reserved)
             # No new record can be added: the route is not the followed one.
             wait = step == "finish" or (step == "leave" and self._outstanding[topic])
             if not wait:

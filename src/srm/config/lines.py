@@ -16,15 +16,7 @@ from enum import IntEnum
 from functools import cache
 from typing import Final, Literal, cast
 
-from srm.config.keys import (
-    CLIENT_KEYS,
-    KEYS,
-    PROVIDERS_KEY,
-    SPARK_PREFIX,
-    STACK_PREFIX,
-    ConfigKey,
-    find_key,
-)
+from srm.config import keys
 from srm.config.model import ClientKind
 from srm.config.properties import Property
 from srm.config.security import describe_tls_limits
@@ -108,11 +100,11 @@ class Resolved:
 def classify(line: Property, clusters: Iterable[str]) -> Setting | None:
     """Split a line's key into prefixes (of any flow) and name; None for no known key."""
     level, scope, rest = _split_level(line.key, clusters)
-    if level is Level.FLOW and find_key(rest) is None:
+    if level is Level.FLOW and keys.find_key(rest) is None:
         rest = rest.removeprefix("worker.")
-    if find_key(rest) is not None or rest.startswith((STACK_PREFIX, PROVIDERS_KEY)):
+    if keys.find_key(rest) is not None or rest.startswith((keys.STACK_PREFIX, keys.PROVIDERS_KEY)):
         return Setting(level, scope, rest, line)
-    if level is Level.GLOBAL and rest.startswith(SPARK_PREFIX):
+    if level is Level.GLOBAL and rest.startswith(keys.SPARK_PREFIX):
         return Setting(level, scope, rest, line)
     return _client_setting(level, scope, rest, line)
 
@@ -121,7 +113,7 @@ def _split_level(key: str, clusters: Iterable[str]) -> tuple[Level, str, str]:
     flow = _FLOW.fullmatch(key)
     if flow:
         return Level.FLOW, f"{flow[1]}->{flow[2]}", flow[3] or "enabled"
-    if key in KEYS:
+    if key in keys.KEYS:
         return Level.GLOBAL, "", key
     for alias in clusters:
         if key.startswith(f"{alias}."):
@@ -138,13 +130,13 @@ def _client_setting(level: Level, scope: str, rest: str, line: Property) -> Sett
     readings = [narrowed.groups()] if narrowed else []
     readings += [(sided[1], None, sided[2])] if sided else []
     for side, kind, name in (*readings, (None, None, rest)):
-        if name in CLIENT_KEYS:
+        if name in keys.CLIENT_KEYS:
             of = cast("Side | None", side), cast("ClientKind | None", kind)
             return Setting(level, scope, name, line, is_client=True, kind=of[1], side=of[0])
     return None
 
 
-def resolve_key(key: ConfigKey, flow: Flow | None, settings: Iterable[Setting]) -> Resolved:
+def resolve_key(key: keys.ConfigKey, flow: Flow | None, settings: Iterable[Setting]) -> Resolved:
     """Resolve a key for one flow, or for the file where ``flow`` is None."""
     names = (key.name, *key.synonyms, *key.deprecated)
     scopes = {""} if flow is None else {"", flow.target, str(flow)}
@@ -191,7 +183,7 @@ def resolve_client(
 def _reaches(setting: Setting, alias: str, kind: ClientKind, flow: Flow | None) -> bool:
     if setting.kind not in {None, kind}:
         return False
-    if CLIENT_KEYS[setting.name].users not in {"all", kind}:
+    if keys.CLIENT_KEYS[setting.name].users not in {"all", kind}:
         return False
     if setting.level is not Level.FLOW:
         return setting.scope in {"", alias}
@@ -216,8 +208,8 @@ _NEAR_KEY: Final = re.compile(rf"(?:{_ALIAS}->{_ALIAS}\.)?[\w.-]+")
 _SHORTEST: Final = 5
 _LONGEST: Final = 120
 _OURS: Final = (
-    *(name for name, key in KEYS.items() if key.effect),
-    *(name for name, key in CLIENT_KEYS.items() if key.librdkafka is not None),
+    *(name for name, key in keys.KEYS.items() if key.effect),
+    *(name for name, key in keys.CLIENT_KEYS.items() if key.librdkafka is not None),
 )
 """Names whose misspelling changes what srm does."""
 
@@ -278,7 +270,7 @@ def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
     meant = _with_our_alias(line, clusters)
     prefix, rest = _split_prefixes(line.key, clusters)
     stranger = _stranger(line.key, clusters)
-    if not stranger and find_key(rest) is None and (near := _nearest(rest, _OURS)):
+    if not stranger and keys.find_key(rest) is None and (near := _nearest(rest, _OURS)):
         meant = f"{prefix}{near}"
     if meant and len(line.key) <= _LONGEST and _NEAR_KEY.fullmatch(line.key):
         return f"unknown key {line.key}; did you mean {meant}?"
@@ -359,7 +351,7 @@ def _split_prefixes(key: str, clusters: Sequence[str]) -> tuple[str, str]:
 
 
 def _client_warning(setting: Setting) -> str:
-    client_key = CLIENT_KEYS[setting.name]
+    client_key = keys.CLIENT_KEYS[setting.name]
     if client_key.librdkafka is None:
         return f"has no meaning here: {client_key.reason}"
     if setting.level is Level.FLOW and setting.kind is None and setting.side is None:
@@ -377,7 +369,7 @@ def _client_warning(setting: Setting) -> str:
 
 
 def _key_warning(setting: Setting) -> str:
-    key = find_key(setting.name)
+    key = keys.find_key(setting.name)
     if key is None:  # stack. and config.providers keys, which have readers of their own
         return ""
     if not key.effect:

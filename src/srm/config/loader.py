@@ -17,7 +17,7 @@ from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from srm import logs
-from srm.config import keys
+from srm.config import keys, model
 from srm.config.lines import (
     Resolved,
     Setting,
@@ -25,16 +25,6 @@ from srm.config.lines import (
     classify,
     resolve_client,
     resolve_key,
-)
-from srm.config.model import (
-    CLIENT_KINDS,
-    ClientKind,
-    Config,
-    FlowConfig,
-    IsolationLevel,
-    RedirectSettings,
-    ReportKey,
-    ServiceSettings,
 )
 from srm.config.properties import (
     Connections,
@@ -71,7 +61,7 @@ _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
-_FLOW_FIELDS: Final = frozenset(field.name for field in fields(FlowConfig))
+_FLOW_FIELDS: Final = frozenset(field.name for field in fields(model.FlowConfig))
 _POLICY: Final = "replication.policy.class"
 _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
 
@@ -120,7 +110,7 @@ def load_config(
     path: Path | str | None = None,
     overrides: Mapping[str, str] | None = None,
     connections: Connections | None = None,
-) -> Config:
+) -> model.Config:
     """Read and resolve a properties file; ``overrides`` replace lines of the same key.
 
     ``connections`` reads connections of Airflow in another way than this process does. Key and
@@ -172,7 +162,7 @@ def understand(lines: Iterable[Property], path: str, *, strict: bool = False) ->
     return SettingsFile(path, clusters, settings, warnings, unknown)
 
 
-def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
+def build_config(file: SettingsFile, *, stores: bool = True) -> model.Config:
     """Resolve every value of an understood file.
 
     ``stores``: also read the key and trust stores, which another host or user may have.
@@ -182,7 +172,7 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> Config:
     for flow in file.flows:
         own = _clients(file, (flow.source, flow.target), flow, stores=stores)
         clients |= {at: client for at, client in own.items() if client != clients[*at[:2], None]}
-    return Config(
+    return model.Config(
         path=file.path,
         clusters=file.clusters,
         flow_configs={flow: _flow_config(file, flow) for flow in file.flows},
@@ -214,31 +204,31 @@ def settings_sha256(file: SettingsFile) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _service(file: SettingsFile) -> ServiceSettings:
+def _service(file: SettingsFile) -> model.ServiceSettings:
     found: dict[str, Any] = {key.attribute: file.value(key.name) for key in keys.SERVICE_KEYS}
     if unknown := sorted({*found["targets"]} - {*file.clusters}):
         raise ConfigError(
             f"{file.path}: service.targets names {', '.join(unknown)}; the clusters are "
             f"{', '.join(file.clusters)}"
         )
-    return ServiceSettings.of(found, Path(file.path).parent)
+    return model.ServiceSettings.of(found, Path(file.path).parent)
 
 
-def _report_key(file: SettingsFile) -> ReportKey:
+def _report_key(file: SettingsFile) -> model.ReportKey:
     location = file.resolve("report.signing.key.location").value
     if not location:
-        return ReportKey()
+        return model.ReportKey()
     path = Path(file.path).parent / Path(location).expanduser()
-    return ReportKey(path, file.resolve("report.signing.key.password").value)
+    return model.ReportKey(path, file.resolve("report.signing.key.password").value)
 
 
-def target_only(flow: Flow, lines: Iterable[Property], path: str) -> Config:
+def target_only(flow: Flow, lines: Iterable[Property], path: str) -> model.Config:
     """Build a Config that reaches a flow's target alone, from client settings without aliases."""
     clusters = f"{flow.source}, {flow.target}"
     file = understand((Property("clusters", clusters), *lines), path)
     clients = _clients(file, [flow.target])
     _check_addresses(replace(file, clusters=(flow.target,)), clients)
-    return Config(
+    return model.Config(
         path=path,
         clusters=file.clusters,
         flow_configs={flow: _flow_config(file, flow)},
@@ -261,7 +251,7 @@ def _clusters(lines: tuple[Property, ...], path: str) -> tuple[str, ...]:
     return clusters
 
 
-def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
+def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
     values: dict[str, Any] = {
         key.field: file.value(key.name, flow) for key in keys.FLOW_KEYS if key.field in _FLOW_FIELDS
     }
@@ -283,7 +273,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     if keep_names:
         lists = (file.value(key, flow.reverse) for key in ("topics", "topics.exclude"))
         back_topics = _filters(file, flow.reverse)["topic_filter"](*lists)
-    return FlowConfig(
+    return model.FlowConfig(
         flow=flow,
         policy=policies[0],
         back=policies[1],
@@ -298,14 +288,14 @@ def _flow_config(file: SettingsFile, flow: Flow) -> FlowConfig:
     )
 
 
-def _isolation_level(file: SettingsFile, flow: Flow) -> IsolationLevel:
+def _isolation_level(file: SettingsFile, flow: Flow) -> model.IsolationLevel:
     level = _client(file, flow.source, "consumer", flow).get("isolation.level", "read_committed")
-    if level not in get_args(IsolationLevel):
+    if level not in get_args(model.IsolationLevel):
         raise ConfigError(
             f"{file.path}: {flow}: isolation.level: {level!r} is neither read_committed nor "
             "read_uncommitted"
         )
-    return cast("IsolationLevel", level)
+    return cast("model.IsolationLevel", level)
 
 
 def _records(file: SettingsFile, flow: Flow, others: Collection[Flow]) -> RecordSettings:
@@ -347,7 +337,7 @@ def _check_notifier(file: SettingsFile, flow: Flow, arguments: str) -> None:
     )
 
 
-def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
+def _redirect(file: SettingsFile, flow: Flow) -> model.RedirectSettings:
     values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.MOVE_KEYS}
 
     def wrong(key: str, why: object) -> ConfigError:
@@ -362,7 +352,7 @@ def _redirect(file: SettingsFile, flow: Flow) -> RedirectSettings:
         command = tuple(shlex.split(values["failover.command"]))
     except ValueError as error:
         raise wrong("command", f"{error}: write it as for a shell") from None
-    return RedirectSettings(
+    return model.RedirectSettings(
         kinds=kinds,
         webhook_url=Secret(url.geturl()),
         webhook_secret=Secret(values["failover.webhook.secret"]),
@@ -472,7 +462,7 @@ def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
     return found
 
 
-_Clients = dict[tuple[str, ClientKind, Flow | None], ClientProperties]
+_Clients = dict[tuple[str, model.ClientKind, Flow | None], ClientProperties]
 
 
 def _clients(
@@ -481,14 +471,14 @@ def _clients(
     return {
         (alias, kind, flow): ClientProperties(_client(file, alias, kind, flow, stores=stores))
         for alias in aliases
-        for kind in CLIENT_KINDS
+        for kind in model.CLIENT_KINDS
     }
 
 
 def _client(
     file: SettingsFile,
     alias: str,
-    kind: ClientKind,
+    kind: model.ClientKind,
     flow: Flow | None = None,
     *,
     stores: bool = False,

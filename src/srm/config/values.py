@@ -11,14 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from srm.config.keys import ConfigKey, ValueKind
-from srm.domain.names.policy import (
-    DefaultReplicationPolicy,
-    IdentityReplicationPolicy,
-    NameFilter,
-    ReplicationPolicy,
-    compile_pattern,
-    split_patterns,
-)
+from srm.domain.names import policy
 from srm.errors import ConfigError, UsageError
 
 HIDDEN: Final = "[hidden]"
@@ -149,9 +142,9 @@ def _seconds(text: str) -> timedelta:
 
 
 def _patterns(text: str) -> tuple[str, ...]:
-    patterns = split_patterns(text)
+    patterns = policy.split_patterns(text)
     for pattern in patterns:
-        compile_pattern(pattern)
+        policy.compile_pattern(pattern)
     return patterns
 
 
@@ -177,7 +170,7 @@ _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
     "number": partial(_whole, least=0),
     "replication factor": _replication_factor,
     "seconds": _seconds,
-    "list": split_patterns,
+    "list": policy.split_patterns,
     "regexes": _patterns,
     "string": str,
     "cron": _cron,
@@ -188,25 +181,25 @@ _OF_JAVA: Final = ("org.apache.kafka.connect.mirror.", "com.cloudera.")
 """Packages of MirrorMaker 2 and of Streams Replication Manager."""
 
 
-def policy_of(name: str, source_alias: str, separator: str) -> ReplicationPolicy:
+def policy_of(name: str, source_alias: str, separator: str) -> policy.ReplicationPolicy:
     """Return a policy by ``module:Class``, or as in MirrorMaker 2 by Java name or class alone."""
     known = _plain_name(name)
     if known == "DefaultReplicationPolicy":
-        return DefaultReplicationPolicy(separator)
+        return policy.DefaultReplicationPolicy(separator)
     if known == "IdentityReplicationPolicy":
-        return IdentityReplicationPolicy(separator, source_alias)
-    own = _load(name, ReplicationPolicy)
+        return policy.IdentityReplicationPolicy(separator, source_alias)
+    own = _load(name, policy.ReplicationPolicy)
     try:
         return own(source_alias, separator)  # type: ignore[no-any-return]
     except Exception as error:
         raise ConfigError(f"{name}({source_alias!r}, {separator!r}) failed: {error!r}") from error
 
 
-def filter_of(name: str, default: str) -> type[NameFilter]:
+def filter_of(name: str, default: str) -> type[policy.NameFilter]:
     """Return a class of filters; ``default`` is the Java name of MirrorMaker 2's."""
     if _plain_name(name) == default.rpartition(".")[2]:
-        return NameFilter
-    return _load(name, NameFilter)  # type: ignore[no-any-return]
+        return policy.NameFilter
+    return _load(name, policy.NameFilter)  # type: ignore[no-any-return]
 
 
 def _plain_name(name: str) -> str:

@@ -19,34 +19,15 @@ from srm.domain.moves.report import MoveReport
 from srm.domain.moves.revisions import KeptReport, short
 from srm.domain.text.amount import amount, duration, some
 from srm.domain.text.documents import adapter
+from srm.pages import moves
 from srm.pages.html import render_page
-from srm.pages.moves import (
-    as_text,
-    costs,
-    group_cells,
-    number,
-    outcome_table,
-    plain_table,
-    plan_view,
-    re_read_text,
-    re_read_texts,
-    reasons_text,
-    report_line,
-    residue_text,
-    rpo_text,
-    seconds,
-    topic_cells,
-    utc,
-    values_of,
-    verdict_text,
-)
 from srm.pages.tables import Listing
 
 
 def list_view(reports: Iterable[KeptReport]) -> Listing:
     head = "time", "move", "operation", "mode", "from -> to", "groups"
     unbroken = "RPO", "RTO", "result", "revision"
-    table = plain_table((*head, *unbroken), map(_list_cells, reports))
+    table = moves.plain_table((*head, *unbroken), map(_list_cells, reports))
     for column in table.columns[len(head) :]:
         column.no_wrap = True
     return table
@@ -58,8 +39,8 @@ def _list_cells(kept: KeptReport) -> tuple[str | Text, ...]:
         *(row[name] for name in ("time", "move_id", "operation", "mode")),
         f"{row['source']} -> {row['target']}",
         some(row["groups"]),
-        rpo_text(kept.report),
-        seconds(row["rto_seconds"]),
+        moves.rpo_text(kept.report),
+        moves.seconds(row["rto_seconds"]),
         Text(row["result"], "green" if kept.report.ok else "bold red"),
         f"{row['revision']}, {'signed' if row['key_id'] else 'not signed'}",
     )
@@ -68,11 +49,11 @@ def _list_cells(kept: KeptReport) -> tuple[str | Text, ...]:
 def list_row(kept: KeptReport) -> dict[str, Any]:
     report, signature = kept.report, kept.signed.signature
     return {
-        "time": f"{utc(report.created_ms)}",
-        **values_of(report, "created_ms", "move_id", "operation", "mode", "source", "target"),
+        "time": f"{moves.utc(report.created_ms)}",
+        **moves.values_of(report, "created_ms", "move_id", "operation", "mode", "source", "target"),
         "groups": sorted(report.groups),
-        **values_of(report, "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds"),
-        **values_of(report, "rto_seconds", "ok"),
+        **moves.values_of(report, "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds"),
+        **moves.values_of(report, "rto_seconds", "ok"),
         "result": result_text(report),
         "revision": report.revision,
         "sha256": kept.signed.sha256,
@@ -82,7 +63,7 @@ def list_row(kept: KeptReport) -> dict[str, Any]:
 
 def result_text(report: MoveReport) -> str:
     if report.ok:
-        return verdict_text(report)
+        return moves.verdict_text(report)
     if "gone" not in report.times_ms and report.step in {"planned", "released"}:
         return "not moved"
     return amount(len(report.problems), "problem")
@@ -106,8 +87,8 @@ def report_summary(report: MoveReport) -> dict[str, Any]:
 
 
 def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
-    re_reads = re_read_texts(report)
-    verdict = verdict_text(report) if report.ok else f"**{verdict_text(report)}**"
+    re_reads = moves.re_read_texts(report)
+    verdict = moves.verdict_text(report) if report.ok else f"**{moves.verdict_text(report)}**"
     clusters = f"{escape(report.source)} → {escape(report.target)}"
     yield f"## {escape(report.operation.capitalize())} {clusters}: {verdict}"
     yield ""
@@ -115,17 +96,17 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
     yield from table(
         ("", "", ""),
         (
-            ("RPO", rpo_text(report), f"not on {report.target} at go"),
-            ("RTO", seconds(report.rto_seconds), "hold until the last group worked"),
-            *((f"- {name}", seconds(spent), "") for name, spent in report.rto_steps.items()),
+            ("RPO", moves.rpo_text(report), f"not on {report.target} at go"),
+            ("RTO", moves.seconds(report.rto_seconds), "hold until the last group worked"),
+            *((f"- {name}", moves.seconds(spent), "") for name, spent in report.rto_steps.items()),
             (
                 "assigned",
-                seconds(report.assigned_seconds),
+                moves.seconds(report.assigned_seconds),
                 "hold until the last group had partitions",
             ),
-            ("skipped", number(sum(g.skipped for g in report.groups.values())), "records"),
-            ("read again", re_read_text(report), "records"),
-            ("residue", number(sum(report.residue.values())), residue_text(report)),
+            ("skipped", moves.number(sum(g.skipped for g in report.groups.values())), "records"),
+            ("read again", moves.re_read_text(report), "records"),
+            ("residue", moves.number(sum(report.residue.values())), moves.residue_text(report)),
         ),
     )
     yield from table(
@@ -133,14 +114,14 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
         (
             (
                 name,
-                number(group.members_at_hold),
-                number(group.lag_at_hold),
+                moves.number(group.members_at_hold),
+                moves.number(group.lag_at_hold),
                 _with_plan(group.skipped, group.planned_skipped),
                 re_reads[name]
                 if report.forecast
                 else _with_plan(group.re_read, group.planned_re_read),
-                seconds(group.assigned_seconds),
-                seconds(group.rto_seconds),
+                moves.seconds(group.assigned_seconds),
+                moves.seconds(group.rto_seconds),
                 group.rto_end or "-",
             )
             for name, group in sorted(report.groups.items())
@@ -151,25 +132,25 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
     yield from bullets("Known before", report.warnings)
     for approval in report.approvals:
         numbers = ", ".join(f"{name} {value}" for name, value in approval.numbers.items())
-        how = f"{escape(approval.how)}, {utc(approval.time_ms)}"
+        how = f"{escape(approval.how)}, {moves.utc(approval.time_ms)}"
         said = f": {escape(numbers)}" if numbers else ""
         yield f"- Approved by {escape(approval.by)} ({how}){said}"
     yield ""
-    planned = f"{report.mode}, planned {utc(report.created_ms)}"
+    planned = f"{report.mode}, planned {moves.utc(report.created_ms)}"
     yield f"Move `{report.move_id}`, {planned}; {signature or f'revision {report.revision}'}."
 
 
 def _costs(report: MoveReport) -> Iterator[str]:
-    found = costs(report)
+    found = moves.costs(report)
     if found is None:
         return
-    yield from table(*outcome_table(report, found, "-"))
+    yield from table(*moves.outcome_table(report, found, "-"))
     yield from table(
         ("group", "read again at most", "read again", f"residue read on {report.source}"),
         (
             (
                 group.group,
-                *map(number, (group.re_read_at_most, group.re_read, group.read_of_residue)),
+                *map(moves.number, (group.re_read_at_most, group.re_read, group.read_of_residue)),
             )
             for group in found.groups
         ),
@@ -178,8 +159,8 @@ def _costs(report: MoveReport) -> Iterator[str]:
 
 def _with_plan(count: int, planned: int | None) -> str:
     if planned is None or planned == count:
-        return number(count)
-    return f"{number(count)} (planned {number(planned)})"
+        return moves.number(count)
+    return f"{moves.number(count)} (planned {moves.number(planned)})"
 
 
 SHOWN_ROWS: Final = 30
@@ -197,7 +178,7 @@ def approval_text(plan: MovePlan) -> str:
 
 
 def plan_page(plan: MovePlan) -> str:
-    return render_page("plan.html", plan=plan, text=as_text(plan_view(plan)))
+    return render_page("plan.html", plan=plan, text=moves.as_text(moves.plan_view(plan)))
 
 
 def _text(plan: MovePlan) -> Iterator[str]:
@@ -225,7 +206,7 @@ def _text(plan: MovePlan) -> Iterator[str]:
         yield from table(
             ("group", "members", "still to read", "read again", "skipped"),
             (
-                (g.group, *map(number, (len(g.members), g.lag, g.re_read, g.total_skipped)))
+                (g.group, *map(moves.number, (len(g.members), g.lag, g.re_read, g.total_skipped)))
                 for g in plan.groups
             ),
             SHOWN_ROWS,
@@ -236,12 +217,12 @@ def _text(plan: MovePlan) -> Iterator[str]:
 def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
     yield from table(
         ("topic", "not copied", "at most", "seconds", f"{source} last answered"),
-        map(topic_cells, forecast.topics),
+        map(moves.topic_cells, forecast.topics),
         SHOWN_ROWS,
     )
     yield from table(
         ("group", "read again at most", "skipped", "checkpoint written"),
-        map(group_cells, forecast.groups),
+        map(moves.group_cells, forecast.groups),
         SHOWN_ROWS,
     )
     yield from bullets(
@@ -289,10 +270,10 @@ def escape(text: str) -> str:
 
 def report_note(report: MoveReport, reason: str = "") -> str:
     if report.ok and not reason:
-        return report_line(report)
-    why = reason or reasons_text(report.problems)
+        return moves.report_line(report)
+    why = reason or moves.reasons_text(report.problems)
     if report.step in DECIDED:
-        return f"{why}\n\n{report_line(report)}"
+        return f"{why}\n\n{moves.report_line(report)}"
     return f"{why}\n\n{report.operation} {report.source}->{report.target}: clients were not moved"
 
 
@@ -317,7 +298,7 @@ def drill_view(drill: Drill) -> RenderableType:
             *(str(group.partitions), str(group.proven), str(group.read)),
             "[green]ok[/green]" if group.ok else "[red]not proven[/red]",
         )
-    steps = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in drill.steps.items())
+    steps = ", ".join(f"{name} {spent:.2f} s" for name, spent in drill.steps.items())
     problems = drill.all_problems
     more = len(problems) - _SHOWN_PROBLEMS
     return Group(
@@ -359,5 +340,5 @@ def _drill_rpo(drill: Drill) -> str:
     forecast = drill.forecast
     if forecast is None:
         return "-"
-    seconds = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
-    return f"{amount(forecast.not_copied, 'record')}{seconds}"
+    age = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
+    return f"{amount(forecast.not_copied, 'record')}{age}"

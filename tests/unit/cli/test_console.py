@@ -171,7 +171,7 @@ def test_debug_may_follow_the_command(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given: list[bool] = []
-    monkeypatch.setattr(main, "set_debug", lambda *, enabled: given.append(enabled))
+    monkeypatch.setattr("srm.cli.console.set_debug", lambda *, enabled: given.append(enabled))
     monkeypatch.setattr(sys, "argv", ["srm", *arguments, "status", "--home", str(tmp_path)])
 
     with pytest.raises(SystemExit):

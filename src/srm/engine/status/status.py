@@ -27,16 +27,8 @@ from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import Reason, amount, some
 from srm.domain.text.documents import encode
 from srm.engine.cluster_ports import TopicDescription
+from srm.engine.flows import supervision
 from srm.engine.flows.source_look import SourceLook
-from srm.engine.flows.supervision import (
-    DriverStatus,
-    FlowSigns,
-    SlotStatus,
-    down_reasons,
-    driver_status,
-    late_commits,
-    slot_statuses,
-)
 from srm.engine.ports import FlowMaps
 
 PartitionState = ReportedState | Literal["unknown"]
@@ -130,8 +122,8 @@ class FlowStatus:
     flow: Flow
     enabled: bool
     time_ms: int
-    driver: DriverStatus | None = None
-    slots: tuple[SlotStatus, ...] = ()
+    driver: supervision.DriverStatus | None = None
+    slots: tuple[supervision.SlotStatus, ...] = ()
     topics: tuple[TopicStatus, ...] = ()
     groups: tuple[GroupStatus, ...] = ()
     remaining: int = 0
@@ -148,7 +140,7 @@ class FlowStatus:
         """Reason why a partition or topic is not copied; empty while a replicator copies."""
         if self.source_error:
             return f"{self.flow.source} does not answer"
-        down = any(down_reasons(self.flow, self.driver, self.slots))
+        down = any(supervision.down_reasons(self.flow, self.driver, self.slots))
         return "no replicator copies it now" if down else ""
 
 
@@ -168,13 +160,13 @@ class FlowFacts:
 def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionRow, ...]]]:
     """Return the status of replicator and topics, and partitions; no groups, no forecast."""
     config, maps = facts.config, facts.maps
-    driver, errors = driver_status(facts.commands, config.flow, facts.time_ms)
+    driver, errors = supervision.driver_status(facts.commands, config.flow, facts.time_ms)
     status = FlowStatus(
         flow=config.flow,
         enabled=config.enabled,
         time_ms=facts.time_ms,
         driver=driver,
-        slots=slot_statuses(maps.reports, facts.time_ms),
+        slots=supervision.slot_statuses(maps.reports, facts.time_ms),
         errors=errors,
         source_error=facts.source.error,
         pause=read_pause(facts.commands),
@@ -310,7 +302,7 @@ def flow_health(found: FlowStatus) -> Health:
     return Health.of(flow_findings(found))
 
 
-def signs_health(signs: FlowSigns) -> Health:
+def signs_health(signs: supervision.FlowSigns) -> Health:
     """Return the health of a flow by its state topic alone, as a supervisor sees it."""
     if signs.driver is None or signs.has_ended:
         return Health.of([Finding("replicator", Reason("no replicator drives it"))])
@@ -320,7 +312,7 @@ def signs_health(signs: FlowSigns) -> Health:
     return Health.of(Finding("stopped", reason, blocks=every) for reason in signs.stopped)
 
 
-def signs_line(signs: FlowSigns) -> str:
+def signs_line(signs: supervision.FlowSigns) -> str:
     health = signs_health(signs)
     why = f": {'; '.join(reason.text for reason in health.reasons)}" if health.reasons else ""
     return f"{signs.line()}, {health.state}{why}"
@@ -385,7 +377,7 @@ def _not_copied(found: FlowStatus) -> Iterator[Finding]:
         yield Finding("off", off_reason(found.flow))
     if found.pause is not None:
         yield Finding("paused", pause_reason(found.flow, found.pause))
-    for reason in down_reasons(found.flow, found.driver, found.slots):
+    for reason in supervision.down_reasons(found.flow, found.driver, found.slots):
         yield Finding("replicator", reason)
 
 
@@ -461,7 +453,7 @@ def _group_hints(
         yield Reason("offsets are not written for groups", key)
     driver = found.driver
     if found.groups and driver is not None and driver.alive:
-        late = late_commits(config, driver.duties)
+        late = supervision.late_commits(config, driver.duties)
         yield from () if late is None else (late,)
     replicas = (
         outcome.reason

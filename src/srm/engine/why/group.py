@@ -24,14 +24,7 @@ from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
 from srm.engine.flows.supervision import late_commits, read_driver, state_topic
-from srm.engine.groups.checkpoints import (
-    WITHOUT_OFFSETS,
-    Emitted,
-    read_checkpoints,
-    read_ledger,
-    selection_of,
-    survey,
-)
+from srm.engine.groups import checkpoints
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
@@ -91,7 +84,7 @@ class GroupLook:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     outcomes: tuple[CheckpointOutcome, ...] = ()
     unread: Reason | None = None
-    emitted: Mapping[TopicPartition, Emitted] = field(default_factory=dict)
+    emitted: Mapping[TopicPartition, checkpoints.Emitted] = field(default_factory=dict)
     proof: FlowProof | None = None
     decisions: tuple[SyncDecision, ...] = ()
     undecided: Reason | None = None
@@ -101,7 +94,7 @@ class GroupLook:
 
     @property
     def selection(self) -> Selection:
-        return selection_of(self.config)
+        return checkpoints.selection_of(self.config)
 
     @property
     def is_there(self) -> bool:
@@ -177,7 +170,7 @@ def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
 def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
     group = look.group
     look = replace(look, found=context.source.groups([group])[group])
-    if look.found is not None and look.found.kind in WITHOUT_OFFSETS:
+    if look.found is not None and look.found.kind in checkpoints.WITHOUT_OFFSETS:
         return look
     try:
         look = replace(look, committed=context.source.committed_offsets(group))
@@ -191,18 +184,18 @@ def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
 def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
     if not look.selection.selects_group(look.group, look.committed):
         return look
-    surveyed = survey(context, [look.group])
-    ledger = read_ledger(context.target, surveyed.on_target)
+    surveyed = checkpoints.survey(context, [look.group])
+    ledger = checkpoints.read_ledger(context.target, surveyed.on_target)
     decisions, errors = decisions_of(context, surveyed, ledger)
     outcomes, unread = surveyed.outcomes, surveyed.errors.get(look.group)
     look = replace(look, outcomes=outcomes, unread=unread, decisions=decisions)
     return _with_movement(context, replace(look, undecided=errors.get(look.group)))
 
 
-def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Emitted]:
+def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, checkpoints.Emitted]:
     config, target = context.config, context.target
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
-    found = read_checkpoints(target, topic, target.topics(), group)
+    found = checkpoints.read_checkpoints(target, topic, target.topics(), group)
     return {one.checkpoint.topic_partition: one for one in found}
 
 
@@ -555,7 +548,7 @@ def _way_back(look: GroupLook) -> WhyStep:
     if not look.opposite.enabled:
         told = f"the flow {flow.reverse} is off"
         return question.no(told, f"set {flow.reverse}.enabled=true")
-    back = selection_of(look.opposite)
+    back = checkpoints.selection_of(look.opposite)
     copies = [
         outcome.downstream.topic
         for outcome in look.outcomes

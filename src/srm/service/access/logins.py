@@ -24,15 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srm.config.model import AccessSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError
-from srm.service.access.access import (
-    ANONYMOUS,
-    Authenticator,
-    User,
-    address,
-    audit,
-    read_limited,
-    roles,
-)
+from srm.service.access import access
 from srm.service.access.passwords import Passwords, UsersFile
 
 PEER: Final = "peer_certificate"
@@ -127,12 +119,12 @@ def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:
         raise ConfigError(f"{key}: {path}: {error.strerror}") from None
 
 
-def access_of(settings: ServiceSettings, host: str) -> Authenticator:
+def access_of(settings: ServiceSettings, host: str) -> access.Authenticator:
     """Return the authenticator of a standalone service, unless it would admit any client."""
     return _KINDS[settings.access.auth](settings.access, host)
 
 
-def _nobody(settings: AccessSettings, host: str) -> Authenticator:
+def _nobody(settings: AccessSettings, host: str) -> access.Authenticator:
     """Treat all clients as one user; allow only loopback unless ``service.insecure`` is set."""
     if not settings.insecure and not is_loopback(host):
         raise ConfigError(
@@ -140,13 +132,13 @@ def _nobody(settings: AccessSettings, host: str) -> Authenticator:
             "them: set service.auth (docs/service.md), or confirm with service.insecure = true"
         )
 
-    def identify() -> User:
-        return User(ANONYMOUS, roles(settings, {ANONYMOUS}))
+    def identify() -> access.User:
+        return access.User(access.ANONYMOUS, access.roles(settings, {access.ANONYMOUS}))
 
     return identify
 
 
-def _passwords(settings: AccessSettings, _host: str) -> Authenticator:
+def _passwords(settings: AccessSettings, _host: str) -> access.Authenticator:
     if settings.users_location is None:
         raise ConfigError(
             "service.auth = basic needs service.users.location, a file with lines that "
@@ -155,18 +147,18 @@ def _passwords(settings: AccessSettings, _host: str) -> Authenticator:
     return Passwords(settings, UsersFile(settings.users_location)).identify
 
 
-def _certificates(settings: AccessSettings, _host: str) -> Authenticator:
+def _certificates(settings: AccessSettings, _host: str) -> access.Authenticator:
     if settings.certificate_location is None or settings.ca_location is None:
         raise ConfigError(
             "service.auth = mtls needs service.ssl.certificate.location, service.ssl.key.location "
             "and service.ssl.ca.location"
         )
 
-    def identify(request: Request) -> User:
+    def identify(request: Request) -> access.User:
         name = common_name(getattr(request.state, PEER, None) or {})
         if not name:
             raise HTTPException(401, "the certificate has no common name (CN)")
-        return User(name, roles(settings, {name}))
+        return access.User(name, access.roles(settings, {name}))
 
     return identify
 
@@ -177,7 +169,7 @@ def common_name(certificate: Mapping[str, Any]) -> str:
     return str(names.get("commonName", ""))
 
 
-_KINDS: Final[Mapping[str, Callable[[AccessSettings, str], Authenticator]]] = {
+_KINDS: Final[Mapping[str, Callable[[AccessSettings, str], access.Authenticator]]] = {
     "none": _nobody,
     "basic": _passwords,
     "bearer": lambda settings, _host: bearer_access(settings),
@@ -280,7 +272,7 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     async with client.stream("GET", url) as response:
         if response.status_code != 200:
             raise ValueError(f"{url} answers {response.status_code}")
-        body = await read_limited(response.aiter_bytes(), _MOST_BYTES)
+        body = await access.read_limited(response.aiter_bytes(), _MOST_BYTES)
     if body is None:
         raise ValueError(f"{url} answers with more than {_MOST_BYTES} bytes")
     found = httpx.Response(200, content=body).json()
@@ -325,7 +317,7 @@ def require_secure(url: str) -> str:
     return url
 
 
-def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authenticator:
+def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> access.Authenticator:
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if not issuer or not audience:
         raise ConfigError(
@@ -337,17 +329,19 @@ def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> Authent
     async def identify(
         request: Request,
         given: HTTPAuthorizationCredentials | None = Depends(_BEARER),  # noqa: B008 -- FastAPI's way
-    ) -> User:
+    ) -> access.User:
         if given is None:
             raise _refusal("give a bearer token")
         try:
             claims = await _claims(given.credentials, known, settings)
         except jwt.PyJWTError as error:
-            audit.warning("a token from %s is refused: %s", address(request), error)
+            access.audit.warning("a token from %s is refused: %s", access.address(request), error)
             raise _refusal(f"the token is refused: {error}", "invalid_token") from None
         name = claims.get(settings.oidc_user_claim) or claims.get("sub")
         # At some providers users choose their names, but not their groups.
-        return User(str(name), roles(settings, groups(claims, settings.oidc_roles_claim)))
+        return access.User(
+            str(name), access.roles(settings, groups(claims, settings.oidc_roles_claim))
+        )
 
     return identify
 

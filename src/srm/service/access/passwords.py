@@ -25,14 +25,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from srm.config.model import AccessSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
-from srm.service.access.access import (
-    LONGEST_NAME,
-    FairTurns,
-    User,
-    address,
-    audit,
-    roles,
-)
+from srm.service.access import access
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="srm", charset="UTF-8"'}
 _WRONG: Final = "name or password is wrong"
@@ -108,26 +101,26 @@ class Passwords:
         self._known = Known()
         self._wrong = _WrongOnes(clock)
         self._nobody = UserEntry(PasswordHash.of("nobody"))
-        self._turns = FairTurns()  # guesses use one core at most
+        self._turns = access.FairTurns()  # guesses use one core at most
 
     async def identify(
         self,
         request: Request,
         given: HTTPBasicCredentials | None = Depends(_Basic()),  # noqa: B008 -- as FastAPI requires
-    ) -> User:
+    ) -> access.User:
         if given is None:
             raise HTTPException(401, "give a name and a password", _CHALLENGE)
         name, password = given.username, given.password
         entry = self._entry(name)
-        if entry is None and len(name) > LONGEST_NAME:  # do not store long names
+        if entry is None and len(name) > access.LONGEST_NAME:  # do not store long names
             raise HTTPException(401, _WRONG, _CHALLENGE)
-        who = (address(request), name)
+        who = (access.address(request), name)
         if not self._came_in(who, password, entry):
             async with self._turn(who):  # the result of one guess counts for those that wait
                 if not self._came_in(who, password, entry):
                     await self._check(who, password, entry)
         assert entry is not None  # noqa: S101 -- checked
-        return User(name, roles(self._settings, {name, *entry.groups}))
+        return access.User(name, access.roles(self._settings, {name, *entry.groups}))
 
     def _entry(self, name: str) -> UserEntry | None:
         try:
@@ -151,7 +144,7 @@ class Passwords:
             async with self._turns.turn(who[0]):
                 yield
         except UnavailableError as error:
-            audit.warning("login of %r from %s refused: %s", who[1], who[0], error)
+            access.audit.warning("login of %r from %s refused: %s", who[1], who[0], error)
             raise _too_many(str(error), 1) from None
 
     async def _check(self, who: Who, password: str, entry: UserEntry | None) -> None:
@@ -167,7 +160,7 @@ class Passwords:
     def _refuse(self, who: Who, count: int, why: str = "") -> None:
         if count >= _TRUSTED_WRONG:
             self._known.forget(who)
-        audit.warning("login of %r from %s refused%s", who[1], who[0], why)
+        access.audit.warning("login of %r from %s refused%s", who[1], who[0], why)
 
 
 def _too_many(why: str, retry_after_s: int) -> HTTPException:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
@@ -24,15 +24,7 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, read_json
 from srm.errors import ElsewhereError, IntegrityError, UnavailableError, UsageError
-from srm.service.federation.peers import (
-    MOST_BYTES,
-    Neighbours,
-    Opener,
-    Remote,
-    Reply,
-    ServiceAnnouncement,
-    own_announcement,
-)
+from srm.service.federation import peers
 from srm.service.views.documents import (
     ClusterInfo,
     DrillRow,
@@ -209,50 +201,43 @@ class InternalPaths:
         await self._app(scope, receive, send)
 
 
+@dataclass(eq=False)
 class Federation:
-    """Client for all ``expected`` targets that this service does not watch."""
+    """Client for all ``expected`` targets that this service does not watch ``here``."""
 
-    def __init__(
-        self,
-        here: Iterable[str],
-        expected: Iterable[str],
-        neighbours: Neighbours,
-        remote: Remote,
-        limit_s: float,
-    ) -> None:
-        self._here = frozenset(here)
-        self._expected = tuple(expected)
-        self._neighbours = neighbours
-        self._remote = remote
-        self._limit_s = limit_s
-        self._answered: dict[str, str] = {}
+    here: tuple[str, ...]
+    expected: tuple[str, ...]
+    neighbours: peers.Neighbours
+    remote: peers.Remote
+    limit_s: float
+    _answered: dict[str, str] = field(default_factory=dict)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        found = dict.fromkeys((*self._expected, *self._neighbours.watched_targets()))
-        return tuple(sorted(target for target in found if target not in self._here))
+        found = dict.fromkeys((*self.expected, *self.neighbours.watched_targets()))
+        return tuple(sorted(target for target in found if target not in self.here))
 
     def home(self, target: str) -> str:
         """Return the address of a service that watches a target; empty if none is known."""
-        services = self._neighbours.watchers(target)
-        return next((one.url for one in services if not self._remote.distrust(one)), "")
+        services = self.neighbours.watchers(target)
+        return next((one.url for one in services if not self.remote.distrust(one)), "")
 
     async def ask(
-        self, target: str, path: str, headers: Mapping[str, str], most_bytes: int = MOST_BYTES
-    ) -> Reply:
+        self, target: str, path: str, headers: Mapping[str, str], most_bytes: int = peers.MOST_BYTES
+    ) -> peers.Reply:
         """Request a path, query included, from the services that watch a target.
 
         The first answer of at most ``most_bytes`` counts. The service that answered last is
         queried first, so that a service that hangs delays only one request.
         """
-        services = list(self._neighbours.watchers(target))
+        services = list(self.neighbours.watchers(target))
         if not services:
-            unknown = self._neighbours.error(target) or "see service.advertise"
+            unknown = self.neighbours.error(target) or "see service.advertise"
             raise UnavailableError(f"no service that watches {target} is announced: {unknown}")
         services.sort(key=lambda service: service.url != self._answered.get(target))
 
-        async def get(service: ServiceAnnouncement) -> Reply:
-            reply = await self._remote.get(service, target, path, headers, most_bytes)
+        async def get(service: peers.ServiceAnnouncement) -> peers.Reply:
+            reply = await self.remote.get(service, target, path, headers, most_bytes)
             title = _problem(reply).get("title") if reply.status == 404 else None
             if reply.status < 500 and title != ElsewhereError.__name__:
                 self._answered[target] = service.url
@@ -260,14 +245,14 @@ class Federation:
             raise UnavailableError(f"{service.url}: {_detail(reply)}")
 
         requests = [partial(get, service) for service in services]
-        return await first_answer(requests, self._limit_s / len(services))
+        return await first_answer(requests, self.limit_s / len(services))
 
-    async def forward(self, request: Request, target: str) -> Reply:
+    async def forward(self, request: Request, target: str) -> peers.Reply:
         return await self.ask(target, _path(request), request.headers)
 
     async def whoever_knows(
         self, request: Request, about: Callable[[bytes], Collection[str]]
-    ) -> Reply:
+    ) -> peers.Reply:
         """Forward a request to all other services and return the first match.
 
         ``about``: returns the targets of a body; only their services may answer.
@@ -276,12 +261,12 @@ class Federation:
         """
         path, headers = _path(request), _unconditional(request)
 
-        async def read(target: str) -> Reply | None:
+        async def read(target: str) -> peers.Reply | None:
             reply = await self.ask(target, path, headers)
             is_known = reply.status == 200 and target in await run_sync(about, reply.body)
             return reply if is_known else None
 
-        found: dict[str, Reply | None]
+        found: dict[str, peers.Reply | None]
         found, missing = await self._each(read)
         for reply in found.values():
             if reply is not None:
@@ -343,7 +328,7 @@ class Federation:
 
         async def in_time(target: str) -> Any:
             # The last service is queried within one limit and has another one to answer.
-            limit_s = 2 * self._limit_s
+            limit_s = 2 * self.limit_s
             try:
                 async with asyncio.timeout(limit_s):
                     return await read(target)
@@ -383,7 +368,7 @@ def _query(request: Request) -> str:
     return "".join(kept)
 
 
-def _problem(reply: Reply) -> Mapping[str, Any]:
+def _problem(reply: peers.Reply) -> Mapping[str, Any]:
     try:
         found = json.loads(reply.body)
     except (ValueError, RecursionError):
@@ -391,7 +376,7 @@ def _problem(reply: Reply) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _detail(reply: Reply) -> str:
+def _detail(reply: peers.Reply) -> str:
     return str(_problem(reply).get("detail", reply.status))
 
 
@@ -399,8 +384,8 @@ def _detail(reply: Reply) -> str:
 class Joining:
     """Announcer, client and federation of this service; None for each that is off."""
 
-    neighbours: Neighbours | None = None
-    remote: Remote | None = None
+    neighbours: peers.Neighbours | None = None
+    remote: peers.Remote | None = None
     federation: Federation | None = None
 
     def start(self) -> None:
@@ -414,17 +399,17 @@ class Joining:
             await run_sync(self.neighbours.close)
 
 
-def join(config: Config, watched: tuple[str, ...], opener: Opener | None = None) -> Joining:
+def join(config: Config, watched: tuple[str, ...], opener: peers.Opener | None = None) -> Joining:
     """Build the parts that ``service.advertise`` and ``service.remote.querying.enabled`` enable."""
     settings = config.service
     if not settings.remote.advertise and not settings.remote.enabled:
         return Joining()
     instance = uuid.uuid4().hex
-    own = own_announcement(settings, watched, instance) if settings.remote.advertise else None
-    neighbours = Neighbours(config, own, instance, opener)
+    own = peers.own_announcement(settings, watched, instance) if settings.remote.advertise else None
+    neighbours = peers.Neighbours(config, own, instance, opener)
     if not settings.remote.enabled:
         return Joining(neighbours)
-    remote = Remote(settings)
+    remote = peers.Remote(settings)
     expected = tuple(sorted({flow.target for flow in config.flows}))
     limit_s = settings.remote.timeout.total_seconds()
     federation = Federation(watched, expected, neighbours, remote, limit_s)

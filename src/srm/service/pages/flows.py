@@ -15,23 +15,7 @@ from srm.domain.text.amount import Reason
 from srm.engine.metrics.metrics import PACE_MS, rate_of, seconds_to_go
 from srm.engine.status.status import GOING_ON, IN_TROUBLE, without_groups
 from srm.errors import NotFoundError
-from srm.service.pages.figures import (
-    PART,
-    Measures,
-    Wish,
-    WishDep,
-    lately,
-    measures,
-    newest,
-)
-from srm.service.pages.overview import (
-    Behind,
-    as_known,
-    behind,
-    flow_line,
-    readiness,
-    recent,
-)
+from srm.service.pages import figures, overview
 from srm.service.pages.rendering import PageRoute, page
 from srm.service.views import flow_rows
 from srm.service.views.documents import GroupRow, TopicRow
@@ -74,8 +58,8 @@ class TopicLine:
     """One topic in the table of a flow."""
 
     row: TopicRow
-    measures: Measures
-    behind: Behind | None
+    measures: figures.Measures
+    behind: overview.Behind | None
 
 
 @router.get("")
@@ -83,7 +67,7 @@ def flow_page(
     request: Request,
     views: ViewsDep,
     flow: FlowDep,
-    wanted: WishDep,
+    wanted: figures.WishDep,
     search: Search = "",
     state: str = "",
     sort: Sort = "state",
@@ -98,16 +82,16 @@ def flow_page(
     direction = order or ("asc" if sort == "topic" else "desc")
     found.sort(key=lambda row: row.topic)
     found.sort(key=_key(sort, wanted), reverse=direction == "desc")
-    part = Slice(offset, PART).page(found)
+    part = Slice(offset, figures.PART).page(found)
     return page(
         request,
         "flow.html",
-        line=flow_line(views, look, wanted),
+        line=overview.flow_line(views, look, wanted),
         topics=[_line(views, flow, row, wanted) for row in part.items],
         part=part,
         every=len(every),
         counts={name: sum(row.state == name for row in every) for name in _STATES},
-        events=recent(views, [flow], _EVENTS),
+        events=overview.recent(views, [flow], _EVENTS),
         search=search,
         state=state.upper(),
         sort=sort,
@@ -116,16 +100,16 @@ def flow_page(
     )
 
 
-def _key(sort: str, wanted: Wish) -> Callable[[TopicRow], Any]:
+def _key(sort: str, wanted: figures.Wish) -> Callable[[TopicRow], Any]:
     if sort in _BY:
         return _BY[sort]
     return partial(flow_rows.figure, metric=sort, statistic=wanted.statistic(sort))
 
 
-def _line(views: Views, flow: Flow, row: TopicRow, wanted: Wish) -> TopicLine:
-    found = measures(views, flow, row.topic, wanted)
-    late = lately(views, flow, row.topic) if row.lag else ()
-    return TopicLine(row, found, behind(row.lag, late))
+def _line(views: Views, flow: Flow, row: TopicRow, wanted: figures.Wish) -> TopicLine:
+    found = figures.measures(views, flow, row.topic, wanted)
+    late = figures.lately(views, flow, row.topic) if row.lag else ()
+    return TopicLine(row, found, overview.behind(row.lag, late))
 
 
 @router.get("/topics/{topic}")
@@ -134,7 +118,7 @@ def topic_page(
     views: ViewsDep,
     flow: FlowDep,
     topic: str,
-    wanted: WishDep,
+    wanted: figures.WishDep,
     state: Literal["", "bad", "good"] = "",
     offset: Offset = 0,
 ) -> Response:
@@ -147,10 +131,10 @@ def topic_page(
         request,
         "topic.html",
         flow=flow,
-        summary=as_known(flow_rows.summary(look)),
+        summary=overview.as_known(flow_rows.summary(look)),
         line=_line(views, flow, row, wanted),
-        is_flow_measured=bool(newest(look.measured.get(""), wanted).windows),
-        part=Slice(offset, PART).page(found),
+        is_flow_measured=bool(figures.newest(look.measured.get(""), wanted).windows),
+        part=Slice(offset, figures.PART).page(found),
         every=len(every),
         events=[event for event in views.events(flow) if event.topic == row.topic][:_EVENTS],
         state=state,
@@ -183,14 +167,14 @@ def groups_page(
     if state:
         found = [row for row in found if _is_well(row) == (state == "ready")]
     found.sort(key=lambda row: (_is_well(row), row.group))
-    part = Slice(offset, PART).page(found)
+    part = Slice(offset, figures.PART).page(found)
     return page(
         request,
         "groups.html",
         flow=flow,
         look=look,
-        summary=as_known(flow_rows.summary(look)),
-        readiness=readiness(every),
+        summary=overview.as_known(flow_rows.summary(look)),
+        readiness=overview.readiness(every),
         lines=group_lines(views, look, part.items),
         part=part,
         every=len(every),
@@ -214,7 +198,7 @@ def group_page(
         "group.html",
         flow=flow,
         look=look,
-        summary=as_known(flow_rows.summary(look)),
+        summary=overview.as_known(flow_rows.summary(look)),
         line=line,
         detail=detail,
         back=None if back is None else back.row,

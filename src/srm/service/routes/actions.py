@@ -25,14 +25,7 @@ from srm.engine.control.control_lists import ListChange, ListName
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows import supervision
 from srm.engine.flows.target_topics import StateTopic
-from srm.service.access.access import (
-    ConcurrencyLimit,
-    address,
-    audit,
-    read_limited,
-    same_origin,
-    user_of,
-)
+from srm.service.access import access
 from srm.service.federation.peers import Opener
 from srm.service.views.flow_rows import row_of
 from srm.service.views.responses import PROBLEMS, FlowDep, ViewsDep, answer
@@ -134,7 +127,7 @@ class Actions:
 
     def __init__(self, config: Config, opener: Opener | None = None) -> None:
         self._config = config
-        self.turns = ConcurrencyLimit()
+        self.turns = access.ConcurrencyLimit()
         self._open = opener or (lambda alias: open_cluster(config, alias, _TIMEOUT_S))
 
     def replicator(self, flow: Flow, action: ReplicatorAction, by: str) -> ReplicatorAnswer:
@@ -182,7 +175,7 @@ router = APIRouter(
     prefix="/v2/flows",
     tags=["actions"],
     responses={**PROBLEMS, **_MORE},
-    dependencies=[Depends(same_origin)],
+    dependencies=[Depends(access.same_origin)],
 )
 List = Annotated[ListName, Path(description="Name of the list.", alias="list")]
 
@@ -205,7 +198,7 @@ def _body(of: type[_T]) -> Callable[[Request], Awaitable[_T]]:
         media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             raise HTTPException(415, "send JSON, with Content-Type: application/json")
-        body = await read_limited(request.stream(), _MOST_BYTES)
+        body = await access.read_limited(request.stream(), _MOST_BYTES)
         if body is None:
             raise HTTPException(413, f"more than {_MOST_BYTES} bytes")
         try:
@@ -243,7 +236,7 @@ async def replicator(
     action: Annotated[ReplicatorAction, Depends(_body(ReplicatorAction))],
 ) -> Response:
     """Request the flow's replicator to end; the flow shows the result soon after."""
-    by = user_of(request).name
+    by = access.user_of(request).name
     what = f"{action.action} of the replicator of {flow}"
     done = await _done(request, what, partial(actions.replicator, flow, action, by))
     return answer(request, done)
@@ -263,7 +256,7 @@ async def change_lists(
     action: Annotated[ListsAction, Depends(_body(ListsAction))],
 ) -> Response:
     """Add and remove entries, or with ``dry_run`` only return the effect."""
-    by = user_of(request).name
+    by = access.user_of(request).name
     what = f"change of {name} of {flow}: {action}"
     done = await _done(request, what, partial(actions.change_lists, flow, name, action, by))
     return answer(request, done)
@@ -288,12 +281,12 @@ async def refresh(
 
 
 async def _done(request: Request, what: str, act: Callable[[], _T]) -> _T:
-    who = f"{user_of(request).name} from {address(request)}"
+    who = f"{access.user_of(request).name} from {access.address(request)}"
     try:
         async with actions_of(request).turns.turn():
             result = await run_sync(act)
     except Exception as error:
-        audit.warning("%s by %s failed: %s", what, who, error)
+        access.audit.warning("%s by %s failed: %s", what, who, error)
         raise
-    audit.info("%s by %s: %s", what, who, result)
+    access.audit.info("%s by %s: %s", what, who, result)
     return result

@@ -19,22 +19,7 @@ from srm.engine.metrics.metrics import is_fresh
 from srm.engine.moves.facts import Outlook
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import GOING_ON, NO_CHECKPOINT, Standing, group_proof, topic_health
-from srm.service.views.documents import (
-    CheckpointRow,
-    DrillRow,
-    Event,
-    FlowSummary,
-    ForecastLine,
-    GroupDetail,
-    GroupRow,
-    MoveDetail,
-    MoveRow,
-    PositionRow,
-    ReplicatorRow,
-    State,
-    StepRow,
-    TopicRow,
-)
+from srm.service.views import documents
 from srm.service.views.series import Measured
 
 
@@ -53,8 +38,8 @@ class FlowLook:
     looked_ms: int = 0
     error: str = ""
     measured: Mapping[str, Measured] = field(default_factory=dict)
-    changes: tuple[Event, ...] = ()
-    healed: tuple[Event, ...] = ()
+    changes: tuple[documents.Event, ...] = ()
+    healed: tuple[documents.Event, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,23 +92,23 @@ def row_of(of: type[_Row], source: object, **values: object) -> _Row:
     return of(**{name: getattr(source, name) for name in names}, **values)
 
 
-def summary(look: FlowLook) -> FlowSummary:
+def summary(look: FlowLook) -> documents.FlowSummary:
     """Summarize a flow; its state is UNKNOWN after a failed look."""
     flow, view = look.flow, look.view
     if view is None:
         unknown = Reason(look.error or "not looked at yet")
-        return FlowSummary(
+        return documents.FlowSummary(
             *(str(flow), flow.source, flow.target, "UNKNOWN", (unknown,)),
             *(0, 0, 0, 0, 0, 0),
             error=look.error,
         )
     status = view.status
-    state: State = "UNKNOWN" if look.error else view.health.state
+    state: documents.State = "UNKNOWN" if look.error else view.health.state
     reasons = view.health.reasons
     if look.error:
         action = f"check the brokers of {flow.target} and the connection to them"
         reasons = (Reason(f"latest look failed: {look.error}", action),)
-    return FlowSummary(
+    return documents.FlowSummary(
         str(flow),
         flow.source,
         flow.target,
@@ -143,13 +128,13 @@ def summary(look: FlowLook) -> FlowSummary:
     )
 
 
-def _replicator(view: FlowState) -> ReplicatorRow | None:
+def _replicator(view: FlowState) -> documents.ReplicatorRow | None:
     driver = view.status.driver
     if driver is None:
         return None
     slots = view.status.slots
     return row_of(
-        ReplicatorRow,
+        documents.ReplicatorRow,
         driver,
         application_id=driver.application_id or driver.driver,
         heartbeat_ms=view.status.time_ms - driver.age_ms,
@@ -158,9 +143,9 @@ def _replicator(view: FlowState) -> ReplicatorRow | None:
     )
 
 
-def forecast_line(standing: Standing) -> ForecastLine:
+def forecast_line(standing: Standing) -> documents.ForecastLine:
     forecast, proof = standing.forecast, standing.proof
-    return ForecastLine(
+    return documents.ForecastLine(
         standing.line,
         *(forecast.made_ms, forecast.not_copied, forecast.at_most, forecast.seconds),
         *(forecast.re_read, len(forecast.groups), len(forecast.unseen)),
@@ -169,7 +154,7 @@ def forecast_line(standing: Standing) -> ForecastLine:
     )
 
 
-def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
+def topic_rows(look: FlowLook) -> tuple[documents.TopicRow, ...]:
     view = look.view
     if view is None:
         return ()
@@ -181,7 +166,7 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
     healths = ((topic, topic_health(topic, view.status)) for topic in view.status.topics)
     return tuple(
         row_of(
-            TopicRow,
+            documents.TopicRow,
             topic,
             state=health.state,
             reasons=health.reasons,
@@ -194,7 +179,7 @@ def topic_rows(look: FlowLook) -> tuple[TopicRow, ...]:
     )
 
 
-def as_of(rows: Iterable[TopicRow], now_ms: int) -> list[TopicRow]:
+def as_of(rows: Iterable[documents.TopicRow], now_ms: int) -> list[documents.TopicRow]:
     """Remove windows that are too old to describe the present."""
     return [
         row
@@ -204,26 +189,26 @@ def as_of(rows: Iterable[TopicRow], now_ms: int) -> list[TopicRow]:
     ]
 
 
-def figure(row: TopicRow, metric: str, statistic: str) -> float:
+def figure(row: documents.TopicRow, metric: str, statistic: str) -> float:
     """Return the value by which topics are sorted; a missing value sorts lowest."""
     found = None if row.measured is None else row.measured.figures(metric)
     return float(getattr(found, statistic)) if found is not None and found.count else -1.0
 
 
-def group_rows(look: FlowLook) -> tuple[GroupRow, ...]:
+def group_rows(look: FlowLook) -> tuple[documents.GroupRow, ...]:
     outlook = None if look.view is None else look.view.outlook
     if outlook is None:
         return ()
     return tuple(_group_row(plan, outlook, look.error) for plan in outlook.plans)
 
 
-def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> GroupRow:
+def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> documents.GroupRow:
     """Return the row of a group; after a failed look it is unknown whether it could resume."""
     known, request = outlook.known_places(plan), outlook.facts.request
     problems = (position_problem(plan.group, one, request) for one in plan.positions)
     first = next(filter(None, problems), "")
     can_go_on, reason = (not first, first) if known else (None, NO_CHECKPOINT)
-    return GroupRow(
+    return documents.GroupRow(
         plan.group,
         len(known),
         outlook.away.known_ms(plan.group),
@@ -242,7 +227,7 @@ def group_detail(
     group: str,
     commits: GroupCommits | None = None,
     opposite: FlowLook | None = None,
-) -> GroupDetail | None:
+) -> documents.GroupDetail | None:
     """Return one group with its partitions, None if no checkpoint names it.
 
     ``commits`` are its offsets on both sides, if fetched; ``opposite`` knows the log ends.
@@ -265,7 +250,7 @@ def group_detail(
     unread = {alias: side.error for alias, side in sides.items() if side.error}
     again = sum(position.records_read_again for position in positions)
     row = replace(_group_row(plan, outlook, look.error), records_read_again=again)
-    return GroupDetail(row, positions, unread)
+    return documents.GroupDetail(row, positions, unread)
 
 
 def _ends(
@@ -296,7 +281,7 @@ def _position_row(
     outlook: Outlook,
     read_again: int,
     source: tuple[int | None, int | None],
-) -> PositionRow:
+) -> documents.PositionRow:
     end, copied = source
     committed = commits.source.offsets.get(TopicPartition(one.topic, one.partition))
     if committed is not None and one.committed is not None:
@@ -306,7 +291,7 @@ def _position_row(
         # Records that the group has read since that look were copied after it, too.
         read_again += _from(copied, committed) or 0
     return row_of(
-        PositionRow,
+        documents.PositionRow,
         one,
         committed=committed,
         checkpointed=one.committed,
@@ -318,7 +303,7 @@ def _position_row(
     )
 
 
-def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
+def checkpoint_rows(look: FlowLook) -> Iterator[documents.CheckpointRow]:
     view = look.view
     if view is None or view.outlook is None:
         return
@@ -327,7 +312,7 @@ def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
         places = outlook.places(plan.group)
         for one in plan.positions:
             if (last := places.get(one.target)) is not None:
-                yield CheckpointRow(
+                yield documents.CheckpointRow(
                     plan.group,
                     one.topic,
                     one.partition,
@@ -341,13 +326,13 @@ def checkpoint_rows(look: FlowLook) -> Iterator[CheckpointRow]:
 _ENDED = frozenset({"reported", "released"})
 
 
-def move_row(look: MoveLook) -> MoveRow:
+def move_row(look: MoveLook) -> documents.MoveRow:
     plan, report = look.plan, look.report.report if look.report else None
     request, progress = plan.request, look.progress
     ended = progress.step in _ENDED
     known = ("ok", "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds")
     return row_of(
-        MoveRow,
+        documents.MoveRow,
         request,
         **{name: getattr(report, name, None) for name in known},
         move_id=plan.move_id,
@@ -366,7 +351,7 @@ def move_row(look: MoveLook) -> MoveRow:
     )
 
 
-def is_running(move: MoveRow) -> bool:
+def is_running(move: documents.MoveRow) -> bool:
     """Return True for a move that has started, and so holds or moves clients, and not ended."""
     return not move.ended and move.step != "planned"
 
@@ -385,13 +370,19 @@ def _move_problems(look: MoveLook) -> tuple[str, ...]:
     return (look.progress.reason,) if given_up else ()
 
 
-def move_detail(look: MoveLook) -> MoveDetail:
+def move_detail(look: MoveLook) -> documents.MoveDetail:
     times = {"planned": look.plan.created_ms, **look.progress.times_ms}
-    steps = tuple(StepRow(step, at) for step, at in sorted(times.items(), key=lambda item: item[1]))
+    steps = tuple(
+        documents.StepRow(step, at) for step, at in sorted(times.items(), key=lambda item: item[1])
+    )
     return row_of(
-        MoveDetail, look.plan, row=move_row(look), summary=look.plan.summary(), steps=steps
+        documents.MoveDetail,
+        look.plan,
+        row=move_row(look),
+        summary=look.plan.summary(),
+        steps=steps,
     )
 
 
-def drill_row(drill: Drill) -> DrillRow:
-    return row_of(DrillRow, drill, groups=len(drill.groups), problems=drill.all_problems)
+def drill_row(drill: Drill) -> documents.DrillRow:
+    return row_of(documents.DrillRow, drill, groups=len(drill.groups), problems=drill.all_problems)

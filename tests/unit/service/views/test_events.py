@@ -13,7 +13,7 @@ from srm.domain.flow_state.replication_records import (
     DriverRequest,
     PartitionNotes,
 )
-from srm.engine.status.status import DriverStatus
+from srm.engine.flows.supervision import DriverStatus
 from srm.service.views.documents import Event
 from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import events
