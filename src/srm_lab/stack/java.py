@@ -10,7 +10,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -106,6 +108,8 @@ logger = logging.getLogger(__name__)
 _SILENT: Final = "-Xlog:cds=off,cds+dynamic=off"
 """Java would say on standard output, where a program prints its results, that one does not fit."""
 
+_UNUSED_S: Final = 7 * 86_400.0
+
 OnBegin = Callable[[str], None]
 """Called with a few words before an archive is written, which takes seconds."""
 
@@ -122,8 +126,12 @@ def class_archive(program: str, java: Java, jars: Path) -> Path:
 
 
 def archive_options(archive: Path) -> tuple[str, ...]:
-    """Return the options of Java that use an archive; none where there is none."""
-    return (f"-XX:SharedArchiveFile={archive}", _SILENT) if archive.exists() else ()
+    """Return the options of Java that use an archive, and note the use; none without an archive."""
+    if not archive.exists():
+        return ()
+    with suppress(OSError):  # the folder may be read-only
+        archive.touch()
+    return f"-XX:SharedArchiveFile={archive}", _SILENT
 
 
 def write_archive(
@@ -146,5 +154,15 @@ def write_archive(
         try:
             run(Path(folder), f"-XX:ArchiveClassesAtExit={written}")
             written.replace(archive)
+            _remove_unused(archive)
         except (OSError, StackError, subprocess.SubprocessError) as error:
             logger.info("no archive of classes, Java starts more slowly: %s", error)
+
+
+def _remove_unused(archive: Path) -> None:
+    """Remove archives of the same program, 140 MB each, that no run has used for a week."""
+    program = archive.name.partition("-")[0]
+    for other in archive.parent.glob(f"{program}-*.jsa"):
+        with suppress(OSError):  # another run may remove it, too
+            if time.time() - other.stat().st_mtime > _UNUSED_S:
+                other.unlink()

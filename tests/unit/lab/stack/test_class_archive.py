@@ -86,3 +86,19 @@ def test_where_none_can_be_written_java_starts_without_one(
     assert archive_options(archive) == ()
     assert list(tmp_path.iterdir()) == []
     assert "no archive of classes" in caplog.text
+
+
+def test_a_new_one_ends_those_of_its_program_that_no_run_has_used_for_a_week(
+    tmp_path: Path,
+) -> None:
+    names = "kafka-4.2-java-17-a.jsa", "kafka-4.3-java-17-b.jsa", "spark-4-java-17-c.jsa"
+    unused, used, other = (tmp_path / name for name in names)
+    for archive in (unused, used, other):
+        archive.write_bytes(b"classes")
+        os.utime(archive, (0, 0))
+    archive_options(used)
+
+    new = tmp_path / "kafka-4.3-java-21-d.jsa"
+    write_archive(new, obedient)
+
+    assert sorted(tmp_path.iterdir()) == [used, new, other]
