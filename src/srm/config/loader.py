@@ -17,7 +17,7 @@ from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from srm import logs
-from srm.config import keys, model
+from srm.config import keys, model, properties
 from srm.config.lines import (
     Resolved,
     Setting,
@@ -25,13 +25,6 @@ from srm.config.lines import (
     classify,
     resolve_client,
     resolve_key,
-)
-from srm.config.properties import (
-    Connections,
-    Property,
-    read_properties,
-    resolve_references,
-    with_overrides,
 )
 from srm.config.security import translate_security
 from srm.config.values import (
@@ -90,7 +83,7 @@ class SettingsFile:
         if resolved.value is None:
             return None
         decided = resolved.trace[-1]
-        line = Property(decided.key, decided.value, decided.line)
+        line = properties.Property(decided.key, decided.value, decided.line)
         with at_place(line.at(self.path), decided.key):
             return parse_value(keys.KEYS[name], resolved.value)
 
@@ -109,7 +102,7 @@ def find_config(path: Path | str | None = None) -> Path:
 def load_config(
     path: Path | str | None = None,
     overrides: Mapping[str, str] | None = None,
-    connections: Connections | None = None,
+    connections: properties.Connections | None = None,
 ) -> model.Config:
     """Read and resolve a properties file; ``overrides`` replace lines of the same key.
 
@@ -140,19 +133,21 @@ def read_settings(
     overrides: Mapping[str, str] | None = None,
     *,
     strict: bool = False,
-    connections: Connections | None = None,
+    connections: properties.Connections | None = None,
 ) -> SettingsFile:
     """Read a properties file and understand each line, without building a Config.
 
     With ``strict`` every unknown key is an error, else only one that nearly is one of srm's.
     """
     file = find_config(path)
-    lines = with_overrides(read_properties(file), overrides)
-    resolved = resolve_references(lines, str(file), connections=connections)
+    lines = properties.with_overrides(properties.read_properties(file), overrides)
+    resolved = properties.resolve_references(lines, str(file), connections=connections)
     return understand(resolved, str(file), strict=strict)
 
 
-def understand(lines: Iterable[Property], path: str, *, strict: bool = False) -> SettingsFile:
+def understand(
+    lines: Iterable[properties.Property], path: str, *, strict: bool = False
+) -> SettingsFile:
     """Classify lines that were read from ``path``; for ``strict`` see :func:`read_settings`."""
     lines = tuple(lines)
     clusters = _clusters(lines, path)
@@ -222,10 +217,10 @@ def _report_key(file: SettingsFile) -> model.ReportKey:
     return model.ReportKey(path, file.resolve("report.signing.key.password").value)
 
 
-def target_only(flow: Flow, lines: Iterable[Property], path: str) -> model.Config:
+def target_only(flow: Flow, lines: Iterable[properties.Property], path: str) -> model.Config:
     """Build a Config that reaches a flow's target alone, from client settings without aliases."""
     clusters = f"{flow.source}, {flow.target}"
-    file = understand((Property("clusters", clusters), *lines), path)
+    file = understand((properties.Property("clusters", clusters), *lines), path)
     clients = _clients(file, [flow.target])
     _check_addresses(replace(file, clusters=(flow.target,)), clients)
     return model.Config(
@@ -237,7 +232,7 @@ def target_only(flow: Flow, lines: Iterable[Property], path: str) -> model.Confi
     )
 
 
-def _clusters(lines: tuple[Property, ...], path: str) -> tuple[str, ...]:
+def _clusters(lines: tuple[properties.Property, ...], path: str) -> tuple[str, ...]:
     named = [line for line in lines if line.key == "clusters"]
     clusters = tuple(dict.fromkeys(split_patterns(named[-1].value))) if named else ()
     if not clusters:

@@ -30,6 +30,7 @@ from srm.domain.flow_state.replication_state import (
 from srm.domain.groups.translation import Losses
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map import map_records
 from srm.domain.offset_map.map_loader import (
     ALL_RUNS,
     LoadedMap,
@@ -39,15 +40,6 @@ from srm.domain.offset_map.map_loader import (
     WantedOffsets,
     load,
     unread,
-)
-from srm.domain.offset_map.map_records import (
-    MAP_PARTITIONS,
-    Entries,
-    IndexEntry,
-    decode_block,
-    decode_key,
-    is_index_key,
-    map_partition,
 )
 from srm.domain.offset_map.map_tree import MapTable, Need, Placed, blocks_of, rebuild
 from srm.domain.offset_map.offset_map import OffsetMap
@@ -91,7 +83,7 @@ def _topics_of_blocks(blocks: Blocks, target_ids: Collection[str]) -> _Known:
     """Yield name, id and target offset after the last record of the topics of blocks."""
     for key, value in blocks.items():
         with suppress(IntegrityError):
-            block = None if is_index_key(key) else decode_block(key, value)
+            block = None if map_records.is_index_key(key) else map_records.decode_block(key, value)
             if block is not None and len(block.runs) and block.target_topic_id in target_ids:
                 yield block.topic, block.topic_id, int(block.runs.target_ends.max())
 
@@ -161,7 +153,7 @@ def _whole_map(table: MapTable, entry: PartitionPosition | None) -> OffsetMap:
         return OffsetMap((), position)
     loaded = {number: block.runs for number, block in enumerate(blocks)}
     open_end = blocks[-1].open_end
-    entries = Entries.of(IndexEntry.of_block(block, -1) for block in blocks)
+    entries = map_records.Entries.of(map_records.IndexEntry.of_block(block, -1) for block in blocks)
     return OffsetMap.window(entries, loaded, position, open_end=open_end)
 
 
@@ -169,10 +161,10 @@ def _newest_target(records: Mapping[bytes, Placed], target_ids: Collection[str])
     """Return the target topic id of the newest block, for a copy without a report."""
     found = ""
     for key, record in sorted(records.items(), key=lambda item: item[1].place):
-        if is_index_key(key):
+        if map_records.is_index_key(key):
             continue
         with suppress(IntegrityError):
-            known = decode_block(key, record.value).target_topic_id
+            known = map_records.decode_block(key, record.value).target_topic_id
             found = known if known in target_ids else found
     return found
 
@@ -180,7 +172,7 @@ def _newest_target(records: Mapping[bytes, Placed], target_ids: Collection[str])
 def owner_of(key: bytes) -> PartitionId | None:
     """Return the partition of a record by its key; None for records of other writers."""
     try:
-        found = decode_key(key)
+        found = map_records.decode_key(key)
     except IntegrityError as error:
         # A record that srm did not write does not belong to a partition.
         _logger.warning("skipped a record of another writer in the offset map topic: %s", error)
@@ -268,7 +260,9 @@ class KafkaMapReader:
         blocks: dict[bytes, bytes] = {}
         known = {entry.topic for _, entry in state.newest_assignments().values()}
         if names - known - {topic.topic for topic in state.copied}:
-            for number in range(MAP_PARTITIONS):  # only blocks name a topic without an assignment
+            for number in range(
+                map_records.MAP_PARTITIONS
+            ):  # only blocks name a topic without an assignment
                 found = self._places.records(number, lambda key: owner_of(key) is not None)
                 blocks |= {key: record.value for key, record in found.items()}
         return newest_topic_ids(names, state, blocks, target_ids)
@@ -314,7 +308,7 @@ class KafkaMapReader:
         """Read the next records of all maps, with one read per partition of the map topic."""
         needs: dict[int, list[Need]] = defaultdict(list)
         for partition, (_, wanted) in waiting.items():
-            needs[map_partition(*partition)] += wanted
+            needs[map_records.map_partition(*partition)] += wanted
         found: dict[Need, _Row] = {}
         for number, wanted in needs.items():
             found |= self._places.read(number, wanted)
@@ -429,8 +423,8 @@ class _Look:
 
     def map_partitions(self) -> set[int]:
         if self.source is None and self.wanted is None:
-            return set(range(MAP_PARTITIONS))
-        return {map_partition(*partition) for partition in self.whole}
+            return set(range(map_records.MAP_PARTITIONS))
+        return {map_records.map_partition(*partition) for partition in self.whole}
 
 
 class MapPlaces:

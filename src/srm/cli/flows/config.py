@@ -25,19 +25,11 @@ from srm.cli.console import (
 )
 from srm.cli.flows.doctor import Check, Checks, check_clusters, check_connections, render_checks
 from srm.cli.flows.for_flows import print_table, say
+from srm.config import new_file
 from srm.config.keys import CLIENT_KEYS, KEYS
 from srm.config.lines import Candidate, Resolved, resolve_client
 from srm.config.loader import DEFAULT_FILE, SettingsFile, build_config, read_settings
 from srm.config.model import CLIENT_KINDS, Config, FlowConfig
-from srm.config.new_file import (
-    PROTOCOLS,
-    client_file,
-    first_file,
-    render,
-    sections_of,
-    write_client_file,
-    write_new,
-)
 from srm.config.values import shown
 from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
@@ -230,11 +222,11 @@ def client(
         typer.Option("--set", metavar="KEY=VALUE", help="Add a line, e.g. P.sasl.username=app."),
     ] = None,
 ) -> None:
-    text = client_file(read_settings(config), dict(map(_assignment, add or ())))
+    text = new_file.client_file(read_settings(config), dict(map(_assignment, add or ())))
     if output is None:
         typer.echo(text, nl=False)
         return
-    write_client_file(output, text)
+    new_file.write_client_file(output, text)
     typer.echo(f"{output}: written; name it with clusters= or $SRM_CLIENT_CONFIG")
 
 
@@ -265,7 +257,7 @@ def init(
     ] = ".*",
     groups: Annotated[str, typer.Option(metavar="X,Y", help="Groups to translate.")] = ".*",
     protocol: Annotated[
-        str, typer.Option("--security-protocol", help=f"One of {', '.join(PROTOCOLS)}.")
+        str, typer.Option("--security-protocol", help=f"One of {', '.join(new_file.PROTOCOLS)}.")
     ] = "PLAINTEXT",
     mechanism: Annotated[
         str, typer.Option("--sasl-mechanism", help="For a protocol with SASL.")
@@ -290,11 +282,13 @@ def init(
     if not yes:
         topics = typer.prompt("Topics to copy (names or patterns)", default=topics)
         groups = typer.prompt("Groups to translate", default=groups)
-        protocol = typer.prompt(f"Security protocol ({', '.join(PROTOCOLS)})", default=protocol)
+        protocol = typer.prompt(
+            f"Security protocol ({', '.join(new_file.PROTOCOLS)})", default=protocol
+        )
     in_order = {alias: servers[alias] for alias in aliases}
-    sections = first_file(in_order, topics, groups, protocol.upper(), mechanism)
-    text = render(sections, str(output))
-    write_new(output, text)
+    sections = new_file.first_file(in_order, topics, groups, protocol.upper(), mechanism)
+    text = new_file.render(sections, str(output))
+    new_file.write_new(output, text)
     _say_written(output, as_json=as_json)
 
 
@@ -313,11 +307,13 @@ def import_file(
     as_json: JsonOption = False,
 ) -> None:
     documents = [document for file in files for document in read_documents(file)]
-    text = render(sections_of(documents, ", ".join(map(str, files))), str(output or files[0]))
+    text = new_file.render(
+        new_file.sections_of(documents, ", ".join(map(str, files))), str(output or files[0])
+    )
     if output is None:
         emit({"text": text}, as_json, lambda _: typer.echo(text, nl=False))
         return
-    write_new(output, text)
+    new_file.write_new(output, text)
     _say_written(output, as_json=as_json)
 
 

@@ -21,12 +21,7 @@ from srm.domain.groups.proof import FlowProof
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount
-from srm.domain.verification.verification import (
-    Outcome,
-    PartitionVerification,
-    VerificationSummary,
-    verdict,
-)
+from srm.domain.verification import verification
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics import aggregation
 from srm.engine.metrics.aggregation import AggregationSummary, Silence
@@ -192,7 +187,7 @@ def _spread(values: Statistics, digits: int = 0, *, of_partitions: bool = False)
     return "  ".join(f"{v:,.{digits}f}" for v in (*whole, values.min, values.avg, values.max))
 
 
-_STYLES: dict[Outcome, str] = {
+_STYLES: dict[verification.Outcome, str] = {
     "equal": "green",
     "different": "bold red",
     "unverified": "yellow",
@@ -243,7 +238,7 @@ def verify(
         summary = carry_out(context, planned, comparer, lambda *seen: status.update(_line(*seen)))
         opened.result(summary)
     only.emit(summary, lambda console: _render(console, summary))
-    failure = verdict(summary)
+    failure = verification.verdict(summary)
     if failure is not None:
         raise failure
 
@@ -252,7 +247,7 @@ def _line(records: int, total: int) -> str:
     return f"{records:,} of {amount(total, 'record')} compared"
 
 
-def _render(console: Console, summary: VerificationSummary) -> None:
+def _render(console: Console, summary: verification.VerificationSummary) -> None:
     if not summary.partitions:
         console.print(
             f"{summary.flow} copies no topics: srm-control topics --source {summary.flow.source} "
@@ -271,6 +266,6 @@ def _render(console: Console, summary: VerificationSummary) -> None:
     print_table(console, ("partition", "outcome", *numbers, ""), rows, right=numbers, whole=True)
 
 
-def _remark(result: PartitionVerification) -> str:
+def _remark(result: verification.PartitionVerification) -> str:
     difference = result.difference and f"first difference: {result.difference}"
     return "; ".join(told for told in (difference, result.reason, result.proof) if told)

@@ -22,14 +22,8 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
 from srm.engine.cluster_ports import GroupDescription, TopicDescription
+from srm.engine.flows import source_look
 from srm.engine.flows.cluster_absence import loudness
-from srm.engine.flows.source_look import (
-    SourceLook,
-    look_at_source,
-    partitions_with_leader,
-    topics_by_copies,
-    topics_of_source,
-)
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import per_group, survey
 from srm.engine.groups.proving import Survey
@@ -111,13 +105,13 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     except SrmError as failed:
         errors["forecast"] = str(failed)
     maps = context.maps.load(topics, {}) if known is None else known.facts.maps
-    source, surveyed = SourceLook.of_reports(topics, maps, error), None
+    source, surveyed = source_look.SourceLook.of_reports(topics, maps, error), None
     if not error:
         try:
-            source = look_at_source(context, topics, maps)
+            source = source_look.look_at_source(context, topics, maps)
             surveyed = survey(context) if with_groups else None
         except UnavailableError as silent:
-            source = SourceLook.of_reports(topics, maps, str(silent))
+            source = source_look.SourceLook.of_reports(topics, maps, str(silent))
     on_target = context.target.topics() if known is None else known.facts.target.topics
     starts = _copy_starts(context, topics, on_target, known)
     status, reported = status_of(
@@ -137,9 +131,9 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
 
 def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
     try:
-        return topics_of_source(context), ""
+        return source_look.topics_of_source(context), ""
     except UnavailableError as error:
-        return topics_by_copies(context), str(error)
+        return source_look.topics_by_copies(context), str(error)
 
 
 def _copy_starts(
@@ -151,7 +145,7 @@ def _copy_starts(
     starts = {} if known is None else dict(known.copy_starts)
     remotes = (on_target.get(context.config.names.remote(topic)) for topic in topics)
     found = (copy for copy in remotes if copy is not None)
-    places = (place for copy in found for place in partitions_with_leader(copy))
+    places = (place for copy in found for place in source_look.partitions_with_leader(copy))
     unread = [place for place in places if place not in starts]
     return {**starts, **(context.target.log_starts(unread) if unread else {})}
 
@@ -243,7 +237,9 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
     return read_outlook(move, read_target(move, request, also=also, with_groups=False))
 
 
-def standing_of(context: FlowContext, known: Outlook, source: SourceLook | None) -> Standing:
+def standing_of(
+    context: FlowContext, known: Outlook, source: source_look.SourceLook | None
+) -> Standing:
     """Forecast the loss of a flow's source, exact with its log ends; pure but for the clock."""
     now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
     forecast, proof, alias = known.forecast(now_ms, source), known.proof, context.config.flow.source

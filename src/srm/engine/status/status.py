@@ -10,13 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import PlainSerializer
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.replication_records import (
-    AT_REST,
-    PartitionNotes,
-    PartitionStatus,
-    Pause,
-    read_pause,
-)
+from srm.domain.flow_state import replication_records
 from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof import FlowProof
@@ -34,7 +28,7 @@ from srm.engine.ports import FlowMaps
 PartitionState = ReportedState | Literal["unknown"]
 """State of a partition; ``unknown`` if no slot has ever reported it."""
 GOING_ON: Final[frozenset[PartitionState]] = frozenset({"claiming", "copying"})
-IN_TROUBLE: Final[frozenset[PartitionState]] = AT_REST
+IN_TROUBLE: Final[frozenset[PartitionState]] = replication_records.AT_REST
 TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"]
 
 
@@ -47,7 +41,7 @@ class Standing:
     proof: FlowProof | None = None
 
 
-def _texts(notes: Iterable[PartitionNotes]) -> tuple[str, ...]:
+def _texts(notes: Iterable[replication_records.PartitionNotes]) -> tuple[str, ...]:
     return tuple(note.text for note in notes if note.text)
 
 
@@ -70,7 +64,8 @@ class PartitionRow:
     since_ms: int
     reason: str
     notes: Annotated[
-        tuple[PartitionNotes, ...], PlainSerializer(_texts, return_type=tuple[str, ...])
+        tuple[replication_records.PartitionNotes, ...],
+        PlainSerializer(_texts, return_type=tuple[str, ...]),
     ]
     action: str = ""
 
@@ -131,7 +126,7 @@ class FlowStatus:
     errors: Mapping[str, str] = field(default_factory=dict)
     standing: Standing | None = None
     source_error: str = ""
-    pause: Pause | None = None
+    pause: replication_records.Pause | None = None
     heard_ms: int = 0
     selects: tuple[str, ...] = ()
 
@@ -169,7 +164,7 @@ def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionRo
         slots=supervision.slot_statuses(maps.reports, facts.time_ms),
         errors=errors,
         source_error=facts.source.error,
-        pause=read_pause(facts.commands),
+        pause=replication_records.read_pause(facts.commands),
         heard_ms=max((report.source_heard_ms for report in maps.reports), default=0),
         selects=config.topics,
     )
@@ -252,7 +247,7 @@ def _topic_status(
     )
 
 
-def _reason(status: PartitionStatus | None) -> str:
+def _reason(status: replication_records.PartitionStatus | None) -> str:
     if status is None:
         return ""
     if status.state != "stopped" or status.lost_from is None:
@@ -331,7 +326,7 @@ def off_reason(flow: Flow) -> Reason:
     return Reason("switched off", f"set {flow}.enabled=true")
 
 
-def pause_reason(flow: Flow, pause: Pause) -> Reason:
+def pause_reason(flow: Flow, pause: replication_records.Pause) -> Reason:
     return Reason(pause.reason, f"srm return status --flow '{flow}'")
 
 

@@ -25,15 +25,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, read_json
 from srm.errors import ElsewhereError, IntegrityError, UnavailableError, UsageError
 from srm.service.federation import peers
-from srm.service.views.documents import (
-    ClusterInfo,
-    DrillRow,
-    FlowSummary,
-    MetricSeries,
-    MoveRow,
-    Page,
-    RemoteTopic,
-)
+from srm.service.views import documents
 from srm.service.views.responses import INTERNAL_MARK
 
 STRANGE: Final = "its service answers in an unknown format: check its version"
@@ -63,8 +55,8 @@ class Listed(Generic[_T]):
     home: Callable[[_T], str] = lambda _: ""
     whole: str = ""
 
-    def page(self, body: bytes, offset: int, limit: int) -> Page[_T]:
-        found: Page[_T] = read_answer(Page[self.of], body)  # type: ignore[name-defined]
+    def page(self, body: bytes, offset: int, limit: int) -> documents.Page[_T]:
+        found: documents.Page[_T] = read_answer(documents.Page[self.of], body)  # type: ignore[name-defined]
         count = len(found.items)
         if count > limit:
             raise UnavailableError(f"its service answers with {count} rows, maximum {limit}")
@@ -85,7 +77,7 @@ class Listed(Generic[_T]):
 
 
 def cluster_of(body: bytes) -> tuple[str, ...]:
-    return (read_answer(ClusterInfo, body).alias,)
+    return (read_answer(documents.ClusterInfo, body).alias,)
 
 
 def ends_of(body: bytes) -> tuple[Any, ...]:
@@ -102,27 +94,29 @@ def read_answer(of: Any, body: bytes) -> Any:
         raise UnavailableError(STRANGE) from None
 
 
-def _flow_of(row: FlowSummary) -> Flow:
+def _flow_of(row: documents.FlowSummary) -> Flow:
     flow = _between(row)
     if row.flow != str(flow):
         raise UsageError(f"{row.flow!r} is not {flow}")
     return flow
 
 
-def _between(row: FlowSummary | RemoteTopic | MoveRow | MetricSeries) -> Flow:
+def _between(
+    row: documents.FlowSummary | documents.RemoteTopic | documents.MoveRow | documents.MetricSeries,
+) -> Flow:
     return Flow.parse(f"{row.source}->{row.target}")
 
 
-def _names(row: RemoteTopic | MetricSeries) -> tuple[str, str, str]:
+def _names(row: documents.RemoteTopic | documents.MetricSeries) -> tuple[str, str, str]:
     return row.source, row.target, row.topic
 
 
 FLOWS: Final = Listed(
-    FlowSummary, _flow_of, order=lambda r: (r.source, r.target), identity=lambda r: r.flow
+    documents.FlowSummary, _flow_of, order=lambda r: (r.source, r.target), identity=lambda r: r.flow
 )
-REMOTE_TOPICS: Final = Listed(RemoteTopic, _between, order=_names, identity=_names)
+REMOTE_TOPICS: Final = Listed(documents.RemoteTopic, _between, order=_names, identity=_names)
 MOVES: Final = Listed(
-    MoveRow,
+    documents.MoveRow,
     _between,
     order=lambda r: (-r.created_ms, r.move_id),
     identity=lambda r: r.move_id,
@@ -132,12 +126,12 @@ MOVES: Final = Listed(
     whole="/v2/moves",
 )
 DRILLS: Final = Listed(
-    DrillRow,
+    documents.DrillRow,
     lambda row: Flow.parse(row.flow),
     order=lambda r: (-r.time_ms, r.drill_id),
     identity=lambda r: (r.flow, r.drill_id),
 )
-SERIES: Final = Listed(MetricSeries, _between, order=_names, identity=_names)
+SERIES: Final = Listed(documents.MetricSeries, _between, order=_names, identity=_names)
 
 
 INTERNAL: Final = "/internal"
@@ -278,7 +272,7 @@ class Federation:
 
     async def pages(
         self, request: Request, listed: Listed[_T], count: int, path: str = ""
-    ) -> tuple[dict[str, Page[_T]], dict[str, str]]:
+    ) -> tuple[dict[str, documents.Page[_T]], dict[str, str]]:
         """Request the first ``count`` rows per target from all other services.
 
         Rows of the type ``listed`` that a service may not report are dropped. ``path`` is that of
@@ -288,7 +282,7 @@ class Federation:
         query = "" if path else _query(request)
         where = path or quote(path_of(request))
 
-        async def read(target: str) -> Page[_T]:
+        async def read(target: str) -> documents.Page[_T]:
             rows: tuple[_T, ...] = ()
             seen, left = 0, _LIST_BYTES
             while True:
@@ -302,7 +296,7 @@ class Federation:
                 is_last = len(found.items) < limit
                 if is_last or seen >= min(count, found.total):
                     total = seen if is_last else found.total
-                    return Page(rows, total - seen + len(rows), 0, {})
+                    return documents.Page(rows, total - seen + len(rows), 0, {})
 
         return await self._each(read)
 

@@ -20,15 +20,8 @@ from srm.pages.moves import re_read_text, residue_text, verdict_text
 from srm.service.federation.merged_lists import HomesDep
 from srm.service.pages.overview import as_known, readiness
 from srm.service.pages.rendering import HEADERS, PageRoute, page
+from srm.service.views import flow_rows
 from srm.service.views.documents import MoveRow
-from srm.service.views.flow_rows import (
-    FlowLook,
-    MoveLook,
-    is_blocked,
-    is_running,
-    move_detail,
-    summary,
-)
 from srm.service.views.responses import ViewsDep
 from srm.service.views.views import Views
 
@@ -47,7 +40,9 @@ def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
     return page(
         request,
         "moves.html",
-        running=[(move, stages(views.move(move.move_id))) for move in moves if is_running(move)],
+        running=[
+            (move, stages(views.move(move.move_id))) for move in moves if flow_rows.is_running(move)
+        ],
         past=past[:PAST],
         hidden=max(0, len(past) - PAST),
         picture=bars(past[:PAST]),
@@ -57,7 +52,7 @@ def moves_page(request: Request, views: ViewsDep, homes: HomesDep) -> Response:
     )
 
 
-def likely(views: Views) -> FlowLook | None:
+def likely(views: Views) -> flow_rows.FlowLook | None:
     """Return the flow of the most likely next move.
 
     It starts at the target of the last move if groups can resume on its other end, else it is the
@@ -66,7 +61,7 @@ def likely(views: Views) -> FlowLook | None:
     aliases = list(views.config.clusters)
     here = next((move.target for move in views.moves() if move.ok is not None), None)
 
-    def rank(look: FlowLook) -> tuple[bool, bool, int, list[int]]:
+    def rank(look: flow_rows.FlowLook) -> tuple[bool, bool, int, list[int]]:
         flow, ready = look.flow, readiness(views.groups_of(look)).ready
         places = [aliases.index(alias) for alias in (flow.source, flow.target)]
         return not ready, flow.source != here, -ready, places
@@ -74,7 +69,7 @@ def likely(views: Views) -> FlowLook | None:
     return min(views.looks(), key=rank, default=None)
 
 
-def _read_by(look: FlowLook | None, groups: Collection[str]) -> set[str]:
+def _read_by(look: flow_rows.FlowLook | None, groups: Collection[str]) -> set[str]:
     view = None if look is None else look.view
     return {
         one.topic if one.direction == "forward" else one.target_topic
@@ -103,7 +98,7 @@ def new_page(
         flows=[Flow.parse(name) for name in looks],
         flow=chosen,
         operation=chosen and _operation(views, chosen),
-        summary=None if look is None else as_known(summary(look)),
+        summary=None if look is None else as_known(flow_rows.summary(look)),
         groups=rows,
         topics=topics,
         chosen_groups=set(group),
@@ -128,7 +123,7 @@ def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
     return page(
         request,
         "move.html",
-        move=move_detail(look),
+        move=flow_rows.move_detail(look),
         flow=flow,
         known={row.group for row in views.groups_of(seen)} if seen else set(),
         stages=stages(look),
@@ -168,7 +163,7 @@ class Stage:
     way_out: str = ""
 
 
-def stages(look: MoveLook) -> tuple[Stage, ...]:
+def stages(look: flow_rows.MoveLook) -> tuple[Stage, ...]:
     progress = look.progress
     times: dict[str, int] = {"planned": look.plan.created_ms, **progress.times_ms}
     if "holding" in times:
@@ -178,7 +173,7 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
     released = progress.step == "released"
     last_known = [name for name in names if name in times][-1]
     at = names.index(last_known if released else _last_stage(look))
-    blocked, unverified = is_blocked(look), _missing_proof(look)
+    blocked, unverified = flow_rows.is_blocked(look), _missing_proof(look)
     found, previous = [], None
     for number, step in enumerate(steps):
         name, time_ms = step.ended, times.get(step.ended)
@@ -206,14 +201,14 @@ def stages(look: MoveLook) -> tuple[Stage, ...]:
     return tuple(found)
 
 
-def _way_out(look: MoveLook) -> str:
+def _way_out(look: flow_rows.MoveLook) -> str:
     if look.progress.step not in HELD:
         return ""
     request, move_id = look.plan.request, shlex.quote(look.plan.move_id)
     return f"srm failover release {move_id} --source {request.source} --target {request.target}"
 
 
-def _missing_proof(look: MoveLook) -> tuple[str, ...]:
+def _missing_proof(look: flow_rows.MoveLook) -> tuple[str, ...]:
     """Return the problems of a move that was reported before all its groups had resumed."""
     if look.report is None or look.progress.step != "reported":
         return ()
@@ -222,7 +217,7 @@ def _missing_proof(look: MoveLook) -> tuple[str, ...]:
     return look.report.report.problems
 
 
-def _last_stage(look: MoveLook) -> str:
+def _last_stage(look: flow_rows.MoveLook) -> str:
     """Return the last ended stage; the wait ends when nothing is left to wait for."""
     step = look.progress.step
     if step == "held" and "ready" in look.progress.times_ms and not look.waits:
