@@ -22,12 +22,10 @@ from srm.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, find_config, load_c
 from srm.config.model import Config
 from srm.config.properties import read_properties, with_overrides
 from srm.config.values import shown
-from srm.domain.names import internal_topics
 from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ChangeSummary, ListChange, ListName, ListPair
-from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups import offsets_export
 from srm.errors import UsageError
 from srm.wiring import open_cluster
@@ -168,9 +166,8 @@ def _run_list(
         if changes.is_empty:
             lists = control_lists.load(cluster, flow).pair(name)
         else:
-            topic = internal_topics.control(flow.source)
-            ensure_compacted(cluster, topic, replication_factor=found.replication_factor)
-            summary = control_lists.change(cluster, flow, name, changes, now_ms())
+            replicas = found.replication_factor
+            summary = control_lists.change(cluster, flow, name, changes, now_ms(), replicas)
             lists = summary.lists
             for text in (*_advice(name, found, changes), *_surprises(name, summary)):
                 sys.stderr.write(f"warning: {text}\n")

@@ -29,13 +29,11 @@ from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.config.new_file import render, sections_of
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.adoption import AdoptedCopy, AdoptionPlan
 from srm.domain.text.amount import amount, some
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange, ListName
-from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import operator
 from srm.errors import ConflictError, UsageError
 from srm.files import read_text
@@ -268,9 +266,6 @@ def _take_lists(config: Config, flow: Flow, changes: Mapping[ListName, ListChang
     if not changes:
         return
     with open_flow(config, flow) as context:
-        topic, factor = internal_topics.control(flow.source), context.config
-        ensure_compacted(
-            context.target, topic, replication_factor=factor.internal_replication_factor
-        )
+        replicas = context.config.internal_replication_factor
         for name, change in changes.items():
-            control_lists.change(context.target, flow, name, change, now_ms())
+            control_lists.change(context.target, flow, name, change, now_ms(), replicas)

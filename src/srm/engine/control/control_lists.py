@@ -20,7 +20,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.policy import compile_pattern
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
+from srm.engine.control.control_topics import CONTROL_ID, ensure_compacted, until_not_fenced
 from srm.engine.flows.cluster_absence import loudness
 from srm.errors import ConfigError, UnavailableError, UsageError
 
@@ -110,10 +110,20 @@ def preview(target: Cluster, flow: Flow, name: ListName, changes: ListChange) ->
 
 
 def change(
-    target: Cluster, flow: Flow, name: ListName, changes: ListChange, now_ms: int
+    target: Cluster,
+    flow: Flow,
+    name: ListName,
+    changes: ListChange,
+    now_ms: int,
+    replicas: int | None = None,
 ) -> ChangeSummary:
-    """Add and remove entries of one list in the existing control topic; idempotent."""
+    """Add and remove entries of one list; idempotent.
+
+    ``replicas``: of the control topic, which is created if it is missing; None: it exists.
+    """
     topic = internal_topics.control(flow.source)
+    if replicas is not None:
+        ensure_compacted(target, topic, replication_factor=replicas)
 
     def attempt() -> ChangeSummary:
         writer = target.control_writer(CONTROL_ID)

@@ -17,12 +17,10 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from srm.clock import now_ms
 from srm.config.model import Config
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange, ListName
-from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows import supervision
 from srm.engine.flows.target_topics import StateTopic
 from srm.service.access import access
@@ -150,11 +148,8 @@ class Actions:
             if action.dry_run or changes.is_empty:
                 summary = control_lists.preview(target, flow, name, changes)
             else:
-                topic = internal_topics.control(flow.source)
-                ensure_compacted(
-                    target, topic, replication_factor=config.internal_replication_factor
-                )
-                summary = control_lists.change(target, flow, name, changes, now_ms())
+                replicas = config.internal_replication_factor
+                summary = control_lists.change(target, flow, name, changes, now_ms(), replicas)
         shown = row_of(ListsRow, summary.lists, flow=str(flow), list=name)
         return row_of(ListsAnswer, summary, lists=shown, dry_run=action.dry_run, by=by)
 
