@@ -250,10 +250,7 @@ _BESIDE: Final = frozenset({"written", "follows", "way-back"})
 
 
 def why_group(context: FlowContext, name: str) -> Why:
-    return answer(read_group(context, name))
-
-
-def answer(look: GroupLook) -> Why:
+    look = read_group(context, name)
     steps = (*group_steps(look), *moving_steps(look))
     is_open = look.source_error or look.is_unfinished
     return Why(

@@ -51,10 +51,7 @@ _PARTLY: Final = frozenset({"assigned", "partitions"})
 
 def why_topic(context: FlowContext, name: str) -> Why:
     """Explain why a flow copies a topic, or does not; ``name`` may be that of its copy."""
-    return answer(read_topic(context, name))
-
-
-def answer(facts: TopicFacts) -> Why:
+    facts = read_topic(context, name)
     steps = tuple(topic_steps(facts))
     wrong = first_wrong(steps)
     known = facts.topic in facts.on_source or facts.hidden or facts.remote in facts.on_target
