@@ -17,7 +17,7 @@ from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from srm import logs
-from srm.config import keys, model, properties
+from srm.config import keys, model, properties, values
 from srm.config.lines import (
     Resolved,
     Setting,
@@ -27,17 +27,6 @@ from srm.config.lines import (
     resolve_key,
 )
 from srm.config.security import translate_security
-from srm.config.values import (
-    NEVER,
-    ClientProperties,
-    Secret,
-    at_place,
-    filter_of,
-    parse_value,
-    policy_of,
-    shown,
-    without_login,
-)
 from srm.domain.moves.routing import ROUTING_ALONE, in_order
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_patterns
@@ -84,8 +73,8 @@ class SettingsFile:
             return None
         decided = resolved.trace[-1]
         line = properties.Property(decided.key, decided.value, decided.line)
-        with at_place(line.at(self.path), decided.key):
-            return parse_value(keys.KEYS[name], resolved.value)
+        with values.at_place(line.at(self.path), decided.key):
+            return values.parse_value(keys.KEYS[name], resolved.value)
 
 
 def find_config(path: Path | str | None = None) -> Path:
@@ -193,7 +182,7 @@ def settings_sha256(file: SettingsFile) -> str:
     Of secrets only that they are set: a hash over them would let them be guessed at leisure.
     """
     lines = sorted(
-        f"{setting.written.key}={shown(setting.written.key, setting.written.value)}"
+        f"{setting.written.key}={values.shown(setting.written.key, setting.written.value)}"
         for setting in file.settings
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -247,16 +236,16 @@ def _clusters(lines: tuple[properties.Property, ...], path: str) -> tuple[str, .
 
 
 def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
-    values: dict[str, Any] = {
+    given: dict[str, Any] = {
         key.field: file.value(key.name, flow) for key in keys.FLOW_KEYS if key.field in _FLOW_FIELDS
     }
-    if values["internal_replication_factor"] is None:
-        values["internal_replication_factor"] = values["offset_syncs_replication_factor"]
+    if given["internal_replication_factor"] is None:
+        given["internal_replication_factor"] = given["offset_syncs_replication_factor"]
     if not file.value("refresh.topics.enabled", flow):
-        values["refresh_topics_interval"] = NEVER
+        given["refresh_topics_interval"] = values.NEVER
     if not file.value("refresh.groups.enabled", flow):
-        values["refresh_groups_interval"] = NEVER
-    _check_notifier(file, flow, values["failover_notifier_arguments"])
+        given["refresh_groups_interval"] = values.NEVER
+    _check_notifier(file, flow, given["failover_notifier_arguments"])
     policies = _policy(file, flow), _policy(file, flow.reverse)
     keep_names = all(
         FlowTopics(one, policy).keeps_name("topic")
@@ -279,7 +268,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
         records=_records(file, flow, (*joined, *((flow.reverse,) if keep_names else ()))),
         redirect=_redirect(file, flow),
         **_filters(file, flow),
-        **values,
+        **given,
     )
 
 
@@ -295,27 +284,27 @@ def _isolation_level(file: SettingsFile, flow: Flow) -> model.IsolationLevel:
 
 def _records(file: SettingsFile, flow: Flow, others: Collection[Flow]) -> RecordSettings:
     """Read what a flow does to records; ``others`` copy into the same names, or back from them."""
-    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.RECORD_KEYS}
+    given: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.RECORD_KEYS}
     overrides = "provenance.header.filter.overrides"
     name = "provenance.header.name"
-    if not values[name]:
+    if not given[name]:
         raise ConfigError(f"{file.path}: {name} is empty")
     for other in others:
-        if values[name] != file.value(name, other):
+        if given[name] != file.value(name, other):
             raise ConfigError(
                 f"{file.path}: {flow}: {name} differs from that of {other}, and each knows the "
                 "other's copies by it; set one name for both"
             )
-    with at_place(file.path, overrides):
-        found = parse_overrides(values[overrides] or "")
+    with values.at_place(file.path, overrides):
+        found = parse_overrides(given[overrides] or "")
     return RecordSettings(
         # Names do not show which records have come from the target. Also while the opposite flow is
         # disabled: what is copied without the header would return when it is enabled.
-        provenance=values["provenance.header.enable"] or bool(others),
-        provenance_name=values["provenance.header.name"],
+        provenance=given["provenance.header.enable"] or bool(others),
+        provenance_name=given["provenance.header.name"],
         overrides=found,
-        source_offsets=values["copy.source.offset.in.header.enabled"],
-        exclude_headers=values["records.exclude.headers"],
+        source_offsets=given["copy.source.offset.in.header.enabled"],
+        exclude_headers=given["records.exclude.headers"],
     )
 
 
@@ -333,28 +322,28 @@ def _check_notifier(file: SettingsFile, flow: Flow, arguments: str) -> None:
 
 
 def _redirect(file: SettingsFile, flow: Flow) -> model.RedirectSettings:
-    values: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.MOVE_KEYS}
+    given: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.MOVE_KEYS}
 
     def wrong(key: str, why: object) -> ConfigError:
         return ConfigError(f"{file.path}: {flow}: failover.{key}: {why}")
 
-    with at_place(file.path, flow, "failover.redirect"):
-        kinds = in_order(values["failover.redirect"] or ROUTING_ALONE)
-    url = urlsplit(values["failover.webhook.url"])
+    with values.at_place(file.path, flow, "failover.redirect"):
+        kinds = in_order(given["failover.redirect"] or ROUTING_ALONE)
+    url = urlsplit(given["failover.webhook.url"])
     if url.geturl() and not (url.scheme in {"http", "https"} and url.hostname):
         raise wrong("webhook.url", "not an address such as https://host/path")
     try:
-        command = tuple(shlex.split(values["failover.command"]))
+        command = tuple(shlex.split(given["failover.command"]))
     except ValueError as error:
         raise wrong("command", f"{error}: write it as for a shell") from None
     return model.RedirectSettings(
         kinds=kinds,
-        webhook_url=Secret(url.geturl()),
-        webhook_secret=Secret(values["failover.webhook.secret"]),
-        webhook_timeout=values["failover.webhook.timeout.seconds"],
+        webhook_url=values.Secret(url.geturl()),
+        webhook_secret=values.Secret(given["failover.webhook.secret"]),
+        webhook_timeout=given["failover.webhook.timeout.seconds"],
         command=command,
-        command_timeout=values["failover.command.timeout.seconds"],
-        fence=values["failover.fence"],
+        command_timeout=given["failover.command.timeout.seconds"],
+        fence=given["failover.fence"],
         addresses={
             alias: _client(file, alias, "admin", flow).get("bootstrap.servers", "")
             for alias in (flow.source, flow.target)
@@ -375,8 +364,8 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
             f"supported with the separator {separator!r}; remove one of the two lines"
         )
     name = file.resolve(_POLICY, flow).value or keys.KEYS[_POLICY].default or ""
-    with at_place(file.path, flow, _POLICY):
-        return policy_of(name, flow.source, separator)
+    with values.at_place(file.path, flow, _POLICY):
+        return values.policy_of(name, flow.source, separator)
 
 
 def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
@@ -451,20 +440,22 @@ def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
     found = dict[str, type[NameFilter]]()
     for key in keys.CLASS_KEYS:
         default = key.default or ""
-        with at_place(file.path, flow, key.name):
+        with values.at_place(file.path, flow, key.name):
             name = file.resolve(key.name, flow).value or default
-            found[key.field.removesuffix("_class")] = filter_of(name, default)
+            found[key.field.removesuffix("_class")] = values.filter_of(name, default)
     return found
 
 
-_Clients = dict[tuple[str, model.ClientKind, Flow | None], ClientProperties]
+_Clients = dict[tuple[str, model.ClientKind, Flow | None], values.ClientProperties]
 
 
 def _clients(
     file: SettingsFile, aliases: Iterable[str], flow: Flow | None = None, *, stores: bool = True
 ) -> _Clients:
     return {
-        (alias, kind, flow): ClientProperties(_client(file, alias, kind, flow, stores=stores))
+        (alias, kind, flow): values.ClientProperties(
+            _client(file, alias, kind, flow, stores=stores)
+        )
         for alias in aliases
         for kind in model.CLIENT_KINDS
     }
@@ -484,7 +475,7 @@ def _client(
         if keys.CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
         if stores or not name.startswith(_STORES)
     }
-    with at_place(file.path, f"cluster {alias}"):
+    with values.at_place(file.path, f"cluster {alias}"):
         translated = translate_security(given)
     client: dict[str, str] = {}
     # librdkafka's own name wins over the Java name of the same setting.
@@ -521,7 +512,7 @@ def _check_addresses(file: SettingsFile, clients: _Clients) -> None:
         for server in servers:
             if not _SERVER.fullmatch(server):
                 # A password may have commas, too.
-                told = without_login(written) if "@" in written else server
+                told = values.without_login(written) if "@" in written else server
                 raise ConfigError(
                     f"{file.path}: {alias}.bootstrap.servers: {told!r} is not of the form host:port"
                 )
@@ -531,5 +522,5 @@ def _check_addresses(file: SettingsFile, clients: _Clients) -> None:
         if common:
             raise ConfigError(
                 f"{file.path}: {one} and {other} are the same cluster: both name "
-                f"{without_login(min(common))}; give each its own bootstrap.servers"
+                f"{values.without_login(min(common))}; give each its own bootstrap.servers"
             )

@@ -39,10 +39,10 @@ class FlowResults(Generic[T]):
     values: list[T] = field(default_factory=list)
     failures: list[tuple[Flow, SrmError]] = field(default_factory=list)
 
-    def emit(self, as_json: bool, render: Callable[[Console], None]) -> None:  # noqa: FBT001 -- as the option gives it
+    def emit(self, as_json: bool, render: Callable[[Console, list[T]], None]) -> None:  # noqa: FBT001 -- as the option gives it
         """Print what went well, if anything did, then raise what went wrong."""
         if self.values or not self.failures:
-            emit(self.values, as_json, render)
+            emit(self.values, as_json, lambda console: render(console, self.values))
         self.raise_failures()
 
     def report_failures(self) -> None:

@@ -64,7 +64,7 @@ def emit_command(
         return emission.emit(context, group or None, dry_run=dry_run)
 
     results = flows.each("translating committed offsets", call, span="checkpoints.emit")
-    results.emit(flows.as_json, lambda console: _render_checkpoints(console, results.values))
+    results.emit(flows.as_json, _render_checkpoints)
     raise_group_errors({g: why for one in results.values for g, why in one.errors.items()})
 
 
@@ -74,7 +74,7 @@ def sync(flows: Flows, *, group: GroupsOption = None, dry_run: DryRunOption = Fa
         return group_sync.sync(context, group or None, dry_run=dry_run)
 
     results = flows.each("comparing offsets of groups", call, span="groups.sync")
-    results.emit(flows.as_json, lambda console: _render_offsets(console, results.values))
+    results.emit(flows.as_json, _render_offsets)
     raise_group_errors({g: why for one in results.values for g, why in _errors(one).items()})
 
 

@@ -38,13 +38,11 @@ def sync(flows: Flows, *, dry_run: DryRunOption = False) -> None:
         done = topic_sync.sync(context, dry_run=dry_run)
         return FlowTopicSync(context.config.flow, dry_run, done)
 
-    results = flows.each("comparing topics", call, span="topics.sync")
-    results.emit(flows.as_json, lambda console: _render(console, results.values))
+    flows.each("comparing topics", call, span="topics.sync").emit(flows.as_json, _render)
 
 
 def plan(flows: Flows) -> None:
-    results = _plan(flows)
-    results.emit(flows.as_json, lambda console: _render(console, results.values))
+    _plan(flows).emit(flows.as_json, _render)
 
 
 def apply(
@@ -79,8 +77,10 @@ def apply(
         return FlowTopicSync(context.config.flow, dry_run=False, plan=wanted)
 
     results = replace(flows, flow=list(plans)).each("changing topics", call, span="topics.apply")
-    done = ", ".join(str(one.flow) for one in results.values)
-    results.emit(flows.as_json, lambda console: say(console, f"applied: {done}"))
+    results.emit(
+        flows.as_json,
+        lambda console, done: say(console, f"applied: {', '.join(str(one.flow) for one in done)}"),
+    )
 
 
 def _plan(flows: Flows) -> FlowResults[FlowTopicSync]:
@@ -192,14 +192,13 @@ def show_topics(
         wanted = (one for one in kept if not remote or one.remote_partitions is not None)
         return ListedTopics(context.config.flow, tuple(wanted))
 
-    def render(console: Console) -> None:
-        for one in results.values:
+    def render(console: Console, found: list[ListedTopics]) -> None:
+        for one in found:
             places = f"topic on {one.flow.source}", "partitions", f"on {one.flow.target}"
             heads = *places, "partitions", "state"
             _render_listed(console, one.flow, heads, one.topics, _topic_cells)
 
-    results = flows.each("listing topics", call, partial=True)
-    results.emit(flows.as_json, render)
+    flows.each("listing topics", call, partial=True).emit(flows.as_json, render)
 
 
 def _topic_cells(row: ListedTopic) -> tuple[object, ...]:
@@ -211,14 +210,13 @@ def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
         found = (one for one in list_groups(context) if one.selected >= selected)
         return FlowGroups(context.config.flow, tuple(found))
 
-    def render(console: Console) -> None:
-        for one in results.values:
+    def render(console: Console, found: list[FlowGroups]) -> None:
+        for one in found:
             places = f"on {one.flow.source}", "members", f"offsets on {one.flow.target}"
             heads = "group", *places, "checkpoint"
             _render_listed(console, one.flow, heads, one.groups, _group_cells)
 
-    results = flows.each("listing groups", call, partial=True)
-    results.emit(flows.as_json, render)
+    flows.each("listing groups", call, partial=True).emit(flows.as_json, render)
 
 
 def _group_cells(row: ListedGroup) -> tuple[object, ...]:
