@@ -185,6 +185,7 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
         *(plan.compacted, plan.timestamps),
         _within(plan.decided, plan.source_start, plan.source_end),
         runs.fingerprint,
+        plan.settings,
     )
 
 
@@ -212,7 +213,7 @@ class Proven:
     ``first`` and ``last`` are the outer pairs of offsets, ``pairs`` is the fingerprint of all.
     Marks are a leader epoch, and the offset up to which the log held it. ``decided`` are source
     offsets [from, to) left on the source by decision, not compared. Times are of the oldest and
-    newest comparison.
+    newest comparison, ``settings`` is the checksum of those in force, 0 if unknown.
     """
 
     source_start: int
@@ -230,13 +231,15 @@ class Proven:
     timestamps: bool = True
     decided: tuple[tuple[int, int], ...] = ()
     pairs: int = 0
+    settings: int = 0
 
     def touches(self, later: Proven) -> bool:
         """Return True if a comparable stretch begins where this one ends."""
         return (self.source_end, self.target_end) == (later.source_start, later.target_start) and (
             self.compacted,
             self.timestamps,
-        ) == (later.compacted, later.timestamps)
+            self.settings,
+        ) == (later.compacted, later.timestamps, later.settings)
 
     def with_next(self, later: Proven) -> Proven:
         return replace(
@@ -325,10 +328,11 @@ def _within(ranges: Iterable[tuple[int, int]], start: int, end: int) -> tuple[tu
 
 
 def _says_enough(stretch: Proven, whole: RangePlan) -> bool:
-    """Return True if at least as much was compared as now, of logs that can be recognized."""
+    """Return True if as much was compared, and as now, of logs that can be recognized."""
     marked = stretch.source_mark[0] >= 0 and stretch.target_mark[0] >= 0
     return (
-        (stretch.timestamps or not whole.timestamps)
+        stretch.settings == whole.settings
+        and (stretch.timestamps or not whole.timestamps)
         and (whole.compacted or not stretch.compacted)
         and (marked or not stretch.records)
     )

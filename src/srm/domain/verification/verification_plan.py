@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from zlib import crc32
 
 import numpy as np
 
@@ -61,6 +62,12 @@ class RangePlan:
     @property
     def place(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def settings(self) -> int:
+        """Checksum of the settings that decide which records and headers are compared."""
+        settings = self.transform and self.transform.settings
+        return crc32(repr((settings, self.shared, self.committed)).encode())
 
     @property
     def copy(self) -> TopicPartition:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.names.record_headers import ClusterIds, RecordSettings, Transform
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.text.documents import adapter, encode
 from srm.domain.verification.verification import (
@@ -45,6 +46,11 @@ def proof(plan: RangePlan, time_ms: int = 1, epoch: int = 3) -> Proven:
     found = found_equal(plan, RangeResult(source, target, 0, 0, None), time_ms)
     assert found is not None
     return found
+
+
+def transform(**settings: object) -> Transform:
+    clusters = ClusterIds("p-id", "b-id")
+    return Transform(RecordSettings(**settings), clusters, "P", "pay", "P.pay")  # type: ignore[arg-type]
 
 
 def half() -> Proven:
@@ -114,6 +120,31 @@ def test_a_log_that_ends_early_proves_nothing_of_what_will_stand_there(changes, 
     result = RangeResult(side, side, 0, 5, None)
 
     assert (found_equal(whole(compacted=True, **changes), result, 1) is not None) is is_proof
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"transform": transform(exclude_headers=("trace.*",))},
+        {"transform": transform(provenance=True, provenance_name="__from")},
+        {"shared": True},
+        {"committed": False},
+    ],
+)
+def test_what_was_proven_under_other_settings_is_compared_again(changes):
+    before = whole(transform=transform())
+    (kept,) = still_proven([proof(before)], before, HELD)
+
+    assert kept == Proven(**asdict(kept))
+    assert still_proven([kept], whole(transform=transform()), HELD) == (kept,)
+    assert still_proven([kept], replace(before, **changes), HELD) == ()
+
+
+def test_stretches_proven_under_different_settings_stay_apart():
+    first = part_of(whole(), 0, 50, SHIFT, SHIFT + 46)
+    rest = part_of(whole(shared=True), 50, END, SHIFT + 46, TARGET_END)
+
+    assert len(join_stretches([proof(first), proof(rest)])) == 2
 
 
 def test_a_weaker_comparison_proves_nothing_where_more_is_compared_now():
