@@ -37,7 +37,7 @@ from srm.engine.flows.target_topics import tell
 from srm.engine.groups.proving import ProofShare, Survey, keep_proof, prove_emission, read_proof
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError
+from srm.errors import AuthorizationError, IntegrityError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -323,7 +323,10 @@ def _decode_rows(
 
 
 def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
-    """Delete stored offsets in topics with these ids; reset checkpoints, for MM2's readers."""
+    """Reset checkpoints in topics with these ids, for MM2's readers.
+
+    Delete the ledger's entries in all deleted topics, also in those that no flow copies any more.
+    """
     places = cluster.compacted_topic(topic)
     reset = {
         checkpoint.key(): checkpoint.at_the_start().value()
@@ -333,9 +336,21 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     if reset:
         places.write(reset)
     own = cluster.compacted_topic(internal_topics.LEDGER)
-    ended = [entry.key() for entry in all_entries(own.read()) if entry.topic_id in gone]
+    entries = tuple(all_entries(own.read()))
+    known = {one.topic_id for one in cluster.topics().values()}  # after the entries in these topics
+    lacking = {e.key(): e.topic_partition.topic for e in entries if e.topic_id not in known}
+    hidden = {name for name in {*lacking.values()} if is_hidden(cluster, name)}
+    ended = [key for key, name in lacking.items() if name not in hidden]
     if ended:
         own.write(dict.fromkeys(ended))
+
+
+def is_hidden(cluster: Cluster, topic: str) -> bool:
+    try:
+        cluster.log_starts([TopicPartition(topic, 0)])
+    except AuthorizationError:
+        return True
+    return False
 
 
 def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from srm.config.model import FlowConfig
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import (
     IDLE,
@@ -238,7 +239,7 @@ class _Run:
             *(decision.group, decision.partition, topic_id, current, _offset(decision)),
             *(source, self.operation),
             previous_own=own,
-            progress=_progress(before, decision, source),
+            progress=_progress(before, decision, self.context.config),
         )
 
     def _write_groups(self, groups: Sequence[list[SyncDecision]]) -> Iterator[SyncDecision]:
@@ -295,7 +296,7 @@ class _Run:
                 continue
             progress = entry.progress
             if decision.progress is not None:
-                progress = _progress(entry, decision, self.context.config.flow.source)
+                progress = _progress(entry, decision, self.context.config)
             if not entry.settled or progress != entry.progress:
                 settled[entry.key()] = replace(entry.as_settled(), progress=progress).value()
         if settled:
@@ -311,9 +312,13 @@ def _chunks(writes: Sequence[SyncDecision]) -> Iterator[list[list[SyncDecision]]
         yield groups[start : start + _GROUPS_AT_ONCE]
 
 
-def _progress(before: LedgerEntry | None, decision: SyncDecision, source: str) -> Mapping[str, int]:
+def _progress(
+    before: LedgerEntry | None, decision: SyncDecision, config: FlowConfig
+) -> Mapping[str, int]:
     own = _offset(decision) if decision.progress is None else decision.progress
-    return {**(before.progress if before is not None else {}), source: own}
+    known = before.progress if before is not None else {}
+    kept = {alias: at for alias, at in known.items() if alias in config.joined}
+    return {**kept, config.flow.source: own}
 
 
 def _each(

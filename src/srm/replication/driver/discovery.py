@@ -22,7 +22,7 @@ from srm.engine.control.control_topics import STAMPED, compacted_spec, create_co
 from srm.engine.control.recorded_copies import copies_of_others, with_recorded
 from srm.engine.control.topic_plan import plan_remote_topics
 from srm.engine.flows.target_topics import raw_metrics_spec
-from srm.engine.groups.checkpoints import forget_topics
+from srm.engine.groups.checkpoints import forget_topics, is_hidden
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError
 
@@ -205,7 +205,7 @@ class Discovery:
         config = context.config
         named = config.names.listed.names
         asked = (named | self._expected).difference(names)
-        hidden = {name for name in asked if _is_hidden(context.source, name)}
+        hidden = {name for name in asked if is_hidden(context.source, name)}
         for name in sorted(hidden - self._hidden):
             logger.warning(
                 "%s: %s is not copied: grant Read on topic %s of %s to srm's principal",
@@ -216,15 +216,7 @@ class Discovery:
 
 
 def _side(cluster: Cluster, topics: Topics) -> Side:
-    return Side(cluster.cluster_id(), topics, partial(_is_hidden, cluster))
-
-
-def _is_hidden(cluster: Cluster, topic: str) -> bool:
-    try:
-        cluster.log_starts([TopicPartition(topic, 0)])
-    except AuthorizationError:
-        return True
-    return False
+    return Side(cluster.cluster_id(), topics, partial(is_hidden, cluster))
 
 
 def outgrown(

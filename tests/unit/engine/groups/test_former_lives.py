@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
 import pytest
 
 from srm.domain.groups.group_sync import all_entries
@@ -11,7 +14,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints, read_ledger
 from srm.engine.groups.group_sync import apply_exact, sync
-from srm.errors import GroupActiveError
+from srm.errors import AuthorizationError, GroupActiveError
 from srm_lab.testing.fake_cluster import FakeCluster
 
 GROUP = "billing"
@@ -147,6 +150,34 @@ def test_what_is_kept_of_a_topic_that_is_gone_is_deleted_and_nothing_else(sites)
         (GROUP, original),
         ("audit", original),
     }
+
+
+def test_entries_of_deleted_topics_that_no_flow_copies_are_deleted_but_not_of_hidden_ones(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    emit(sites.flow("P->B"))
+    sync(sites.flow("P->B"))
+    target = sites.clusters["B"]
+    ledger, starts = target.compacted_topic(internal_topics.LEDGER), target.log_starts
+    [entry] = all_entries(ledger.read())
+    former = [
+        replace(entry, topic_partition=TopicPartition(topic, 0), topic_id="former")
+        for topic in ("A.Payments", "Payments", "hidden")
+    ]
+    ledger.write({one.key(): one.value() for one in former})
+
+    def refuse(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        if TopicPartition("hidden", 0) in partitions:
+            raise AuthorizationError("grant Describe on topic hidden")
+        return starts(partitions)
+
+    monkeypatch.setattr(target, "log_starts", refuse)
+
+    forget_topics(target, TOPIC, {"another"})
+
+    left = {one.topic_partition.topic for one in all_entries(ledger.read())}
+    assert left == {"P.Payments", "hidden"}
 
 
 def test_a_damaged_entry_keeps_no_group_from_being_synced(

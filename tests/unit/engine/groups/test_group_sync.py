@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,23 @@ def test_a_second_run_writes_nothing(sites) -> None:
 
     assert actions(sites) == {"unchanged": 1}
     assert sites.clusters["B"].commits == commits
+
+
+def test_the_progress_of_a_source_that_no_longer_copies_there_is_forgotten(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sync(sites.flow("P->B"))
+    entry = ledger(sites).entry(GROUP, REPLICA)
+    assert entry is not None
+    known = replace(entry, progress={"P": 41, "C": 5, "D": 7})
+    sites.clusters["B"].compacted_topic(internal_topics.LEDGER).write({known.key(): known.value()})
+    sites.change("P->B", joined=frozenset({"C"}))
+    sites.commit("P", GROUP, "Payments", 70)
+
+    sync(sites.flow("P->B"))
+
+    entry = ledger(sites).entry(GROUP, REPLICA)
+    assert entry is not None
+    assert entry.progress == {"P": 71, "C": 5}
 
 
 def test_progress_and_a_rewind_on_the_source_both_follow(sites) -> None:
