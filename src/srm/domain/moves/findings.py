@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from srm.domain.moves.request import MoveRequest
+from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, some
 
 FindingId = Literal[
@@ -54,6 +55,7 @@ class Surroundings:
     ``state``: changelogs of a Kafka Streams application, by group.
     ``absent``: topics of the move that the target has only as copies, with their partition counts.
     ``alone``: clusters with one replica of their transaction log, though more are possible.
+    ``inflows``: flows that bring records of a third cluster to topics of the move on the source.
     """
 
     opposite_enabled: bool = True
@@ -67,6 +69,7 @@ class Surroundings:
     state: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     absent: Mapping[str, int] = field(default_factory=dict)
     alone: tuple[str, ...] = ()
+    inflows: tuple[Flow, ...] = ()
 
 
 def surrounding_warnings(
@@ -76,6 +79,12 @@ def surrounding_warnings(
     yield from _way_back(request, topics, around)
     yield from _absent(request, around)
     yield from _clients(request, around)
+    for flow in around.inflows:
+        yield (
+            f"{flow} copies records of another cluster into topics of the move on "
+            f"{request.source}, which waits while they arrive: run srm replicator stop --flow "
+            f"'{flow}' before it, or wait until no more arrive"
+        )
     yield from _groups(request, around)
     yield from _retention(request, around)
     yield from _clocks(around)

@@ -27,6 +27,7 @@ from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_pro
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, subjects_of
 from srm.domain.names.policy import SHADOW_PREFIX
+from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, amount, some
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import (
@@ -678,7 +679,15 @@ def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
         plain_writers=plain,
         shared_ids=_shared_ids(context, facts, plain),
         state=_changelogs(facts),
+        inflows=_inflows(context.forward.config, context.reverse.config),
     )
+
+
+def _inflows(config: FlowConfig, back: FlowConfig) -> tuple[Flow, ...]:
+    found = [Flow(alias, config.flow.source) for alias in sorted(back.joined)]
+    if config.joined and back.enabled and back.names.keeps_name("topic"):
+        found.append(back.flow)  # it brings what others have copied to the target
+    return tuple(found)
 
 
 def _alone(facts: MoveFacts) -> tuple[str, ...]:

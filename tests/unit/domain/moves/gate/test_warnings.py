@@ -4,6 +4,7 @@ import pytest
 
 from srm.domain.moves.findings import Surroundings, surrounding_warnings
 from srm.domain.moves.request import MoveRequest
+from srm.domain.names.topics import Flow
 
 REQUEST = MoveRequest("failover", "P", "B")
 COVERED = frozenset({"T"})
@@ -31,6 +32,7 @@ def test_a_move_in_good_surroundings_has_no_warning():
         ({"plain_members": {"g": ("c@h",)}}, "until it rejoins it reads at P's offsets"),
         ({"shared_ids": {"T-0": (7, 9)}}, "T-0: producer ids 7, 9 of P are used by another"),
         ({"state": {"g": ("g-s-changelog",)}}, "g is a Kafka Streams application with state (g-s"),
+        ({"inflows": (Flow("C", "P"),)}, "srm replicator stop --flow 'C->P' before it"),
         ({"staying": {"other": ("T",)}}, "group other reads T on P and does not move"),
         ({"retention_ms": {"T": (None, 1000)}}, "records 1000 ms on B but without limit on P"),
         ({"retention_ms": {"T": (2000, 1000)}}, "raise retention.ms there"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
+from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import unread
@@ -380,3 +382,30 @@ def test_a_group_that_may_not_be_read_is_named_where_all_groups_move(
 
     assert plan.group_names == ("far",)
     assert "group near is not moved: grant Describe on group near" in plan.warnings
+
+
+FAN_IN = "".join(
+    f"{flow}.enabled = true\n{flow}.topics = .*\n"
+    f"{flow}.replication.policy.class = IdentityReplicationPolicy\n"
+    for flow in ("A->C", "B->C", "C->A")
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "named"),
+    [("C", "A", ["B->C"]), ("A", "C", ["C->A"]), ("C", "B", ["A->C"]), ("B", "C", [])],
+)
+def test_a_plan_names_flows_that_copy_records_of_a_third_cluster_to_the_source(
+    source: str, target: str, named: list[str], tmp_path: Path
+) -> None:
+    """The gate waits while its topics grow, as a copied record counts like any other."""
+    file = tmp_path / "srm.properties"
+    servers = "".join(f"{alias}.bootstrap.servers = {alias}:9092\n" for alias in "ABC")
+    file.write_text(f"clusters = A, B, C\n{servers}{FAN_IN}")
+    world = World(load_config(file), aliases=("A", "B", "C"))
+    move = MoveRequest("failback", source, target)
+
+    warnings = moves.plan(world.context(source, target), move, dry_run=True).warnings
+
+    found = [line.split(" ")[0] for line in warnings if "copies records of another" in line]
+    assert found == named
