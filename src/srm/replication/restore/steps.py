@@ -77,7 +77,8 @@ def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
         raise UsageError(
             f"{flow} and {flow.reverse} keep names of topics, so the copies on {flow.target} hold "
             f"records of {flow.target}, too; restoring {flow.source} from them is not supported",
-            f"run {flow.reverse} for the records of {flow.target}",
+            f"run {flow.reverse}, which copies all of them to a cluster with another id; then run "
+            f"srm return settle --flow '{flow}' --merge TOPIC for each topic",
         )
     names = copies_of(copies, config.names, context.clusters)
     own, originals = RestoreState.read(source, context.copying.config.flow), source.topics()

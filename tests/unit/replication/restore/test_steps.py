@@ -21,12 +21,21 @@ from srm.domain.flow_state.replication_records import AssignedPartition, Pause
 from srm.domain.groups.mm2_records import TopicIds
 from srm.domain.moves.disaster import Outcome
 from srm.domain.names import internal_topics
+from srm.domain.names.policy import IdentityReplicationPolicy
+from srm.domain.names.record_headers import (
+    PROVENANCE_HEADER,
+    ClusterIds,
+    Provenance,
+    RecordSettings,
+    Transform,
+)
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Translated
 from srm.engine.map_reader import KafkaMapReader
-from srm.errors import ConflictError, FencedError
+from srm.errors import ConflictError, FencedError, UsageError
 from srm.kafka.state.slot_state import MapStarts
 from srm.replication.mapping import map_writer
+from srm.replication.ports import DecodedRecord
 from srm.replication.restore import topic_handover
 from srm.replication.restore.flow_state import RestoreState, open_restores
 from srm.replication.restore.steps import Restored, check, plan, restore
@@ -392,6 +401,23 @@ def test_the_flow_does_not_go_on_while_another_restore_copies_back() -> None:
     assert made.is_paused(made.b, FORWARD)
     assert restore(context).goes_on
     check_exact(made)
+
+
+def test_under_one_name_a_restore_is_refused_with_what_to_do_instead() -> None:
+    context = world().context()
+    policy = IdentityReplicationPolicy(source_alias="P")
+    one_name = {"policy": policy, "back": replace(policy, source_alias="B"), "both_enabled": True}
+    config = replace(context.forward.config, **one_name)
+
+    with pytest.raises(UsageError, match="run srm return settle --flow 'P->B' --merge") as refused:
+        plan(replace(context, forward=replace(context.forward, config=config)))
+    assert "run B->P, which copies all of them" in str(refused.value)
+
+    transform = Transform(RecordSettings(provenance=True), ClusterIds("b", "new"), "B", "T", "T")
+    headers = ((PROVENANCE_HEADER, Provenance("old", "T", 1).value()),)
+    assert not transform.drops(DecodedRecord(0, 1, b"k", b"v", headers))
+    same = replace(transform, clusters=ClusterIds("b", "old"))
+    assert same.drops(DecodedRecord(0, 1, b"k", b"v", headers))
 
 
 def test_a_copy_that_is_not_restored_to_its_end_is_not_handed_over() -> None:
