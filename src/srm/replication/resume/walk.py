@@ -121,6 +121,7 @@ class SourceWalk:
         if batch is not None:
             claim, sequence = (batch.producer_id, batch.producer_epoch), batch.base_sequence
             due = self._sequences.get(claim, 0 if self._holds_claims_whole else sequence)
+            # Offsets that are empty before a foreign batch may be that producer's: not counted.
             self._steps.is_astray = sequence - due > empty
             between = (sequence - due) % MAX_SEQUENCE
             if claim == self._claim and between <= empty:
