@@ -21,7 +21,14 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.plan import MovePlan, PartitionMove, position_problem
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, Route, group_subject, subjects_of, topic_subject
+from srm.domain.moves.routing import (
+    Ack,
+    Route,
+    StampedAck,
+    group_subject,
+    subjects_of,
+    topic_subject,
+)
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason, ago, amount
 
@@ -29,14 +36,6 @@ ANNOUNCED_MS = 90_000
 """Expiry of a client after its last announcement; clients repeat it every 30 s."""
 SUPERVISOR: Final = "srm-follow-"
 """Prefix of the client ids under which ``srm follow`` announces the programs it runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class StampedAck:
-    """The last message of a client about one subject, with its time by the broker's clock."""
-
-    ack: Ack
-    stamped_ms: int
 
 
 @dataclass(frozen=True)

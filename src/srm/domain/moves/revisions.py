@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from srm.domain.moves.evidence import EarlierRevision, join_followers
-from srm.domain.moves.report import MoveReport
+from srm.domain.moves.report import EarlierRevision, MoveReport, join_followers
 from srm.domain.text.documents import adapter, encode
 from srm.errors import IntegrityError, NotFoundError, UsageError
 from srm.extras import library

@@ -146,6 +146,20 @@ class Ack(Document):
         return f"{_ACK}{self.subject}:{self.client}".encode()
 
 
+@dataclass(frozen=True, slots=True)
+class StampedAck:
+    """An acknowledgement with its record's timestamp: the broker's, or else the client's time."""
+
+    ack: Ack
+    stamped_ms: int
+    by_broker: bool = True
+
+    def at_ms(self, state: AckState) -> int | None:
+        """Return the broker's time of a client's state; None if not reported or not stamped."""
+        ages_ms = {self.ack.state: 0, **self.ack.ages_ms}
+        return self.stamped_ms - ages_ms[state] if self.by_broker and state in ages_ms else None
+
+
 def merge(one: Route | None, other: Route | None) -> Route | None:
     """Return the route that takes precedence; commutative, associative and idempotent."""
     return max((each for each in (one, other) if each is not None), key=_rank, default=None)

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from srm.domain.moves.evidence import Approval as Approval
     from srm.domain.moves.plan import MovePlan as MovePlan
+    from srm.domain.moves.report import Approval as Approval
     from srm.domain.moves.report import MoveReport as MoveReport
     from srm.domain.moves.request import MoveRequest as MoveRequest
     from srm.engine.moves.effects import call_redirectors as call_redirectors
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from srm.engine.moves.verification import watch_residue as watch_residue
 
 _HOMES: Final = {
-    "domain.moves.evidence": "Approval",
     "domain.moves.plan": "MovePlan",
-    "domain.moves.report": "MoveReport",
+    "domain.moves.report": "Approval MoveReport",
     "domain.moves.request": "MoveRequest",
     "engine.moves.effects": "call_redirectors",
     "engine.moves.holding": "go hold release",

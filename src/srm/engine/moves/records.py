@@ -20,17 +20,17 @@ from functools import cached_property, partial
 from typing import Final, Literal, Self, TypeVar
 
 from srm.clock import now_s
-from srm.domain.moves.gate import Presence, StampedAck
+from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_key
 from srm.domain.moves.routing import (
     LEASE_MS,
-    Ack,
     CallStep,
     Route,
     RouteState,
+    StampedAck,
     decode_ack,
     decode_route,
     group_subject,
@@ -200,18 +200,17 @@ class RoutingHistory:
                 found[attempt] = min(found.get(attempt, row.timestamp_ms), row.timestamp_ms)
         return found
 
-    def messages(self) -> Iterator[tuple[Ack, Stamped]]:
+    def messages(self) -> Iterator[StampedAck]:
         """Yield all acknowledgements, oldest first for each client."""
         for key, rows in self.records.items():
             for row in rows if is_ack(key) else ():
                 if (ack := self._decode(decode_ack, key, row)) is not None:
-                    yield ack, row
+                    yield StampedAck(ack, row.timestamp_ms, row.by_broker)
 
     @cached_property
     def acks(self) -> tuple[StampedAck, ...]:
         last = replace(self, records={key: rows[-1:] for key, rows in self.records.items()})
-        found = (StampedAck(ack, row.timestamp_ms) for ack, row in last.messages())
-        return tuple(sorted(found, key=lambda one: (one.ack.subject, one.ack.client)))
+        return tuple(sorted(last.messages(), key=lambda one: (one.ack.subject, one.ack.client)))
 
     @property
     def acks_of_itself(self) -> tuple[StampedAck, ...]:

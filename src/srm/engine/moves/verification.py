@@ -18,28 +18,29 @@ from typing import Any, Final
 
 from srm.domain.groups.translation import Direction, wanted_of
 from srm.domain.moves.disaster import Outcome, stored_outcome
-from srm.domain.moves.evidence import (
+from srm.domain.moves.gate import asks_at_go
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler
+from srm.domain.moves.report import (
     Approval,
     Follower,
-    Said,
+    MoveReport,
     approval_key,
+    build_report,
     decode_approvals,
     encode_approvals,
     followers_of,
     join_approvals,
     members_of,
-    state_ms,
+    residue_until_ms,
 )
-from srm.domain.moves.gate import asks_at_go
-from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler
-from srm.domain.moves.report import MoveReport, build_report, residue_until_ms
 from srm.domain.moves.revisions import KeptReport, newest, next_revision, report_key
 from srm.domain.moves.routing import (
     CLOCK_KEY,
     LEASE_MS,
     AckState,
     Route,
+    StampedAck,
     group_subject,
     topic_subject,
 )
@@ -515,12 +516,13 @@ class Arrivals:
         self._on_target = self._of_attempt(tables.target, plan.request.target)
         self._on_source = self._of_attempt(tables.source, plan.request.source)
 
-    def _of_attempt(self, history: RoutingHistory | None, cluster: str) -> Mapping[str, list[Said]]:
-        found = defaultdict[str, list[Said]](list)
-        for ack, row in history.messages() if history else ():
-            if (ack.generation, ack.cluster) == (self.progress.attempt, cluster):
-                stamped_ms = row.timestamp_ms if row.by_broker else None
-                found[ack.subject].append((ack, stamped_ms))
+    def _of_attempt(
+        self, history: RoutingHistory | None, cluster: str
+    ) -> Mapping[str, list[StampedAck]]:
+        found = defaultdict[str, list[StampedAck]](list)
+        for one in history.messages() if history else ():
+            if (one.ack.generation, one.ack.cluster) == (self.progress.attempt, cluster):
+                found[one.ack.subject].append(one)
         return found
 
     @property
@@ -542,14 +544,11 @@ class Arrivals:
         ``started`` has the lowest offset at which a member started each partition.
         """
         subject = group_subject(group)
-        left = {
-            ack.client: ack.uncommitted
-            for ack, _ in self._on_source.get(subject, ())
-            if ack.state == "held"
-        }
-        arrived = [one for one in self._on_target.get(subject, ()) if one[0].state != "held"]
+        said = [one.ack for one in self._on_source.get(subject, ())]
+        left = {ack.client: ack.uncommitted for ack in said if ack.state == "held"}
+        arrived = [one for one in self._on_target.get(subject, ()) if one.ack.state != "held"]
         started: dict[str, int] = {}
-        for ack, _ in arrived:
+        for ack in (one.ack for one in arrived):
             left.setdefault(ack.client, ack.uncommitted)
             for name, offset in ack.positions.items():
                 # A second member starts where the first has left.
@@ -569,8 +568,8 @@ class Arrivals:
         )
         return followers_of(target, source, "routing", self.progress.hold_stamp_ms)
 
-    def _first(self, arrived: Iterable[Said], state: AckState) -> int | None:
-        times = (state_ms(one, state) for one in arrived if self._clocked)
+    def _first(self, arrived: Iterable[StampedAck], state: AckState) -> int | None:
+        times = (one.at_ms(state) for one in arrived if self._clocked)
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
 

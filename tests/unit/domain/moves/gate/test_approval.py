@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import approvals
 
-from srm.domain.moves.evidence import (
+from srm.domain.moves.report import (
     Approval,
     decode_approvals,
     encode_approvals,

@@ -3,13 +3,12 @@ from __future__ import annotations
 from srm.domain.moves.gate import (
     ANNOUNCED_MS,
     Presence,
-    StampedAck,
     Writers,
     strangers,
     unheld_producers,
     unknown_writers,
 )
-from srm.domain.moves.routing import Ack
+from srm.domain.moves.routing import Ack, StampedAck
 from srm.domain.names.topics import ActiveProducer, TopicPartition
 
 TP = TopicPartition("T", 0)

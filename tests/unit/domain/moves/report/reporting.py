@@ -15,14 +15,15 @@ from srm.domain.moves.disaster import (
     PartitionOutcome,
     TopicForecast,
 )
-from srm.domain.moves.evidence import (
+from srm.domain.moves.report import (
     Approval,
     CallReport,
     EarlierRevision,
     Follower,
+    GroupReport,
+    MoveReport,
     PartitionReport,
 )
-from srm.domain.moves.report import GroupReport, MoveReport
 from srm.domain.moves.revisions import SigningKey
 
 SEED = bytes(range(32))

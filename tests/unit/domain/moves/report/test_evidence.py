@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from srm.domain.moves.evidence import (
+from srm.domain.moves.plan import GroupPlan, PartitionMove
+from srm.domain.moves.progress import GroupResume, MoveProgress
+from srm.domain.moves.report import (
     CallReport,
     Follower,
     call_reports,
@@ -11,22 +13,21 @@ from srm.domain.moves.evidence import (
     members_of,
     partition_reports,
 )
-from srm.domain.moves.plan import GroupPlan, PartitionMove
-from srm.domain.moves.progress import GroupResume, MoveProgress
-from srm.domain.moves.routing import Ack, Call
+from srm.domain.moves.routing import Ack, Call, StampedAck
 
 
-def ack(client: str, state: str, cluster: str, **ages: int) -> Ack:
-    return Ack("group:audit", client, 7, state, cluster, 1, kind="consumer", host="h", ages_ms=ages)  # type: ignore[arg-type]
+def ack(client: str, state: str, stamped_ms: int | None, cluster: str, **ages: int) -> StampedAck:
+    said = Ack("group:audit", client, 7, state, cluster, 1, kind="consumer", host="h", ages_ms=ages)  # type: ignore[arg-type]
+    return StampedAck(said, stamped_ms or 1, by_broker=stamped_ms is not None)
 
 
 def test_times_of_a_follower_are_counted_from_the_hold_by_the_targets_clock() -> None:
     [one] = followers_of(
         [
-            (ack("a", "resumed", "B", held=2_000, resumed=0), 14_000),
-            (ack("a", "processed", "B", held=3_500, resumed=1_500, processed=500), 15_500),
+            ack("a", "resumed", 14_000, "B", held=2_000, resumed=0),
+            ack("a", "processed", 15_500, "B", held=3_500, resumed=1_500, processed=500),
         ],
-        [(ack("a", "held", "P", held=0), 99_000)],
+        [ack("a", "held", 99_000, "P", held=0)],
         "routing",
         10_000,
     )
@@ -37,16 +38,16 @@ def test_times_of_a_follower_are_counted_from_the_hold_by_the_targets_clock() ->
 
 
 def test_a_client_that_only_left_is_named_with_what_is_known_of_it() -> None:
-    [one] = followers_of([], [(ack("a", "held", "P", held=0), 99_000)], "routing", 10_000)
+    [one] = followers_of([], [ack("a", "held", 99_000, "P", held=0)], "routing", 10_000)
 
     assert (one.state, one.left_seconds) == ("held", None), "the source's clock is another one"
 
 
 def test_without_the_brokers_stamps_no_time_is_claimed() -> None:
-    said = [(ack("a", "resumed", "B", resumed=0), None)]
+    said = [ack("a", "resumed", None, "B", resumed=0)]
 
     assert followers_of(said, [], "routing", 10_000)[0].resumed_seconds is None
-    said = [(ack("a", "resumed", "B", resumed=0), 12_000)]
+    said = [ack("a", "resumed", 12_000, "B", resumed=0)]
     assert followers_of(said, [], "routing", None)[0].resumed_seconds is None
 
 

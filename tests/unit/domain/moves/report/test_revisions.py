@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import REPORT, reports, signing_key
 
-from srm.domain.moves.evidence import Follower
-from srm.domain.moves.report import MoveReport
+from srm.domain.moves.report import Follower, MoveReport
 from srm.domain.moves.revisions import KeptReport, chain_break, newest, next_revision
 
 KEY = signing_key()
