@@ -16,7 +16,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import ago, amount
 from srm.engine.control import topic_sync
-from srm.engine.control.topic_plan import TopicSyncPlan
+from srm.engine.control.topic_sync import TopicSyncPlan
 from srm.engine.flows.supervision import operator
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import ListedGroup, ListedTopic, list_groups, list_topics

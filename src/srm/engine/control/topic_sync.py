@@ -2,16 +2,26 @@
 
 A sync does what only adds, or follows the source's settings. A plan shows all differences, those
 that stay included; nothing is deleted but ACLs, where an operator applies a plan with that choice.
+
+Rules of MM2's MirrorSourceConnector: same partition count, grown but never shrunk; settings that
+the source sets, less the excluded ones; ACLs that are only added. Other differences are findings,
+such as quotas and SCRAM users. Where several flows use one name, settings and ACLs stay as they
+are, and the copy has the most partitions.
+
+ACLs on selected topics apply to their remote topics. ``Allow Write`` stays where it is, since only
+the replicator writes to a copy, and ``Allow All`` becomes ``Allow Read``. A rule that could stop
+the replicator, or that the opposite flow carries too, is a finding instead.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import (
     STATE_PARTITIONS,
     AssignedPartition,
@@ -20,21 +30,363 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.replication_state import decode_state, positions_by_copy
 from srm.domain.names import internal_topics
-from srm.domain.names.rights import Acl
+from srm.domain.names.rights import ANY_NAME, Acl, write_denial, writers_of
 from srm.domain.names.topics import TopicPartition
+from srm.domain.text.amount import amount, some
+from srm.engine.cluster_ports import Cluster, QuotaEntity, Topics, TopicSetting, TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.control.topic_plan import (
-    Settings,
-    TopicSyncPlan,
-    compare_users,
-    plan_acls,
-    plan_remote_topics,
-)
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError
 
 logger = logging.getLogger(__name__)
+
+OfTopic = Mapping[str, TopicSetting]
+"""Settings in effect of one topic, by name."""
+Settings = Mapping[str, OfTopic]
+"""Settings in effect by topic."""
+Changes = Mapping[str, str | None]
+"""Settings to change; None deletes an override."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFinding:
+    """A difference between the clusters that a sync does not remove; ``action`` is the remedy."""
+
+    subject: str
+    text: str
+    action: str = ""
+
+
+@dataclass(frozen=True)
+class TopicSyncPlan:
+    """Changes to make on a flow's target, by name of the remote topic.
+
+    ``surplus``: (source's, target's) partition counts; Kafka cannot shrink a topic.
+    ``surplus_acls``: ACLs that the source does not account for; a sync keeps them.
+    ``findings``: differences that stay.
+    ``notes``: what could not be compared, and why.
+    """
+
+    create: tuple[TopicSpec, ...] = ()
+    grow: Mapping[str, int] = field(default_factory=dict)
+    configs: Mapping[str, Changes] = field(default_factory=dict)
+    surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    acls: tuple[Acl, ...] = ()
+    surplus_acls: tuple[Acl, ...] = ()
+    findings: tuple[SyncFinding, ...] = ()
+    notes: tuple[str, ...] = ()
+    selected: int = 0
+    skipped: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.create or self.grow or self.configs or self.acls)
+
+    def differences(self) -> Iterator[SyncFinding]:
+        """Yield all that differs and that a sync leaves as it is."""
+        for name, (here, there) in self.surplus.items():
+            yield SyncFinding(name, f"has {there} partitions, its source has {here}")
+        for acl in self.surplus_acls:
+            action = "srm topics apply --remove-acls"
+            yield SyncFinding(acl.where, f"surplus ACL: {acl.rule}", action)
+        yield from self.findings
+
+
+def plan_remote_topics(
+    source_topics: Topics,
+    target_topics: Topics,
+    flow_config: FlowConfig,
+    source_settings: Settings,
+    target_settings: Settings | None = None,
+) -> TopicSyncPlan:
+    """Plan topics, partitions and settings.
+
+    Without ``target_settings``, or where sync.topic.configs.enabled is false, settings of existing
+    topics are not changed.
+    """
+    defaults = {
+        name: one
+        for settings in (target_settings or {}).values()
+        for name, one in settings.items()
+        if one.origin != "topic"
+    }
+    create, findings = list[TopicSpec](), list[SyncFinding]()
+    grow, surplus = dict[str, int](), dict[str, tuple[int, int]]()
+    configs: dict[str, Changes] = {}
+    selected = flow_config.names.select(source_topics)
+    for name in selected:
+        remote = flow_config.names.remote(name)
+        here = source_settings.get(name, {})
+        partitions = source_topics[name].partitions
+        found = target_topics.get(remote)
+        if found is None:
+            wanted = _settings_to_copy(here, flow_config)
+            create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
+            there = defaults | {name: TopicSetting(value) for name, value in wanted.items()}
+            findings += _weaker_settings((name, here), (remote, there), {}, flow_config)
+            continue
+        if found.partitions < partitions:
+            grow[remote] = partitions
+        elif found.partitions > partitions and not flow_config.joins(name):
+            surplus[remote] = (partitions, found.partitions)
+        if target_settings is not None and remote in target_settings:
+            there, changes = {**target_settings[remote]}, {}
+            if flow_config.sync_topic_configs_enabled:
+                changes = _differences(here, there, flow_config)
+            if changes and flow_config.shares(name):
+                findings += _disagreements(name, here, there, changes, flow_config)
+            elif changes:
+                configs[remote] = changes
+            findings += _weaker_settings((name, here), (remote, there), changes, flow_config)
+    findings += _orphans(source_topics, target_topics, flow_config)
+    return TopicSyncPlan(
+        tuple(create), grow, configs, surplus, findings=tuple(findings), selected=len(selected)
+    )
+
+
+def _without_excluded(settings: OfTopic, config: FlowConfig) -> dict[str, TopicSetting]:
+    copied = config.config_property_filter((".*",), config.config_properties_exclude)
+    return {name: one for name, one in sorted(settings.items()) if copied.matches(name)}
+
+
+def _settings_to_copy(here: OfTopic, config: FlowConfig) -> dict[str, str]:
+    """Return what the copy is to set; never what the file of a source's broker says."""
+    origins = {"topic", "dynamic"}
+    if config.use_defaults_from == "source":
+        origins.add("default")
+    candidates = _without_excluded(here, config)
+    return {name: one.value for name, one in candidates.items() if one.origin in origins}
+
+
+def _differences(here: OfTopic, there: OfTopic, config: FlowConfig) -> dict[str, str | None]:
+    own = {name: one.value for name, one in there.items() if one.origin == "topic"}
+    wanted = _settings_to_copy(here, config)
+    changes: dict[str, str | None] = {
+        name: value
+        for name, value in wanted.items()
+        if own.get(name) != value
+        and (here[name].origin != "default" or name in there)  # known to the target's release
+    }
+    candidates = _without_excluded(here, config)
+    if config.use_defaults_from == "target":
+        unset = (name for name, one in candidates.items() if one.origin == "default")
+        changes |= {name: None for name in unset if name in own}
+    return changes
+
+
+def _disagreements(
+    topic: str, here: OfTopic, there: OfTopic, changes: Changes, config: FlowConfig
+) -> Iterator[SyncFinding]:
+    source, target = config.flow.source, config.flow.target
+    for name, value in changes.items():
+        mine = f"{here[name].value}{' by default' if value is None else ''}"
+        other = there[name].value if name in there else "not set"
+        text = f"{name} is {other} on {target} and {mine} on {source}, other flows use it, too"
+        yield SyncFinding(topic, text, f"set one value on {source} and {target}")
+
+
+def _weaker_limit(here: str, there: str) -> bool:
+    """Compare limits of retention: -1 is none."""
+    return int(there) >= 0 and (int(here) < 0 or int(there) < int(here))
+
+
+def _less(here: str, there: str) -> bool:
+    return int(there) < int(here)
+
+
+_WEAKER: Final[Mapping[str, Callable[[str, str], bool]]] = {
+    "retention.ms": _weaker_limit,
+    "retention.bytes": _weaker_limit,
+    "min.insync.replicas": _less,
+    "max.message.bytes": _less,
+    "message.timestamp.type": lambda here, there: here != there == "LogAppendTime",
+}
+"""Values of a copy that keep less than its source, refuse its records or change their times."""
+
+
+def _weaker_settings(
+    source: tuple[str, OfTopic], target: tuple[str, OfTopic], changes: Changes, config: FlowConfig
+) -> Iterator[SyncFinding]:
+    """Yield values in effect that stay weaker on the target; retention only where it deletes."""
+    (topic, here), (remote, there) = source, target
+    deletes = "delete" in there.get("cleanup.policy", TopicSetting("delete")).value
+    candidates = _without_excluded(here, config)
+    for name, is_weaker in _WEAKER.items():
+        if name in changes or not (name in here and name in there):
+            continue
+        if name.startswith("retention.") and not deletes:
+            continue
+        mine, other = here[name].value, there[name].value
+        if is_weaker(mine, other):
+            action = f"set {name}={mine} on {remote} of {config.flow.target}"
+            copied = name in candidates and config.sync_topic_configs_enabled
+            if copied and not config.shares(topic):
+                action = f"set it on {topic} of {config.flow.source}, or use.defaults.from = source"
+            text = f"{name} is {other}, on {topic} of {config.flow.source} {mine}"
+            yield SyncFinding(remote, text, action)
+
+
+def _orphans(source: Topics, target: Topics, config: FlowConfig) -> Iterator[SyncFinding]:
+    """Yield remote topics of the flow whose source topic does not exist; srm never deletes them."""
+    for remote in sorted(target):
+        upstream = config.names.original(remote)
+        if upstream is None or upstream in source:
+            continue
+        if config.names.selects(upstream) and not config.joins(upstream):
+            text = f"{config.flow.source} has no topic {upstream}"
+            yield SyncFinding(remote, text, "delete it once no group needs it")
+
+
+_OWN_NAMES: Final = ("srm-", "__srm-")
+"""Prefixes of srm's transactional ids and topics."""
+_CONSUMING: Final = frozenset({"Read", "Describe", "DescribeConfigs"})
+"""Operations whose denial does not keep the replicator from writing."""
+
+
+def plan_acls(
+    plan: TopicSyncPlan,
+    here: Collection[Acl],
+    there: Collection[Acl],
+    source_topics: Collection[str],
+    config: FlowConfig,
+) -> TopicSyncPlan:
+    """Add the ACLs of the source (``here``) that the target (``there``) lacks to a plan.
+
+    ACLs of principals that write to a remote topic, as replicators do, are not surplus. A prefix
+    counts if one of the ``source_topics`` has it and is selected.
+    """
+    names = config.names
+    selected = names.select(source_topics)
+    wanted: set[Acl] = set()
+    add: set[Acl] = set()
+    findings: dict[SyncFinding, None] = {}
+    for acl in sorted(here):
+        copies = frozenset(_copies(acl, selected, config))
+        wanted |= copies
+        for copy in copies.difference(there):
+            if acl in there and acl.covers(copy.resource, copy.name):
+                continue
+            if finding := _refusal(acl, copy, config):
+                findings[finding] = None
+            else:
+                add.add(copy)
+    remote = {names.remote(topic) for topic in selected if not config.shares(topic)}
+    surplus = (
+        acl
+        for acl in there
+        if (acl.resource, acl.pattern) == ("topic", "literal")
+        and acl.name in remote
+        and acl not in wanted
+        and acl != write_denial(acl.name)
+        and acl.principal not in writers_of(acl.name, there)
+    )
+    return replace(
+        plan,
+        acls=tuple(sorted(add)),
+        surplus_acls=tuple(sorted(surplus)),
+        findings=(*plan.findings, *findings),
+    )
+
+
+def _copies(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator[Acl]:
+    included = config.sync_acls_include
+    named = acl.pattern == "literal" and acl.name != ANY_NAME
+    if acl.resource == "topic":
+        is_fence = named and acl == write_denial(acl.name)  # it would shut out the replicator
+        if not (is_fence or (acl.permission == "Allow" and acl.operation == "Write")):
+            yield from _on_remote_topics(acl, selected, config)
+    elif acl.resource == "group":
+        groups = config.group_names
+        if "groups" in included and (groups.matches(acl.name) if named else bool(config.groups)):
+            yield acl
+    elif "transactional-ids" in included and not acl.name.startswith(_OWN_NAMES):
+        yield acl
+
+
+def _on_remote_topics(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator[Acl]:
+    names, everything = config.names, acl.name == ANY_NAME and acl.pattern == "literal"
+    if acl.permission == "Allow" and acl.operation == "All":
+        acl = replace(acl, operation="Read")
+    if acl.pattern == "literal" and not everything:
+        if names.selects(acl.name):
+            yield replace(acl, name=names.remote(acl.name))
+        return
+    if "prefixed" not in config.sync_acls_include:
+        return
+    prefix = "" if everything else acl.name
+    covered = [names.remote(topic) for topic in selected if topic.startswith(prefix)]
+    pattern = names.remote(prefix)
+    if covered and pattern != prefix and all(name.startswith(pattern) for name in covered):
+        yield replace(acl, name=pattern, pattern="prefixed")
+    else:  # the pattern would cover topics of the target's own
+        yield from (replace(acl, name=name, pattern="literal") for name in covered)
+
+
+def _refusal(acl: Acl, copy: Acl, config: FlowConfig) -> SyncFinding | None:
+    source, target = config.flow.source, config.flow.target
+    if copy.permission == "Deny" and copy.operation not in _CONSUMING:
+        why, action = "it could stop srm there", f"add it on {target} where it does not deny srm"
+    elif copy.resource != "group" and _covers_own_names(copy):
+        why, action = "it covers names of srm", f"add it on {target} for narrower names"
+    elif config.both_enabled and (copy.resource != "topic" or config.shares(copy.name)):
+        why = "both flows use this name"
+        action = f"add it on {target}, or remove it on {source}"
+    else:
+        return None
+    return SyncFinding(acl.where, f"{acl.rule} is on {source} only, {why}", action)
+
+
+def _covers_own_names(acl: Acl) -> bool:
+    if acl.pattern == "literal":
+        return acl.name == ANY_NAME
+    return any(own.startswith(acl.name) or acl.name.startswith(own) for own in _OWN_NAMES)
+
+
+_T = TypeVar("_T")
+_Quotas = Mapping[QuotaEntity, Mapping[str, float]]
+
+
+def compare_users(plan: TopicSyncPlan, source: Cluster, target: Cluster) -> TopicSyncPlan:
+    """Add differences, and what srm may not compare or the brokers are too old for, to a plan."""
+    findings, notes = [*plan.findings], [*plan.notes]
+
+    def read(what: str, call: Callable[[Cluster], _T]) -> tuple[_T, _T] | None:
+        try:
+            return call(source), call(target)
+        except (AuthorizationError, ConfigError) as error:
+            notes.append(f"{what} are not compared: {error}")
+            return None
+
+    if limits := read("quotas", lambda cluster: cluster.quotas()):
+        findings += _quota_drift(*limits, source.alias, target.alias)
+    if users := read("SCRAM users", lambda cluster: cluster.scram_users()):
+        missing = sorted(users[0] - users[1])
+        if missing:
+            verb = "exists" if len(missing) == 1 else "exist"
+            text = f"{amount(len(missing), 'SCRAM user')} {verb} only on {source.alias}: "
+            action = f"create them on {target.alias} before clients move"
+            findings.append(SyncFinding("users", text + some(missing), action))
+    return replace(plan, findings=tuple(findings), notes=tuple(dict.fromkeys(notes)))
+
+
+def _quota_drift(here: _Quotas, there: _Quotas, source: str, target: str) -> Iterator[SyncFinding]:
+    for entity in sorted({*here, *there}, key=_name):
+        mine, other = here.get(entity, {}), there.get(entity, {})
+        for limit in sorted({*mine, *other}):
+            if mine.get(limit) != other.get(limit):
+                text = f"{limit} is {_text(mine.get(limit))} on {source}, "
+                text += f"{_text(other.get(limit))} on {target}"
+                yield SyncFinding(f"quota of {_name(entity)}", text, "kafka-configs.sh changes it")
+
+
+def _name(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity)
+
+
+def _text(limit: float | None) -> str:
+    return "not set" if limit is None else f"{limit:.15g}"
+
 
 _SAMPLES: Final = 3
 """Other topics of the target, whose settings show the defaults of its brokers."""

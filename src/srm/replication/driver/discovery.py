@@ -20,7 +20,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import STAMPED, compacted_spec, create_control_topics
 from srm.engine.control.recorded_copies import copies_of_others, with_recorded
-from srm.engine.control.topic_plan import plan_remote_topics
+from srm.engine.control.topic_sync import plan_remote_topics
 from srm.engine.flows.target_topics import raw_metrics_spec
 from srm.engine.groups.checkpoints import forget_topics, is_hidden
 from srm.engine.ports import FlowContext

@@ -24,7 +24,7 @@ from srm.domain.recovery.restore import RestorePlan
 from srm.domain.recovery.source_return import SourceReturn
 from srm.domain.verification.verification import VerificationSummary
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.topic_plan import TopicSyncPlan
+from srm.engine.control.topic_sync import TopicSyncPlan
 from srm.engine.flows.supervision import DriverAnswer
 from srm.engine.groups.checkpoints import CheckpointSummary
 from srm.engine.groups.group_sync import GroupSyncSummary

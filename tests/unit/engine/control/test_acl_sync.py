@@ -10,7 +10,7 @@ import pytest
 from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import Flow
-from srm.engine.control.topic_plan import TopicSyncPlan, plan_acls
+from srm.engine.control.topic_sync import TopicSyncPlan, plan_acls
 from srm_lab.testing.flows import flow_config
 
 NOTHING = TopicSyncPlan()

@@ -9,7 +9,7 @@ import pytest
 from srm.config.model import FlowConfig
 from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.engine.cluster_ports import TopicDescription, TopicSetting, TopicSpec
-from srm.engine.control.topic_plan import SyncFinding, TopicSyncPlan, plan_remote_topics
+from srm.engine.control.topic_sync import SyncFinding, TopicSyncPlan, plan_remote_topics
 
 
 def described(name: str, partitions: int) -> dict[str, TopicDescription]:

@@ -22,8 +22,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.rights import Acl, write_denial
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.topic_plan import TopicSyncPlan
-from srm.engine.control.topic_sync import append, apply, plan, sync
+from srm.engine.control.topic_sync import TopicSyncPlan, append, apply, plan, sync
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError
