@@ -26,7 +26,7 @@ from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest
-from srm.engine.recovery import look_at_source, settle_return
+from srm.engine.recovery import ReturnedFlow
 from srm.engine.verification import VerificationRequest
 from srm.engine.why.answer import list_topics
 from srm.wiring import open_flow, open_move, open_return
@@ -234,8 +234,8 @@ def test_after_the_loss_of_a_cluster_its_residue_joins_the_records_of_the_other_
         pair.produce(pair.b, [f"b{n}" for n in range(10)])
         pair.copied(pair.back)
         with open_return(pair.config, pair.there) as (context, logs):
-            found = look_at_source(context, logs)
-            settle_return(context, logs, {pair.topic: "merge"}, None, "ann")
+            found = ReturnedFlow(context, logs).inspect()
+            ReturnedFlow(context, logs).settle({pair.topic: "merge"}, None, "ann")
         pair.copied(pair.there, pair.back)
 
     assert moved is not None

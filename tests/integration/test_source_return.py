@@ -21,7 +21,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.groups.translate import translate
 from srm.engine.moves import MoveRequest, kept_outcome
-from srm.engine.recovery import look_at_source, pause_in_force, settle_return
+from srm.engine.recovery import ReturnedFlow, pause_in_force
 from srm.errors import GateClosedError
 from srm.wiring import open_move, open_return
 from srm_lab.stack.kafka import KafkaBroker
@@ -80,7 +80,7 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
         assert [row["value"].decode() for row in table] == REST
 
         with pytest.raises(GateClosedError, match=f"{kept} is undecided"):
-            settle_return(context, logs, {merged: "merge"}, None, "ann")
+            ReturnedFlow(context, logs).settle({merged: "merge"}, None, "ann")
         assert pause_in_force(context) is not None
         choices = {merged: "merge", kept: "keep", discarded: "discard", gone: "merge"}
         delete_before(source.bootstrap, gone, 62)  # retention, before anybody could copy them
@@ -162,7 +162,7 @@ def test_a_source_that_lost_what_was_copied_does_not_stop_the_flow(
         for topic in pair.topics:
             pair.produce(pair.p, topic, REST)
 
-        found = look_at_source(context, logs)
+        found = ReturnedFlow(context, logs).inspect()
 
         shapes = {topic.topic: topic.shape for topic in found.topics}
         assert (found.shape, shapes[merged], shapes[rebuilt]) == ("rebuilt", "shorter", "rebuilt")
@@ -172,8 +172,8 @@ def test_a_source_that_lost_what_was_copied_does_not_stop_the_flow(
                 assert (entry.cut_from, entry.cut_to, entry.copied_to) == (end, 50, end)
                 assert (entry.records, entry.only_copied) == (20, 50 - end)
         with pytest.raises(GateClosedError, match="srm restore"):
-            settle_return(context, logs, {kept: "keep"}, "merge", "ann")
-        settle_return(context, logs, {kept: "keep", rebuilt: "merge"}, "merge", "ann")
+            ReturnedFlow(context, logs).settle({kept: "keep"}, "merge", "ann")
+        ReturnedFlow(context, logs).settle({kept: "keep", rebuilt: "merge"}, "merge", "ann")
 
         for topic in pair.topics:
             pair.produce(pair.p, topic, LATER)

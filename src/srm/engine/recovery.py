@@ -11,7 +11,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final, Literal, Protocol
 
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes, in_force
@@ -49,10 +48,16 @@ from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, 
 from srm.replication.ports import DecodedRecord
 from srm.replication.restore.flow_state import RestoreState, open_restores
 
+log = logging.getLogger(__name__)
+
 Show = Callable[[str], None]
 Ends = dict[AssignedPartition, CopyEnd | SrmError]
 """Ends of copies, or why they are unknown."""
 _AT_ONCE: Final = 16
+_MERGE: Final = "run it again when a broker leads the partition, or merge its topic"
+_Found = dict[AssignedPartition, PartitionReturn]
+_Commits = Mapping[str, Mapping[TopicPartition, int]]
+_LeftOut = Mapping[AssignedPartition, Sequence[tuple[int, int]]]
 
 
 class ReturnedLogs(Protocol):
@@ -78,221 +83,6 @@ class ReturnedLogs(Protocol):
         ``visit``: called with the index of a range and some records; False ends that range.
         ``at_once``: number of ranges read concurrently; each is read in order.
         """
-
-
-def look_at_source(
-    context: FlowContext,
-    logs: ReturnedLogs,
-    show: Show = lambda _: None,
-    only: Collection[str] = (),
-    *,
-    groups: bool = True,
-) -> SourceReturn:
-    """Return the kind of return, and what the source holds and the target does not; only read.
-
-    While the flow is not paused, that is still to be copied. ``only``: source topics, or all.
-    ``groups``: also find what groups had read.
-    """
-    show("topics of both clusters")
-    known, names = RestoreState.read(context.target, context.config.flow), context.config.names
-    there, now = context.target.topics(), context.source.topics()
-    shapes = _shapes(context, known, now, only)
-    assigned = {name: _assignments_of(context, there, now[name]) for name in shapes if name in now}
-    everything = [entry for entries in assigned.values() for entry in entries]
-    ends = logs.copy_ends(
-        everything, lambda done: show(f"ends of the copies: {done:,} of {len(everything):,}")
-    )
-    found = {entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything}
-    commits, unread = _commits(context, found, show) if groups else ({}, ())
-    found, read = _count_records(logs, found, ends, commits, show)
-    found, routed_by = _with_only_copied(context, found), _routed_by(context, shapes)
-    topics = tuple(
-        replace(
-            topic_return(
-                *(name, now[name].topic_id if name in now else "", told),
-                [found[entry] for entry in assigned.get(name, ())],
-            ),
-            is_heartbeats=names.is_heartbeats(name),
-            routed_by=routed_by.get(name, ""),
-        )
-        for name, told in shapes.items()
-    )
-    was = sorted({entry.source_cluster for entry in known.state.copied if entry.topic in shapes})
-    cluster_id, flow = context.source.cluster_id(), context.config.flow
-    before = cluster_id if cluster_id in was else " or ".join(was)
-    shape = worst(topic.shape for topic in topics)
-    evidence = describe(shape, flow.source, before, cluster_id)
-    return SourceReturn(
-        *(str(flow), shape, evidence, cluster_id, before), topics, read, unread, known.pause
-    )
-
-
-def count(
-    logs: ReturnedLogs,
-    wanted: Sequence[Wanted],
-    counts: Sequence[Counting],
-    show: Show,
-    left_out: Mapping[AssignedPartition, Sequence[tuple[int, int]]] = MappingProxyType({}),
-) -> Sequence[Counting]:
-    """Count the records of ranges, without the offsets of ``left_out``; return the counts."""
-    done, all_of_it = 0, sum(one.size for _, one in wanted)
-    lasts = [one.start for _, one in wanted]
-
-    def visit(index: int, records: Sequence[DecodedRecord]) -> bool:
-        nonlocal done
-        without = left_out.get(wanted[index][0], ())
-        kept = [r for r in records if not any(a <= r.offset < b for a, b in without)]
-        counts[index].take([r.offset for r in kept], [r.timestamp for r in kept])
-        end = records[-1].offset + 1
-        done += end - lasts[index]
-        lasts[index] = end
-        show(f"residue: {done:,} of {all_of_it:,} offsets")
-        return True
-
-    logs.read(wanted, visit, _AT_ONCE)
-    return counts
-
-
-def _shapes(
-    context: FlowContext, known: RestoreState, now: Topics, only: Collection[str]
-) -> dict[str, tuple[Shape, str]]:
-    config = context.config
-    chosen = config.names.listed
-    # Topics copied until the pause: one that was deleted before it has no status.
-    lately = {status.topic for status in known.state.statuses}
-    copied_ids = {copy_id[0] for copy_id in known.positions}
-    missing = {
-        entry.topic
-        for entry in known.state.copied
-        if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in lately
-    }
-    names = {*config.names.select(now), *missing}
-    unknown = set(only) - names
-    if unknown:
-        raise NotFoundError(f"flow {config.flow} does not copy {', '.join(sorted(unknown))}")
-    return {
-        name: topic_shape(
-            name, now[name].topic_id if name in now else None, known.state.copied, copied_ids
-        )
-        for name in sorted(names)
-        if not only or name in only
-    }
-
-
-def _routed_by(context: FlowContext, topics: Collection[str]) -> dict[str, str]:
-    routes, source = RoutingTables.read(as_move(context)).merge, context.config.flow.source
-    return {
-        topic: route.move_id
-        for topic in topics
-        if (route := routes.get(topic_subject(topic))) is not None
-        and route.cluster == source
-        and not route.gives_up(source)
-    }
-
-
-def _assignments_of(
-    context: FlowContext, topics: Topics, topic: TopicDescription
-) -> list[AssignedPartition]:
-    """Return the partitions of a topic; those without a copy have no target topic id."""
-    config = context.config
-    remote = config.names.remote(topic.name)
-    there = topics.get(remote)
-    copied, copy_id = (there.partitions, there.topic_id) if there is not None else (0, "")
-    return [
-        AssignedPartition(topic.name, n, topic.topic_id, remote, copy_id if n < copied else "")
-        for n in range(topic.partitions)
-    ]
-
-
-def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> PartitionReturn:
-    place = of.topic, of.partition
-    if isinstance(end, SrmError):
-        return PartitionReturn(*place, shape, error=str(end))
-    return PartitionReturn(
-        *place,
-        shape="shorter" if end.cut_from is not None else shape,
-        copied_to=end.source_next,
-        target_next=end.target_next,
-        log_start=end.log_start,
-        log_end=end.log_end,
-        high_watermark=end.high_watermark,
-        cut_from=end.cut_from,
-        cut_to=None if end.cut_from is None else end.known_next,
-        gone_from=None if end.gone_to is None or shape != "same" else end.source_next,
-        notes=end.notes,
-        epoch=end.epoch,
-    )
-
-
-_Found = dict[AssignedPartition, PartitionReturn]
-_Commits = Mapping[str, Mapping[TopicPartition, int]]
-
-
-def _count_records(
-    logs: ReturnedLogs, found: _Found, ends: Ends, commits: _Commits, show: Show
-) -> tuple[_Found, dict[str, GroupOutcome]]:
-    tails = [(each, one.place, one.tail) for each, one in found.items() if one.tail]
-    wanted = [(each, OffsetRange(*place, *tail)) for each, place, tail in tails]
-    marks = defaultdict[TopicPartition, set[int]](set)
-    for offsets in commits.values():
-        for place, offset in offsets.items():
-            marks[place].add(offset)
-    left_out = {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)}
-    counting = [Counting(marks[place]) for _, place, _ in tails]
-    counts = count(logs, wanted, counting, show, left_out)
-    counted = dict(found)
-    for (each, _, _), total in zip(tails, counts, strict=True):
-        counted[each] = replace(found[each], **total.totals)
-    below = {place: total.below for (_, place, _), total in zip(tails, counts, strict=True)}
-    reads = {}
-    for group, offsets in sorted(commits.items()):
-        before = {place: below.get(place, {}).get(at, 0) for place, at in sorted(offsets.items())}
-        if read := {str(place): records for place, records in before.items() if records}:
-            at = {str(place): offset for place, offset in offsets.items() if str(place) in read}
-            reads[group] = GroupOutcome(read, at)
-    return counted, reads
-
-
-def _commits(
-    context: FlowContext, found: _Found, show: Show
-) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
-    """Return commits on the source after the ends of copies, and groups not read, with reasons."""
-    ends = {entry.place: entry.tail[0] for entry in found.values() if entry.tail}
-    if not ends:
-        return {}, ()
-    ours = read_ledger(context.source, context.source.topics())
-    show("commits of groups")
-    read, errors = context.source.commits_of(groups_with_offsets(context.source))
-    theirs = {
-        group: {
-            place: offset
-            for place, offset in committed.items()
-            if offset > ends.get(place, offset)
-            and not ((mine := ours.entry(group, place)) and mine.owns(offset))
-        }
-        for group, committed in read.items()
-    }
-    commits = {group: offsets for group, offsets in theirs.items() if offsets}
-    return commits, tuple(f"{group}: {error}" for group, error in errors.items())
-
-
-def _with_only_copied(context: FlowContext, found: _Found) -> _Found:
-    cut = {
-        entry.place: (entry.cut_from or 0, entry.cut_to or 0)
-        for entry in found.values()
-        if entry.cut_from is not None
-    }
-    if not cut:
-        return found
-    maps = context.maps.load(
-        {place.topic for place in cut}, {p: WantedOffsets.of(ends) for p, ends in cut.items()}
-    )
-    counted = {
-        place: maps.get(place).source_records_between(*ends)
-        for place, ends in cut.items()
-        if place not in maps.errors and place not in maps.gaps
-    }
-    return {at: replace(one, only_copied=counted.get(one.place)) for at, one in found.items()}
 
 
 ResidueState = Literal["undecided", "kept", "discarded"]
@@ -322,36 +112,365 @@ class ResidueRange:
         )
 
 
-def residue_ranges(
-    context: FlowContext,
-    logs: ReturnedLogs,
-    topics: Collection[str] = (),
-    partition: int | None = None,
-    show: Show = lambda _: None,
-) -> tuple[ResidueRange, ...]:
-    """Return the ranges of the residue that hold records; undecided ones only during a pause."""
-    ranges: list[ResidueRange] = []
-    if pause_in_force(context) is not None:
-        found = look_at_source(context, logs, show, topics, groups=False)
-        ranges = [
-            ResidueRange(
-                *(entry.topic, entry.partition, topic.topic_id, "undecided"),
-                *entry.residue,
-                records=entry.records,
-                first_ms=entry.first_ms,
-                last_ms=entry.last_ms,
+@dataclass(frozen=True, slots=True)
+class SettledReturn:
+    """Findings, plan and result; ``outcome`` is added to the report of the disaster."""
+
+    found: SourceReturn
+    settlement: Settlement
+    outcome: Outcome
+    applied: bool
+
+
+@dataclass(frozen=True)
+class ReturnedFlow:
+    """A flow whose source answers again, with both its logs; ``show`` takes what is being done."""
+
+    context: FlowContext
+    logs: ReturnedLogs
+    show: Show = lambda _: None
+
+    def inspect(self, only: Collection[str] = (), *, groups: bool = True) -> SourceReturn:
+        """Return the kind of return, and what the source holds and the target does not; only read.
+
+        While the flow is not paused, that is still to be copied. ``only``: source topics, or all.
+        ``groups``: also find what groups had read.
+        """
+        context, show = self.context, self.show
+        show("topics of both clusters")
+        known, names = RestoreState.read(context.target, context.config.flow), context.config.names
+        there, now = context.target.topics(), context.source.topics()
+        shapes = self._shapes(known, now, only)
+        assigned = {name: self._assignments_of(there, now[name]) for name in shapes if name in now}
+        everything = [entry for entries in assigned.values() for entry in entries]
+        ends = self.logs.copy_ends(
+            everything, lambda done: show(f"ends of the copies: {done:,} of {len(everything):,}")
+        )
+        found = {
+            entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything
+        }
+        commits, unread = self._commits(found) if groups else ({}, ())
+        found, read = self._count_records(found, ends, commits)
+        found, routed_by = self._with_only_copied(found), self._routed_by(shapes)
+        topics = tuple(
+            replace(
+                topic_return(
+                    *(name, now[name].topic_id if name in now else "", told),
+                    [found[entry] for entry in assigned.get(name, ())],
+                ),
+                is_heartbeats=names.is_heartbeats(name),
+                routed_by=routed_by.get(name, ""),
             )
-            for topic in found.topics
-            for entry in topic.partitions
-            if entry.residue is not None
+            for name, told in shapes.items()
+        )
+        was = sorted(
+            {entry.source_cluster for entry in known.state.copied if entry.topic in shapes}
+        )
+        cluster_id, flow = context.source.cluster_id(), context.config.flow
+        before = cluster_id if cluster_id in was else " or ".join(was)
+        shape = worst(topic.shape for topic in topics)
+        evidence = describe(shape, flow.source, before, cluster_id)
+        return SourceReturn(
+            *(str(flow), shape, evidence, cluster_id, before), topics, read, unread, known.pause
+        )
+
+    def plan(self, named: Mapping[str, Choice], default: Choice | None, by: str) -> SettledReturn:
+        """Return what is to be decided, and the effect of the choices; nothing is written."""
+        found = self.inspect()
+        settlement = plan_settlement(found, named, default)
+        undecided = self._open_moves(found, settlement)
+        blocked = (*settlement.blocked, *open_restores(self.context), *undecided)
+        settlement = replace(settlement, blocked=blocked)
+        move_id = found.pause.move_id if found.pause else ""
+        outcome = outcome_of(found, settlement, move_id, by, self.context.now_ms())
+        return SettledReturn(found, settlement, outcome, applied=False)
+
+    def settle(
+        self,
+        named: Mapping[str, Choice],
+        default: Choice | None,
+        by: str,
+        approve: Callable[[SettledReturn], bool] = lambda _: True,
+    ) -> SettledReturn:
+        """Carry out the choices and end the pause; safe to repeat.
+
+        The copies to decide on are sealed and looked at again, so no record in flight can arrive.
+        Merged copies need no final end. ``default``: the choice for all other topics, but not for
+        rebuilt or missing ones. ``approve``: called before a decision is written; False: nothing is
+        decided. GateClosedError: something is undecided, or cannot be settled.
+        """
+        context, show = self.context, self.show
+        flow, switch, before = context.config.flow, context.switch, pause_in_force(context)
+        if switch is None:
+            raise UnavailableError(f"flow {flow} cannot be paused or resumed from here")
+        if before is None:
+            raise ConflictError(f"flow {flow} is not paused: there is nothing to settle")
+        overtaken = "flow {} was {} by another process; check 'srm return status'"
+        planned, notes = self._plan_sealed(switch, lambda: self.plan(named, default, by))
+        if not approve(planned):
+            return planned
+        now = pause_in_force(context)
+        if now is None or now.request != before.request:
+            raise ConflictError(overtaken.format(flow, "paused again" if now else "settled"))
+        show("routes and moves of both clusters")
+        level(as_move(context))
+        if before.moves:
+            show("the outcome of the disaster")
+        for move_id in before.moves:
+            store_outcome(context, replace(planned.outcome, move_id=move_id))
+        show("the decision")
+        if not switch.resume({note.key(): note.value() for note in notes}, before.request):
+            raise ConflictError(overtaken.format(flow, "settled"))
+        return replace(planned, applied=True)
+
+    def residue(
+        self, topics: Collection[str] = (), partition: int | None = None
+    ) -> tuple[ResidueRange, ...]:
+        """Return the ranges with records of the residue; undecided ones only during a pause."""
+        ranges: list[ResidueRange] = []
+        if pause_in_force(self.context) is not None:
+            found = self.inspect(topics, groups=False)
+            ranges = [
+                ResidueRange(
+                    *(entry.topic, entry.partition, topic.topic_id, "undecided"),
+                    *entry.residue,
+                    records=entry.records,
+                    first_ms=entry.first_ms,
+                    last_ms=entry.last_ms,
+                )
+                for topic in found.topics
+                for entry in topic.partitions
+                if entry.residue is not None
+            ]
+        left = self._decided_ranges(topics)
+        self.show(f"counting {len(left):,} ranges that were left")
+        counts = self._count([one.request for one in left], [Counting() for _ in left], {})
+        some = zip(left, counts, strict=True)
+        ranges += [replace(one, **found.totals) for one, found in some if found.records]
+        wanted = [one for one in ranges if partition is None or one.partition == partition]
+        return tuple(sorted(wanted, key=lambda one: (one.topic, one.partition, one.offset_from)))
+
+    def _shapes(
+        self, known: RestoreState, now: Topics, only: Collection[str]
+    ) -> dict[str, tuple[Shape, str]]:
+        config = self.context.config
+        chosen = config.names.listed
+        # Topics copied until the pause: one that was deleted before it has no status.
+        lately = {status.topic for status in known.state.statuses}
+        copied_ids = {copy_id[0] for copy_id in known.positions}
+        missing = {
+            entry.topic
+            for entry in known.state.copied
+            if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in lately
+        }
+        names = {*config.names.select(now), *missing}
+        unknown = set(only) - names
+        if unknown:
+            raise NotFoundError(f"flow {config.flow} does not copy {', '.join(sorted(unknown))}")
+        return {
+            name: topic_shape(
+                name, now[name].topic_id if name in now else None, known.state.copied, copied_ids
+            )
+            for name in sorted(names)
+            if not only or name in only
+        }
+
+    def _routed_by(self, topics: Collection[str]) -> dict[str, str]:
+        routes = RoutingTables.read(as_move(self.context)).merge
+        source = self.context.config.flow.source
+        return {
+            topic: route.move_id
+            for topic in topics
+            if (route := routes.get(topic_subject(topic))) is not None
+            and route.cluster == source
+            and not route.gives_up(source)
+        }
+
+    def _assignments_of(self, topics: Topics, topic: TopicDescription) -> list[AssignedPartition]:
+        """Return the partitions of a topic; those without a copy have no target topic id."""
+        remote = self.context.config.names.remote(topic.name)
+        there = topics.get(remote)
+        copied, copy_id = (there.partitions, there.topic_id) if there is not None else (0, "")
+        return [
+            AssignedPartition(topic.name, n, topic.topic_id, remote, copy_id if n < copied else "")
+            for n in range(topic.partitions)
         ]
-    left = _decided_ranges(context, topics)
-    show(f"counting {len(left):,} ranges that were left")
-    counts = count(logs, [one.request for one in left], [Counting() for _ in left], show)
-    some = zip(left, counts, strict=True)
-    ranges += [replace(one, **found.totals) for one, found in some if found.records]
-    wanted = [one for one in ranges if partition is None or one.partition == partition]
-    return tuple(sorted(wanted, key=lambda one: (one.topic, one.partition, one.offset_from)))
+
+    def _count(
+        self, wanted: Sequence[Wanted], counts: Sequence[Counting], left_out: _LeftOut
+    ) -> Sequence[Counting]:
+        """Count the records of ranges, without the offsets of ``left_out``; return the counts."""
+        done, all_of_it = 0, sum(one.size for _, one in wanted)
+        lasts = [one.start for _, one in wanted]
+
+        def visit(index: int, records: Sequence[DecodedRecord]) -> bool:
+            nonlocal done
+            without = left_out.get(wanted[index][0], ())
+            kept = [r for r in records if not any(a <= r.offset < b for a, b in without)]
+            counts[index].take([r.offset for r in kept], [r.timestamp for r in kept])
+            end = records[-1].offset + 1
+            done += end - lasts[index]
+            lasts[index] = end
+            self.show(f"residue: {done:,} of {all_of_it:,} offsets")
+            return True
+
+        self.logs.read(wanted, visit, _AT_ONCE)
+        return counts
+
+    def _count_records(
+        self, found: _Found, ends: Ends, commits: _Commits
+    ) -> tuple[_Found, dict[str, GroupOutcome]]:
+        tails = [(each, one.place, one.tail) for each, one in found.items() if one.tail]
+        wanted = [(each, OffsetRange(*place, *tail)) for each, place, tail in tails]
+        marks = defaultdict[TopicPartition, set[int]](set)
+        for offsets in commits.values():
+            for place, offset in offsets.items():
+                marks[place].add(offset)
+        left_out = {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)}
+        counting = [Counting(marks[place]) for _, place, _ in tails]
+        counts = self._count(wanted, counting, left_out)
+        counted = dict(found)
+        for (each, _, _), total in zip(tails, counts, strict=True):
+            counted[each] = replace(found[each], **total.totals)
+        below = {place: total.below for (_, place, _), total in zip(tails, counts, strict=True)}
+        reads = {}
+        for group, offsets in sorted(commits.items()):
+            before = {
+                place: below.get(place, {}).get(at, 0) for place, at in sorted(offsets.items())
+            }
+            if read := {str(place): records for place, records in before.items() if records}:
+                at = {str(place): offset for place, offset in offsets.items() if str(place) in read}
+                reads[group] = GroupOutcome(read, at)
+        return counted, reads
+
+    def _commits(
+        self, found: _Found
+    ) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
+        """Return commits on the source after the ends of copies, and why groups were not read."""
+        ends = {entry.place: entry.tail[0] for entry in found.values() if entry.tail}
+        if not ends:
+            return {}, ()
+        source = self.context.source
+        ours = read_ledger(source, source.topics())
+        self.show("commits of groups")
+        read, errors = source.commits_of(groups_with_offsets(source))
+        theirs = {
+            group: {
+                place: offset
+                for place, offset in committed.items()
+                if offset > ends.get(place, offset)
+                and not ((mine := ours.entry(group, place)) and mine.owns(offset))
+            }
+            for group, committed in read.items()
+        }
+        commits = {group: offsets for group, offsets in theirs.items() if offsets}
+        return commits, tuple(f"{group}: {error}" for group, error in errors.items())
+
+    def _with_only_copied(self, found: _Found) -> _Found:
+        cut = {
+            entry.place: (entry.cut_from or 0, entry.cut_to or 0)
+            for entry in found.values()
+            if entry.cut_from is not None
+        }
+        if not cut:
+            return found
+        maps = self.context.maps.load(
+            {place.topic for place in cut}, {p: WantedOffsets.of(ends) for p, ends in cut.items()}
+        )
+        counted = {
+            place: maps.get(place).source_records_between(*ends)
+            for place, ends in cut.items()
+            if place not in maps.errors and place not in maps.gaps
+        }
+        return {at: replace(one, only_copied=counted.get(one.place)) for at, one in found.items()}
+
+    def _decided_ranges(self, topics: Collection[str]) -> list[ResidueRange]:
+        """Return ranges of existing topics that earlier decisions left on the source."""
+        context = self.context
+        state = RestoreState.read(context.target, context.config.flow).state
+        ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
+        return [
+            ResidueRange(
+                *(note.topic, note.partition, note.topic_id),
+                "kept" if note.decision == "keep" else "discarded",
+                *note.left_out,
+                note=note.loss,
+            )
+            for place, notes in state.notes_of(ids).items()
+            if not topics or place.topic in topics
+            for note in in_force(notes)
+            if note.left_out is not None
+        ]
+
+    def _open_moves(self, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
+        """Yield the undecided moves of the pause, if something would be kept or discarded.
+
+        Until a move is decided its clients may stay on the source: their records are not residue.
+        """
+        left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
+        if not left_out or found.pause is None:
+            return
+        store = MoveStore(as_move(self.context))
+        for move_id in found.pause.moves:
+            if store.find_plan(move_id) is None or (at := store.progress(move_id)).is_decided:
+                continue
+            yield (
+                f"move {move_id} has paused {self.context.config.flow} and is {at.step}, not "
+                f"decided: {some(left_out)} can only be merged; finish it (repeat its "
+                f"'srm failover run' with --move-id {move_id}) or end it "
+                f"('srm failover release {move_id}')"
+            )
+
+    def _copies(self, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
+        names, topics = self.context.config.names, self.context.target.topics()
+        found = set()
+        for note in notes:
+            remote = names.remote(note.topic)
+            if remote in topics and note.partition < topics[remote].partitions:
+                found.add(TopicPartition(remote, note.partition))
+        return found
+
+    def _plan_sealed(
+        self, switch: FlowSwitch, plan: Callable[[], SettledReturn]
+    ) -> tuple[SettledReturn, tuple[PartitionNotes, ...]]:
+        """Plan until all copies to decide on were sealed, which fences slots that still write."""
+        request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
+        target = self.context.config.flow.target
+        while True:
+            planned = plan()
+            found, settlement, by = planned.found, planned.settlement, planned.outcome.by
+            if settlement.blocked:
+                raise GateClosedError(f"not settled: {'; '.join(settlement.blocked)}")
+            notes = decisions(found, settlement, request, by, self.context.now_ms())
+            unsealed = self._copies(notes) - sealed
+            if not unsealed:
+                return planned, notes
+            self.show(f"sealing {len(unsealed):,} partitions of {target}")
+            if failed := switch.seal(unsealed):
+                [(copy, why), *others] = sorted(failed.items())
+                more = f", and {len(others)} more" if others else ""
+                raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)
+            sealed |= unsealed
+
+
+def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> PartitionReturn:
+    place = of.topic, of.partition
+    if isinstance(end, SrmError):
+        return PartitionReturn(*place, shape, error=str(end))
+    return PartitionReturn(
+        *place,
+        shape="shorter" if end.cut_from is not None else shape,
+        copied_to=end.source_next,
+        target_next=end.target_next,
+        log_start=end.log_start,
+        log_end=end.log_end,
+        high_watermark=end.high_watermark,
+        cut_from=end.cut_from,
+        cut_to=None if end.cut_from is None else end.known_next,
+        gone_from=None if end.gone_to is None or shape != "same" else end.source_next,
+        notes=end.notes,
+        epoch=end.epoch,
+    )
 
 
 def read_residue(
@@ -378,152 +497,6 @@ def read_residue(
         return reads_on
 
     logs.read([one.request for one in ranges], take, at_once=1)
-
-
-def _decided_ranges(context: FlowContext, topics: Collection[str]) -> list[ResidueRange]:
-    """Return ranges of existing topics that earlier decisions left on the source."""
-    state = RestoreState.read(context.target, context.config.flow).state
-    ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
-    return [
-        ResidueRange(
-            *(note.topic, note.partition, note.topic_id),
-            "kept" if note.decision == "keep" else "discarded",
-            *note.left_out,
-            note=note.loss,
-        )
-        for place, notes in state.notes_of(ids).items()
-        if not topics or place.topic in topics
-        for note in in_force(notes)
-        if note.left_out is not None
-    ]
-
-
-log = logging.getLogger(__name__)
-
-_MERGE: Final = "run it again when a broker leads the partition, or merge its topic"
-
-
-@dataclass(frozen=True, slots=True)
-class SettledReturn:
-    """Findings, plan and result; ``outcome`` is added to the report of the disaster."""
-
-    found: SourceReturn
-    settlement: Settlement
-    outcome: Outcome
-    applied: bool
-
-
-def plan_return(
-    context: FlowContext,
-    logs: ReturnedLogs,
-    named: Mapping[str, Choice],
-    default: Choice | None,
-    by: str,
-    show: Show = lambda _: None,
-) -> SettledReturn:
-    """Return what is to be decided, and the effect of the choices; nothing is written."""
-    found = look_at_source(context, logs, show)
-    settlement = plan_settlement(found, named, default)
-    undecided = _open_moves(context, found, settlement)
-    blocked = (*settlement.blocked, *open_restores(context), *undecided)
-    settlement = replace(settlement, blocked=blocked)
-    move_id = found.pause.move_id if found.pause else ""
-    outcome = outcome_of(found, settlement, move_id, by, context.now_ms())
-    return SettledReturn(found, settlement, outcome, applied=False)
-
-
-def settle_return(
-    context: FlowContext,
-    logs: ReturnedLogs,
-    named: Mapping[str, Choice],
-    default: Choice | None,
-    by: str,
-    show: Show = lambda _: None,
-    approve: Callable[[SettledReturn], bool] = lambda _: True,
-) -> SettledReturn:
-    """Carry out the choices and end the pause; safe to repeat.
-
-    The copies to decide on are sealed and looked at again, so that no record in flight can arrive.
-    Merged copies need no final end. ``default``: the choice for all other topics, but not for
-    rebuilt or missing ones. ``approve``: called before a decision is written; False: nothing is
-    decided. GateClosedError: something is undecided, or cannot be settled.
-    """
-    flow, switch, before = context.config.flow, context.switch, pause_in_force(context)
-    if switch is None:
-        raise UnavailableError(f"flow {flow} cannot be paused or resumed from here")
-    if before is None:
-        raise ConflictError(f"flow {flow} is not paused: there is nothing to settle")
-    overtaken = "flow {} was {} by another process; check 'srm return status'"
-    planned, notes = _plan_sealed(
-        context, switch, lambda: plan_return(context, logs, named, default, by, show), show
-    )
-    if not approve(planned):
-        return planned
-    now = pause_in_force(context)
-    if now is None or now.request != before.request:
-        raise ConflictError(overtaken.format(flow, "paused again" if now else "settled"))
-    show("routes and moves of both clusters")
-    level(as_move(context))
-    if before.moves:
-        show("the outcome of the disaster")
-    for move_id in before.moves:
-        store_outcome(context, replace(planned.outcome, move_id=move_id))
-    show("the decision")
-    if not switch.resume({note.key(): note.value() for note in notes}, before.request):
-        raise ConflictError(overtaken.format(flow, "settled"))
-    return replace(planned, applied=True)
-
-
-def _open_moves(context: FlowContext, found: SourceReturn, settlement: Settlement) -> Iterator[str]:
-    """Yield the undecided moves of the pause, if something would be kept or discarded.
-
-    Until a move is decided its clients may stay on the source, and their records are not residue.
-    """
-    left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
-    if not left_out or found.pause is None:
-        return
-    store = MoveStore(as_move(context))
-    for move_id in found.pause.moves:
-        if store.find_plan(move_id) is None or (at := store.progress(move_id)).is_decided:
-            continue
-        yield (
-            f"move {move_id} has paused {context.config.flow} and is {at.step}, not decided: "
-            f"{some(left_out)} can only be merged; finish it (repeat its 'srm failover run' with "
-            f"--move-id {move_id}) or end it ('srm failover release {move_id}')"
-        )
-
-
-def _copies(context: FlowContext, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
-    names, topics = context.config.names, context.target.topics()
-    found = set()
-    for note in notes:
-        remote = names.remote(note.topic)
-        if remote in topics and note.partition < topics[remote].partitions:
-            found.add(TopicPartition(remote, note.partition))
-    return found
-
-
-def _plan_sealed(
-    context: FlowContext, switch: FlowSwitch, plan: Callable[[], SettledReturn], show: Show
-) -> tuple[SettledReturn, tuple[PartitionNotes, ...]]:
-    """Plan until all copies to decide on were sealed, which fences slots that may still write."""
-    request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
-    target = context.config.flow.target
-    while True:
-        planned = plan()
-        found, settlement, by = planned.found, planned.settlement, planned.outcome.by
-        if settlement.blocked:
-            raise GateClosedError(f"not settled: {'; '.join(settlement.blocked)}")
-        notes = decisions(found, settlement, request, by, context.now_ms())
-        unsealed = _copies(context, notes) - sealed
-        if not unsealed:
-            return planned, notes
-        show(f"sealing {len(unsealed):,} partitions of {target}")
-        if failed := switch.seal(unsealed):
-            [(copy, why), *others] = sorted(failed.items())
-            more = f", and {len(others)} more" if others else ""
-            raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)
-        sealed |= unsealed
 
 
 def store_outcome(context: FlowContext, outcome: Outcome) -> None:

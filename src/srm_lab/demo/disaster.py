@@ -24,7 +24,7 @@ from srm.domain.names.topics import Flow
 from srm.engine import emission, moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import group_sync
-from srm.engine.recovery import SettledReturn, settle_return
+from srm.engine.recovery import ReturnedFlow, SettledReturn
 from srm.engine.status.observing import flow_status
 from srm.errors import SrmError, StackError
 from srm.wiring import open_cluster, open_flow, open_move, open_return
@@ -202,7 +202,8 @@ class Disaster:
         """Find the residue, and have it copied after all."""
         display = self.world.display
         with open_return(self.world.config, FLOW) as (context, logs):
-            done = settle_return(context, logs, {}, "merge", "the demo", display.say)
+            returned = ReturnedFlow(context, logs, display.say)
+            done = returned.settle({}, "merge", "the demo")
         groups = ", ".join(f"{g} had read {r.records:,}" for g, r in done.found.groups.items())
         display.say(
             f"it is the {done.found.shape} cluster, with {done.outcome.records:,} records that "

@@ -43,12 +43,9 @@ from srm.domain.text.amount import amount
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.recovery import (
     ResidueRange,
+    ReturnedFlow,
     SettledReturn,
-    look_at_source,
-    plan_return,
     read_residue,
-    residue_ranges,
-    settle_return,
 )
 from srm.errors import GateClosedError
 from srm.pages.files import Format, ResidueFiles
@@ -68,7 +65,7 @@ def _choice(means: str) -> object:
 
 def status(only: OneFlow) -> None:
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
-        found = look_at_source(context, logs, show)
+        found = ReturnedFlow(context, logs, show).inspect()
     only.emit(found, lambda console: render_found(console, found))
 
 
@@ -96,11 +93,12 @@ def settle(
             nothing = {"flow": str(only.flow), "applied": False, "reason": "not paused"}
             only.emit(nothing, lambda console: console.print(line))
             return
+        returned = ReturnedFlow(context, logs, show)
         if dry_run:
-            done = plan_return(context, logs, named, default, by, show)
+            done = returned.plan(named, default, by)
         else:
             approve = partial(_approve, only, show, yes=yes)
-            done = settle_return(context, logs, named, default, by, show, approve)
+            done = returned.settle(named, default, by, approve)
     only.emit(done, lambda console: render_settled(console, done))
     if dry_run and done.settlement.blocked:
         raise GateClosedError(f"not settled: {'; '.join(done.settlement.blocked)}")
@@ -206,7 +204,7 @@ PartitionOption = Annotated[
 
 def list_ranges(only: OneFlow, *, topic: TopicsOption = None) -> None:
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
-        ranges = residue_ranges(context, logs, topic or (), None, show)
+        ranges = ReturnedFlow(context, logs, show).residue(topic or ())
     only.emit(ranges, lambda console: _render(console, ranges))
 
 
@@ -229,7 +227,7 @@ def show(
 
     with open_return(only.settings, only.flow) as (context, logs):
         with progress() as tell:
-            ranges = residue_ranges(context, logs, [topic], partition, tell)
+            ranges = ReturnedFlow(context, logs, tell).residue([topic], partition)
         read_residue(logs, ranges, take)
     left = sum(one.records for one in ranges) - shown
     if left > 0 and not only.as_json:
@@ -252,7 +250,7 @@ def export(
 ) -> None:
     done = 0
     with open_return(only.settings, only.flow) as (context, logs), progress() as tell:
-        ranges = residue_ranges(context, logs, topic or (), partition, tell)
+        ranges = ReturnedFlow(context, logs, tell).residue(topic or (), partition)
         total = sum(one.records for one in ranges)
         with ResidueFiles(output, file_format) as files:
 

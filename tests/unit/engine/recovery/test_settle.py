@@ -39,11 +39,8 @@ from srm.engine.moves import MoveContext, kept_outcome
 from srm.engine.moves.records import RoutingHistory
 from srm.engine.ports import FlowContext
 from srm.engine.recovery import (
-    look_at_source,
-    plan_return,
+    ReturnedFlow,
     read_residue,
-    residue_ranges,
-    settle_return,
     store_outcome,
 )
 from srm.errors import (
@@ -138,7 +135,7 @@ class Returned:
     logs: Logs
 
     def settle(self, **choices: str) -> object:
-        return settle_return(self.context, self.logs, choices, None, "ann")  # type: ignore[arg-type]
+        return ReturnedFlow(self.context, self.logs).settle(choices, None, "ann")  # type: ignore[arg-type]
 
     @property
     def commands(self) -> dict[bytes, bytes]:
@@ -190,7 +187,7 @@ def test_what_only_the_source_has_is_found_with_its_times_and_who_had_read_of_it
         {ours.key(): ours.value()}
     )
 
-    found = look_at_source(returned.context, returned.logs)
+    found = ReturnedFlow(returned.context, returned.logs).inspect()
 
     [entry] = found.partitions
     assert (found.shape, entry.residue, entry.records) == ("same", (80, 100), 20)
@@ -250,7 +247,7 @@ def test_what_is_undecided_leaves_everything_as_it_is(returned: Returned) -> Non
 def test_a_plan_writes_nothing(returned: Returned) -> None:
     before = returned.commands
 
-    plan_return(returned.context, returned.logs, {"Payments": "keep"}, None, "ann")
+    ReturnedFlow(returned.context, returned.logs).plan({"Payments": "keep"}, None, "ann")
 
     assert returned.commands == before
     assert returned.switch.acts == []
@@ -262,9 +259,8 @@ def test_nobody_settles_what_somebody_else_has_paused_again_meanwhile(returned: 
         return True
 
     with pytest.raises(ConflictError, match="paused again"):
-        settle_return(
-            *(returned.context, returned.logs, {"Payments": "merge"}, None, "ann"),
-            approve=pause_again,
+        ReturnedFlow(returned.context, returned.logs).settle(
+            {"Payments": "merge"}, None, "ann", approve=pause_again
         )
     assert pause_in_force(returned.context) is not None
 
@@ -303,9 +299,8 @@ def test_the_outcome_is_kept_for_each_move_that_has_given_the_source_up(
 
 
 def test_without_approval_nothing_is_decided(returned: Returned) -> None:
-    done = settle_return(
-        *(returned.context, returned.logs, {"Payments": "merge"}, None, "ann"),
-        approve=lambda _: False,
+    done = ReturnedFlow(returned.context, returned.logs).settle(
+        {"Payments": "merge"}, None, "ann", approve=lambda _: False
     )
 
     assert not done.applied
@@ -342,7 +337,7 @@ def test_what_arrives_before_a_copy_is_sealed_is_no_residue(returned: Returned) 
 def test_a_log_that_lost_its_end_is_counted_and_cut(returned: Returned) -> None:
     returned.logs.ends[PAYMENTS] = CopyEnd(60, 80, 81, 0, 100, 100, cut_from=60)
 
-    found = look_at_source(returned.context, returned.logs)
+    found = ReturnedFlow(returned.context, returned.logs).inspect()
     [entry] = found.partitions
     assert (found.shape, entry.only_copied, entry.residue) == ("shorter", 20, (60, 100))
     returned.settle(Payments="merge")
@@ -359,11 +354,11 @@ def test_a_rebuilt_topic_is_told_by_its_id_and_not_settled_unasked(
     sites.clusters["P"].produce("Payments", 0, 5)
     returned.logs.ends[PAYMENTS] = CopyEnd(0, 0, 101, 0, 5, 5)
 
-    found = look_at_source(returned.context, returned.logs)
+    found = ReturnedFlow(returned.context, returned.logs).inspect()
 
     assert (found.shape, found.records) == ("rebuilt", 5)
     with pytest.raises(GateClosedError, match="srm restore --from B --to P --topic Payments"):
-        settle_return(returned.context, returned.logs, {}, "merge", "ann")
+        ReturnedFlow(returned.context, returned.logs).settle({}, "merge", "ann")
 
 
 def test_a_restore_that_was_broken_off_is_finished_before_anything_is_settled(
@@ -415,7 +410,7 @@ def test_a_restore_that_has_begun_and_told_nothing_yet_keeps_its_topics_from_bei
 def test_a_topic_that_is_not_there_any_more_is_missing(returned: Returned, sites) -> None:
     sites.clusters["P"].delete_topic("Payments")
 
-    [topic] = look_at_source(returned.context, returned.logs).topics
+    [topic] = ReturnedFlow(returned.context, returned.logs).inspect().topics
 
     assert (topic.shape, topic.partitions) == ("missing", ())
     assert returned.logs.walked == []
@@ -423,7 +418,7 @@ def test_a_topic_that_is_not_there_any_more_is_missing(returned: Returned, sites
 
 def test_what_was_left_earlier_is_no_residue_but_stays_readable(returned: Returned) -> None:
     returned.settle(Payments="keep")
-    [kept] = residue_ranges(returned.context, returned.logs)
+    [kept] = ReturnedFlow(returned.context, returned.logs).residue()
     shown: list[int] = []
 
     def take(_: object, records: Sequence[ResidueRecord]) -> bool:
@@ -436,7 +431,7 @@ def test_what_was_left_earlier_is_no_residue_but_stays_readable(returned: Return
 
     assert (kept.state, kept.offset_from, kept.offset_to, kept.records) == ("kept", 80, 100, 20)
     assert shown == [80, 81, 82]
-    assert look_at_source(returned.context, returned.logs).records == 0
+    assert ReturnedFlow(returned.context, returned.logs).inspect().records == 0
 
 
 def route(cluster: Cluster, wanted: Route) -> None:

@@ -27,7 +27,7 @@ from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves import MoveContext, MovePlan, MoveRequest
 from srm.engine.moves.records import RoutingHistory
-from srm.engine.recovery import settle_return
+from srm.engine.recovery import ReturnedFlow
 from srm.errors import AuthorizationError, GateClosedError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset
 from srm_lab.testing.simulation.moves.sites import TOPIC, Host, SiteLogs, Sites
@@ -286,14 +286,14 @@ class Director:
                 continue
             choice: Choice = self.rng.choice(("merge", "keep", "discard"))
             self.say(f"settle {flow}: {choice}")
-            logs = SiteLogs(self.sites, copier)
+            returned = ReturnedFlow(context, SiteLogs(self.sites, copier))
             try:
                 try:
-                    done = settle_return(context, logs, {}, choice, "ann")
+                    done = returned.settle({}, choice, "ann")
                 except GateClosedError as error:
                     if f"--merge {TOPIC}" not in str(error):
                         raise
-                    done = settle_return(context, logs, {TOPIC: "merge"}, choice, "ann")
+                    done = returned.settle({TOPIC: "merge"}, choice, "ann")
             except SrmError as error:
                 self.problems.append(f"settle {flow} is refused: {error}")
             else:
