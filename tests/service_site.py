@@ -31,7 +31,7 @@ from srm.domain.text.amount import set_key
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows.supervision import DriverStatus, SlotStatus
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.facts import Away, MoveFacts, Outlook, TopicPair
+from srm.engine.moves.facts import MoveFacts, TopicPair
 from srm.engine.status.observing import FlowState, observe
 from srm.engine.status.status import (
     FlowStatus,
@@ -250,7 +250,7 @@ def _look(
         forecast=replace(seen.status.standing.forecast, made_ms=at),
     )  # fmt: skip
     status = replace(status, standing=None if status.pause else _standing(standing, groups=groups))
-    outlook = replace(seen.outlook, facts=_facts(seen.outlook, at, groups=groups))
+    outlook = _facts(seen.outlook, at, groups=groups)
     status = replace(status, heard_ms=at - 1 * _S)
     view = FlowState(status, partitions, outlook)
     return FlowLook(flow, flow_config(flow), view, at - 2 * _S)
@@ -270,7 +270,7 @@ def _seen() -> FlowState:
     return observe(world.forward)
 
 
-def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
+def _facts(outlook: MoveFacts, at: int, *, groups: bool) -> MoveFacts:
     """Return the facts of a lost source with three groups, one with a place that is gone."""
     topics = ("orders", "payments")
     there = {name: TopicDescription(name, name, 3) for name in (f"P.{topic}" for topic in topics)}
@@ -291,12 +291,12 @@ def _facts(outlook: Outlook, at: int, *, groups: bool) -> MoveFacts:
     names = (*places, "never-seen") if groups else ()
     log = LogRange(0, 90_000, 90_000)
     return replace(
-        outlook.facts,
+        outlook,
         topics=topics,
         groups=tuple(sorted(names)),
         pairs=tuple(TopicPair(topic, f"P.{topic}", topic, "forward") for topic in topics),
-        source=Away("P", places=places),
-        target=replace(outlook.facts.target, topics=there, logs=dict.fromkeys(copies, log)),
+        source=replace(outlook.away, places=places, proof=None),
+        target=replace(outlook.target, topics=there, logs=dict.fromkeys(copies, log)),
     )
 
 

@@ -1,8 +1,9 @@
-"""Facts for decisions of a move: one look at both clusters, and the outlook for a lost source."""
+"""Facts for decisions of a move: one look at both clusters, or at the target of a lost source."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -107,10 +108,23 @@ class SideFacts:
 
 @dataclass(frozen=True)
 class Away(SideFacts):
-    """A lost source, with groups' last known places: the move neither reads nor awaits it."""
+    """A source that is, or may be, lost: what the target shows of it; no move reads or awaits it.
+
+    ``places``: groups' last known places; ``presence``: clients that report to the target.
+    ``copies`` by original partition; ``recent``: number of records of each copy within the last
+    :data:`.RATE_MS` of its topic, ``newest``: time of its last one.
+    ``transactions``: open on the target.
+    ``commits``: commits of idle groups on the source, if it was queried.
+    """
 
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
     proof: FlowProof | None = None
+    presence: Presence = field(default_factory=Presence)
+    copies: Mapping[TopicPartition, TopicPartition] = field(default_factory=dict)
+    recent: Mapping[TopicPartition, int] = field(default_factory=dict)
+    newest: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    transactions: tuple[str, ...] = ()
+    commits: Mapping[str, Offsets] = field(default_factory=dict)
 
     def group(self, name: str) -> GroupDescription:
         """Describe a group as empty: a move does not wait for members on a lost cluster."""
@@ -165,6 +179,10 @@ class MoveFacts:
     def is_away(self) -> bool:
         return isinstance(self.source, Away)
 
+    @property
+    def away(self) -> Away:
+        return self.source if isinstance(self.source, Away) else Away(self.source.alias)
+
     @cached_property
     def plans(self) -> tuple[GroupPlan, ...]:
         return tuple(
@@ -182,10 +200,8 @@ class MoveFacts:
 
     def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
         """Return a group's last known positions in the moving topics, if the source is lost."""
-        if not isinstance(self.source, Away):
-            return {}
         moving = {pair.target_topic for pair in self.pairs}
-        places = self.source.places.get(group, {})
+        places = self.away.places.get(group, {})
         return {place: last for place, last in places.items() if place.topic in moving}
 
     def group(self, name: str) -> GroupFacts:
@@ -335,80 +351,45 @@ class MoveFacts:
         numbers = {tp.partition for tp in last if tp.topic == pair.target_topic}
         return [TopicPartition(pair.topic, one) for one in sorted({*range(count), *numbers})]
 
-
-def source_next(offset_map: OffsetMap) -> int | None:
-    if offset_map.position is not None:
-        return offset_map.position.source_next
-    return offset_map.last_source_end
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """Facts at the target, and what its copies show of the source that is, or may be, lost.
-
-    ``recent``: number of records of each copy within the last :data:`.RATE_MS` of its topic.
-    ``transactions``: open on the target.
-    ``commits``: commits of idle groups on the source, if it was queried.
-    """
-
-    facts: MoveFacts
-    presence: Presence
-    recent: Mapping[TopicPartition, int]
-    newest: Mapping[TopicPartition, int | None]
-    copies: Mapping[TopicPartition, TopicPartition]
-    transactions: tuple[str, ...]
-    commits: Mapping[str, Offsets] = field(default_factory=dict)
-
-    @property
-    def plans(self) -> tuple[GroupPlan, ...]:
-        return self.facts.plans
-
-    @property
-    def away(self) -> Away:
-        source = self.facts.source
-        return source if isinstance(source, Away) else Away(source.alias)
-
-    @property
-    def proof(self) -> FlowProof | None:
-        return self.away.proof
-
     @property
     def without_leader(self) -> tuple[TopicPartition, ...]:
-        logs = self.facts.target.logs
+        logs = self.target.logs
         return tuple(sorted(place for place, log in logs.items() if log is UNKNOWN_LOG))
 
     @property
     def copy_starts(self) -> Mapping[TopicPartition, int]:
         """Log start offsets of the copies that have a leader."""
-        logs = self.facts.target.logs.items()
+        logs = self.target.logs.items()
         return {place: log.start for place, log in logs if log is not UNKNOWN_LOG}
 
-    def without(self, subjects: Collection[str]) -> Outlook:
-        facts = self.facts
-        topics = tuple(one for one in facts.topics if topic_subject(one) not in subjects)
-        groups = tuple(one for one in facts.groups if group_subject(one) not in subjects)
-        return replace(self, facts=replace(facts, topics=topics, groups=groups))
+    def without(self, subjects: Collection[str]) -> MoveFacts:
+        topics = tuple(one for one in self.topics if topic_subject(one) not in subjects)
+        groups = tuple(one for one in self.groups if group_subject(one) not in subjects)
+        return replace(self, topics=topics, groups=groups)
 
-    def places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
-        return self.facts.last_places(group)
+    def with_commits(self, commits: Mapping[str, Offsets]) -> MoveFacts:
+        """Add commits of groups on the source; positions do not depend on them and are kept."""
+        found = copy(self)
+        object.__setattr__(found, "source", replace(self.away, commits=commits))
+        return found
 
     def known_places(self, plan: GroupPlan) -> frozenset[TopicPartition]:
         """Return the target partitions for which a group has a last known position or a commit."""
         resumed = (each.target for each in plan.positions if each.resume is not None)
-        return frozenset((*self.places(plan.group), *resumed))
+        return frozenset((*self.last_places(plan.group), *resumed))
 
     def followers(self, group: str) -> int:
         """Count the clients of a group that recently reported on the target to follow routes."""
-        return len(self.presence.followers(group_subject(group)))
+        return len(self.away.presence.followers(group_subject(group)))
 
     def works_there(self, group: str) -> bool:
         """Return True if the route of a group already leads to the target, or holds it there."""
-        return self.facts.routing.cluster_of(group) == self.facts.request.target
+        return self.routing.cluster_of(group) == self.request.target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Forecast records lost or read again; ``source``: present log ends, None if not known."""
         partitions = tuple(self._known_partitions(source))
-        growth = sum(report.source_growth for report in self.facts.maps.reports)
+        growth = sum(report.source_growth for report in self.maps.reports)
         placed = {plan.group for plan in self.plans if self.known_places(plan)}
         return Forecast(
             made_ms=now_ms,
@@ -417,7 +398,7 @@ class Outlook:
                 self._group_forecast(plan, now_ms) for plan in self.plans if plan.group in placed
             ),
             unseen=tuple(plan.group for plan in self.plans if plan.group not in placed),
-            transactions=self.transactions,
+            transactions=self.away.transactions,
             rate=max(rate_of(partitions), growth),
         )
 
@@ -444,38 +425,44 @@ class Outlook:
         if position.state == "no-commit":
             return 0  # auto.offset.reset of its clients decides
         place = TopicPartition(position.topic, position.partition)
-        committed = self.commits.get(group, {}).get(place)
+        committed = self.away.commits.get(group, {}).get(place)
         if committed is None or position.committed is None:
             return position.lag
         return min(position.lag, max(0, committed - position.committed))
 
     def _known_partitions(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
-        heard, held = last_heard(self.facts.maps.reports), _held_back(self.facts.maps.reports)
-        for original, copy in sorted(self.copies.items()):
-            topic = self.facts.target.topics.get(copy.topic)
-            place = (topic.topic_id if topic else "", copy.partition)
-            heard_ms = heard.get(place, 0)
+        heard, held = last_heard(self.maps.reports), _held_back(self.maps.reports)
+        for original, place in sorted(self.away.copies.items()):
+            topic = self.target.topics.get(place.topic)
+            remote = (topic.topic_id if topic else "", place.partition)
+            heard_ms = heard.get(remote, 0)
             known = PartitionKnown(
                 original.topic,
                 original.partition,
-                self.facts.maps.get(original).position,
+                self.maps.get(original).position,
                 heard_ms,
-                self.recent.get(copy, 0),
+                self.away.recent.get(place, 0),
                 self._stop_reason(original, heard_ms if source is None else source.time_ms),
-                self.newest.get(copy),
+                self.away.newest.get(place),
             )
             if source is not None:
                 known = source.brought_up_to_date(known)
-            yield with_held_back(known, held.get(place, 0))
+            yield with_held_back(known, held.get(remote, 0))
         if source is not None:
-            yield from source.without_copy(self.copies.keys())
+            yield from source.without_copy(self.away.copies.keys())
 
     def _stop_reason(self, original: TopicPartition, heard_ms: int) -> str:
         """Return why a partition was not copied while the source still answered, or ""."""
-        status = (self.facts.maps.statuses or {}).get(original)
+        status = (self.maps.statuses or {}).get(original)
         if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
             return ""  # it stopped because the source no longer answered
         return status.what or "no reason given"
+
+
+def source_next(offset_map: OffsetMap) -> int | None:
+    if offset_map.position is not None:
+        return offset_map.position.source_next
+    return offset_map.last_source_end
 
 
 def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:

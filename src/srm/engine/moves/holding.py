@@ -55,7 +55,7 @@ from srm.engine.moves.effects import (
     require_in_force,
     topics_without_fence,
 )
-from srm.engine.moves.facts import MoveFacts, Outlook
+from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.planning import findings, route_problem, unsettled_problems
 from srm.engine.moves.reading import MoveScope, read_facts, read_outlook, read_target
 from srm.engine.moves.records import (
@@ -194,8 +194,8 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if fresh.blocking:
         texts = few([each.text for each in fresh.blocking])
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(texts)}")
-    if fresh.outlook is not None:
-        return pause_flow(context, plan, fresh.outlook)
+    if fresh.facts.is_away:
+        return pause_flow(context, plan, fresh.facts)
     context.observations[plan.move_id] = first_look(context, fresh.facts)
     return MoveProgress(
         plan.move_id,
@@ -237,7 +237,7 @@ def _silent(tables: ControlTables, plan: MovePlan, now_ms: int) -> list[bytes]:
     ]
 
 
-def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MoveProgress:
+def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveProgress:
     """Pause the flow from the source, seal its copies, and forecast the now final loss.
 
     Safe to repeat. After a crash the flow stays paused: hold again, or release.
@@ -250,7 +250,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
     switch.pause(wanted)
     _leave_if_late(context, plan, wanted)
-    unsealed = switch.seal(sorted({*before.copies.values()} - {*before.without_leader}))
+    unsealed = switch.seal(sorted({*before.away.copies.values()} - {*before.without_leader}))
     unsealed |= dict.fromkeys(before.without_leader, "it has no leader now")
     notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
     for note in notes:
@@ -258,7 +258,8 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: Outlook) -> MovePro
     chosen = MoveScope(plan.topics, plan.group_names)
     final = read_outlook(context, read_target(context, plan.request, chosen))
     # The seals are now the newest records of the copies, so rates come from the earlier look.
-    final = replace(final, recent=before.recent, newest=before.newest)
+    rates = replace(final.away, recent=before.away.recent, newest=before.away.newest)
+    final = replace(final, source=rates)
     forecast = replace(final.forecast(context.now_ms()), notes=notes)
     return MoveProgress(
         plan.move_id,

@@ -40,7 +40,7 @@ from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.effects import require_in_force
-from srm.engine.moves.facts import MoveFacts, Outlook
+from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.reading import (
     MoveScope,
     groups_on_source,
@@ -125,7 +125,7 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 
 @dataclass(frozen=True)
 class Findings:
-    """One look at what moves: facts, conditions, proofs, and the outlook for a lost source.
+    """One look at what moves: facts, conditions and proofs.
 
     ``found``: a reason blocks the start of the move, a text is a warning.
     ``halted``: reasons against waiting for the copy.
@@ -135,7 +135,6 @@ class Findings:
     found: tuple[Reason | str, ...]
     halted: tuple[Reason, ...] = ()
     verdicts: Verdicts = field(default_factory=dict)
-    outlook: Outlook | None = None
 
     @property
     def problems(self) -> tuple[Reason, ...]:
@@ -164,7 +163,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         blocking=tuple(each.text for each in seen.blocking),
         warnings=(*around, *seen.warnings),
         fingerprint=fingerprint(context.forward.config, context.reverse.config),
-        forecast=seen.outlook.forecast(now_ms) if seen.outlook else None,
+        forecast=facts.forecast(now_ms) if facts.is_away else None,
         redirect=request.redirect or settings.kinds,
         fence=request.fence or settings.fence,
         homes=homes_to_move(request, facts.routing.merge),
@@ -211,30 +210,29 @@ def _after_loss(
     context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
 ) -> Findings:
     """Look at the target alone. No group blocks another."""
-    outlook = read_outlook(context, read_target(context, request, chosen))
+    facts = read_outlook(context, read_target(context, request, chosen))
     staying: tuple[Reason | str, ...] = ()
     if chosen is None:
-        outlook, staying = _without_routed(outlook, move_id)
+        facts, staying = _without_routed(facts, move_id)
     if any(isinstance(each, Reason) for each in staying):
-        return Findings(outlook.facts, staying, outlook=outlook)
+        return Findings(facts, staying)
     return Findings(
-        outlook.facts,
+        facts,
         (
-            *nothing_to_move(outlook.facts),
+            *nothing_to_move(facts),
             *staying,
             # Configured redirectors are called; the move does not wait for others.
             *(each.text for each in redirect_problems(context.forward, request)),
-            *group_problems(outlook.facts),
-            *group_warnings(outlook.facts),
-            *loss_warnings(outlook, move_id),
+            *group_problems(facts),
+            *group_warnings(facts),
+            *loss_warnings(facts, move_id),
         ),
-        outlook=outlook,
     )
 
 
-def _without_routed(outlook: Outlook, move_id: str) -> tuple[Outlook, tuple[Reason | str, ...]]:
+def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Reason | str, ...]]:
     """Leave out what an earlier move sent elsewhere; return findings for what is named."""
-    facts, request, routes = outlook.facts, outlook.facts.request, outlook.facts.routing.merge
+    request, routes = facts.request, facts.routing.merge
     there = {
         subject: why
         for subject, why in routing_conflicts(facts, move_id).items()
@@ -248,11 +246,11 @@ def _without_routed(outlook: Outlook, move_id: str) -> tuple[Outlook, tuple[Reas
             f"all clients of {flow} are already routed to {flow.target}, by {movers}; if a later "
             f"move unknown to {flow.target} sent them to {flow.source}, {TAKE_OVER}"
         )
-        return outlook.without(every), (Reason(text),)
+        return facts.without(every), (Reason(text),)
     in_vain = bool(named) and {*named} <= {*there}
     staying = [there[one] for one in named if one in there]
     found = tuple(map(Reason, staying)) if in_vain else tuple(staying)
-    return outlook.without(every if in_vain else there), found
+    return facts.without(every if in_vain else there), found
 
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
@@ -600,17 +598,16 @@ def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> I
         )
 
 
-def loss_warnings(outlook: Outlook, move_id: str) -> Iterator[str]:
-    facts = outlook.facts
+def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
     target, flow = facts.request.target, facts.request.flow
     for plan in facts.plans:
-        if not outlook.known_places(plan):
+        if not facts.known_places(plan):
             yield (
                 f"group {plan.group} has no checkpoint and no commit of its own: it starts on "
                 f"{target} as auto.offset.reset of its clients says. While {flow.source} answers, "
                 f"run srm checkpoints emit --flow '{flow}'"
             )
-    if unserved := outlook.without_leader:
+    if unserved := facts.without_leader:
         yield (
             f"{some([str(place) for place in unserved])} on {target} "
             f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "

@@ -35,7 +35,6 @@ from srm.engine.moves.facts import (
     Away,
     MoveFacts,
     Offsets,
-    Outlook,
     SideFacts,
     TopicPair,
     last_heard,
@@ -458,8 +457,8 @@ def _if_authorized(
         return {}, str(error)
 
 
-def read_outlook(context: MoveContext, facts: MoveFacts) -> Outlook:
-    """Read what the copies show of the source, after a look at the target alone."""
+def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
+    """Add what the copies show of the source to a look at the target alone."""
     target, logs = context.target, facts.target.logs
     names = {
         pair.target_topic: pair.original for pair in facts.pairs if pair.direction == "forward"
@@ -479,14 +478,15 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> Outlook:
     ]
     # The newest timestamp of a log with lag may be that of a marker.
     last = record_times(target, [one[1:] for one in nlargest(MOST_READ, late)])
-    return Outlook(
-        facts=facts,
+    away = replace(
+        facts.away,
         presence=Presence.of(facts.routing.on_target, context.now_ms()),
         recent=_recent(context, newest, facts),
         newest={**newest, **last},
         copies=copies,
         transactions=_transactions(context, facts),
     )
+    return replace(facts, source=away)
 
 
 def _recent(

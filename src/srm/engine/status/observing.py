@@ -27,7 +27,7 @@ from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import per_group, survey
 from srm.engine.groups.proving import Survey
-from srm.engine.moves.facts import Outlook
+from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.reading import read_outlook, read_target
 from srm.engine.moves.records import without_source
@@ -55,7 +55,7 @@ class FlowState:
 
     status: FlowStatus
     partitions: Mapping[str, tuple[PartitionRow, ...]] = field(default_factory=dict)
-    outlook: Outlook | None = None
+    outlook: MoveFacts | None = None
     standing: Standing | None = None
 
     @cached_property
@@ -64,7 +64,7 @@ class FlowState:
 
     @property
     def proof(self) -> FlowProof | None:
-        return None if self.outlook is None else self.outlook.proof
+        return None if self.outlook is None else self.outlook.away.proof
 
     @property
     def groups(self) -> tuple[GroupPlan, ...]:
@@ -96,7 +96,7 @@ def observe(context: FlowContext) -> FlowState:
 def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     now_ms, commands = context.now_ms(), state_topic(context).read_commands()
     topics, error = _ask_topics(context)
-    known: Outlook | None = None
+    known: MoveFacts | None = None
     errors: dict[str, str] = {}
     try:
         known = read_known(context, also=topics)
@@ -104,7 +104,7 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
         raise
     except SrmError as failed:
         errors["forecast"] = str(failed)
-    maps = context.maps.load(topics, {}) if known is None else known.facts.maps
+    maps = context.maps.load(topics, {}) if known is None else known.maps
     source, surveyed = source_look.SourceLook.of_reports(topics, maps, error), None
     if not error:
         try:
@@ -112,7 +112,7 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
             surveyed = survey(context) if with_groups else None
         except UnavailableError as silent:
             source = source_look.SourceLook.of_reports(topics, maps, str(silent))
-    on_target = context.target.topics() if known is None else known.facts.target.topics
+    on_target = context.target.topics() if known is None else known.target.topics
     starts = _copy_starts(context, topics, on_target, known)
     status, reported = status_of(
         FlowFacts(context.config, now_ms, commands, maps, source, on_target, starts)
@@ -140,7 +140,7 @@ def _copy_starts(
     context: FlowContext,
     topics: Collection[str],
     on_target: Mapping[str, TopicDescription],
-    known: Outlook | None,
+    known: MoveFacts | None,
 ) -> dict[TopicPartition, int]:
     starts = {} if known is None else dict(known.copy_starts)
     remotes = (on_target.get(context.config.names.remote(topic)) for topic in topics)
@@ -151,7 +151,7 @@ def _copy_starts(
 
 
 def _with_groups(
-    context: FlowContext, status: FlowStatus, known: Outlook | None, surveyed: Survey | None
+    context: FlowContext, status: FlowStatus, known: MoveFacts | None, surveyed: Survey | None
 ) -> FlowStatus:
     """Add all groups by their commits, or by their checkpoints if the source is unavailable."""
     outcomes = () if surveyed is None else surveyed.outcomes
@@ -190,15 +190,15 @@ def _groups(
     )
 
 
-def _groups_by_checkpoints(context: FlowContext, known: Outlook) -> tuple[GroupStatus, ...]:
-    names = known.facts.groups
+def _groups_by_checkpoints(context: FlowContext, known: MoveFacts) -> tuple[GroupStatus, ...]:
+    names = known.groups
     described = context.target.groups(names) if names else {}
     return tuple(
         GroupStatus(
             plan.group,
             "unknown",
             _state_of(described, plan.group),
-            {"checkpoint": len(known.places(plan.group))},
+            {"checkpoint": len(known.last_places(plan.group))},
             0,
             plan.total_skipped,
         )
@@ -214,7 +214,7 @@ _GROUPS = 50
 """Groups that one look reads on the source; looks repeat every few seconds."""
 
 
-def with_commits(context: FlowContext, known: Outlook) -> Outlook:
+def with_commits(context: FlowContext, known: MoveFacts) -> MoveFacts:
     """Add source commits of idle groups that re-read most: an idle group may lag for good."""
     counts = {plan.group: known.read_again(plan) for plan in known.plans}
     late = (group for group, count in counts.items() if count)
@@ -227,10 +227,10 @@ def with_commits(context: FlowContext, known: Outlook) -> Outlook:
         flow = context.config.flow
         log.log(loudness(error), "%s: commits of idle groups are not known: %s", flow, error)
         return known
-    return replace(known, commits=commits)
+    return known.with_commits(commits)
 
 
-def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
+def read_known(context: FlowContext, also: Collection[str] = ()) -> MoveFacts:
     """Read the state of a flow and of ``also`` topics, without a request per group."""
     flow, move = context.config.flow, without_source(context)
     request = MoveRequest("failover", flow.source, flow.target, mode="unplanned")
@@ -238,11 +238,15 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> Outlook:
 
 
 def standing_of(
-    context: FlowContext, known: Outlook, source: source_look.SourceLook | None
+    context: FlowContext, known: MoveFacts, source: source_look.SourceLook | None
 ) -> Standing:
     """Forecast the loss of a flow's source, exact with its log ends; pure but for the clock."""
     now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
-    forecast, proof, alias = known.forecast(now_ms, source), known.proof, context.config.flow.source
+    forecast, proof, alias = (
+        known.forecast(now_ms, source),
+        known.away.proof,
+        context.config.flow.source,
+    )
     proven = "no group proven yet" if proof is None else proof.line(now_ms)
     again = f"at most {forecast.re_read:,} read again{forecast.still}"
     line = f"if {alias} died now: {_lost(alias, forecast)}, {again}, {proven}"

@@ -161,8 +161,7 @@ def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
         raise
     except SrmError as error:
         return replace(look, movement=Movement(error=Reason.of(error)))
-    outlook = found.outlook
-    if outlook is None or not any(map(outlook.known_places, outlook.plans)):
+    if not any(map(found.facts.known_places, found.facts.plans)):
         return look
     return replace(look, movement=Movement(found.blocking))
 

@@ -16,7 +16,7 @@ from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.engine.metrics.metrics import is_fresh
-from srm.engine.moves.facts import Outlook
+from srm.engine.moves.facts import MoveFacts
 from srm.engine.status.observing import FlowState
 from srm.engine.status.status import GOING_ON, NO_CHECKPOINT, Standing, group_proof, topic_health
 from srm.service.views import documents
@@ -202,9 +202,9 @@ def group_rows(look: FlowLook) -> tuple[documents.GroupRow, ...]:
     return tuple(_group_row(plan, outlook, look.error) for plan in outlook.plans)
 
 
-def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> documents.GroupRow:
+def _group_row(plan: GroupPlan, outlook: MoveFacts, error: str) -> documents.GroupRow:
     """Return the row of a group; after a failed look it is unknown whether it could resume."""
-    known, request = outlook.known_places(plan), outlook.facts.request
+    known, request = outlook.known_places(plan), outlook.request
     problems = (position_problem(plan.group, one, request) for one in plan.positions)
     first = next(filter(None, problems), "")
     can_go_on, reason = (not first, first) if known else (None, NO_CHECKPOINT)
@@ -217,7 +217,7 @@ def _group_row(plan: GroupPlan, outlook: Outlook, error: str) -> documents.Group
         outlook.followers(plan.group),
         None if error else can_go_on,
         f"latest look failed: {error}" if error else reason,
-        group_proof(plan.group, outlook.proof)[1],
+        group_proof(plan.group, outlook.away.proof)[1],
         outlook.works_there(plan.group),
     )
 
@@ -244,7 +244,7 @@ def group_detail(
             one, commits, outlook, outlook.read_again_of(group, one), _ends(view, opposite, one)
         )
         for one in plan.positions
-        if one.lag or one.target in outlook.places(group)  # else there is nothing to read
+        if one.lag or one.target in outlook.last_places(group)  # else there is nothing to read
     )
     sides = {look.flow.source: commits.source, look.flow.target: commits.target}
     unread = {alias: side.error for alias, side in sides.items() if side.error}
@@ -265,8 +265,8 @@ def _ends(
     return original, original  # the original of a replica is on the target
 
 
-def _end(outlook: Outlook, place: TopicPartition) -> int | None:
-    log = outlook.facts.target.logs.get(place, UNKNOWN_LOG)
+def _end(outlook: MoveFacts, place: TopicPartition) -> int | None:
+    log = outlook.target.logs.get(place, UNKNOWN_LOG)
     return None if log is UNKNOWN_LOG else log.end
 
 
@@ -278,7 +278,7 @@ def _from(offset: int | None, end: int | None) -> int | None:
 def _position_row(
     one: PartitionMove,
     commits: GroupCommits,
-    outlook: Outlook,
+    outlook: MoveFacts,
     read_again: int,
     source: tuple[int | None, int | None],
 ) -> documents.PositionRow:
@@ -309,7 +309,7 @@ def checkpoint_rows(look: FlowLook) -> Iterator[documents.CheckpointRow]:
         return
     outlook = view.outlook
     for plan in outlook.plans:
-        places = outlook.places(plan.group)
+        places = outlook.last_places(plan.group)
         for one in plan.positions:
             if (last := places.get(one.target)) is not None:
                 yield documents.CheckpointRow(

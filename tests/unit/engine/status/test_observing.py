@@ -11,7 +11,7 @@ from tests.unit.engine.status.test_loss_forecast import running
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.facts import Outlook
+from srm.engine.moves.facts import MoveFacts
 from srm.engine.ports import FlowContext
 from srm.engine.status import observing
 from srm.engine.status.observing import flow_status, observe, read_standing
@@ -118,7 +118,7 @@ def test_heartbeats_stand_where_they_are_copied_to_though_they_do_not_move(
 def test_a_forecast_that_is_refused_leaves_the_rest_of_the_look(
     world: CopiedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_arguments: object, **_named: object) -> Outlook:
+    def refuse(*_arguments: object, **_named: object) -> MoveFacts:
         raise AuthorizationError("reading the ledger", "grant Read")
 
     monkeypatch.setattr(observing, "read_known", refuse)

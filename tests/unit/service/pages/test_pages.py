@@ -396,8 +396,7 @@ def test_a_group_that_has_moved_is_said_to_work_there_and_by_which_flow_it_would
     assert look.view.outlook is not None
     went = {"group:billing": Route(1, "B", "go"), "group:fraud": Route(2, "P", "go")}
     rows = {subject.encode(): [Stamped(route.value(), 0)] for subject, route in went.items()}
-    facts = replace(look.view.outlook.facts, routing=RoutingTables(RoutingHistory("B", rows)))
-    outlook = replace(look.view.outlook, facts=facts)
+    outlook = replace(look.view.outlook, routing=RoutingTables(RoutingHistory("B", rows)))
     look = replace(look, view=replace(look.view, outlook=outlook))
     watch.look = replace(watch.look, flows={P_B: look})  # type: ignore[misc]
     client = TestClient(create_app(views))

@@ -142,9 +142,9 @@ def test_where_its_place_by_the_checkpoint_is_not_known_what_it_read_since_the_l
     assert seen.view is not None
     outlook = seen.view.outlook
     assert outlook is not None
-    [place] = outlook.places("audit")
+    [place] = outlook.last_places("audit")
     source = replace(outlook.away, places={"audit": {place: LastPlace(6, None)}})
-    outlook = replace(outlook, facts=replace(outlook.facts, source=source))
+    outlook = replace(outlook, source=source)
     look = replace(seen, view=replace(seen.view, outlook=outlook))
     since = GroupCommits(Committed({TopicPartition("Topic", 0): 12}))
 
