@@ -33,7 +33,6 @@ from srm.cli.console import (
 from srm.cli.flows.for_flows import print_table
 from srm.clock import now_ms
 from srm.config.model import Config
-from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
@@ -320,14 +319,8 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
     if not console.is_terminal:
         yield _line_printer(plan, console)
         return
-    view = MoveView(plan, RunEvent("hold"))
-    with Live(view, console=console, refresh_per_second=8) as live:
-
-        def show(event: RunEvent) -> None:
-            view.event = event
-            live.refresh()
-
-        yield show
+    with Live(move_view(plan, RunEvent("hold")), console=console, refresh_per_second=8) as live:
+        yield lambda event: live.update(move_view(plan, event), refresh=True)
 
 
 def _line_printer(plan: MovePlan, console: Console) -> Callable[[RunEvent], None]:
@@ -351,29 +344,20 @@ def _line_printer(plan: MovePlan, console: Console) -> Callable[[RunEvent], None
     return show
 
 
-@dataclass
-class MoveView:
-    """A running move: its steps, its groups, and what it waits for."""
-
-    plan: MovePlan
-    event: RunEvent
-
-    def __rich__(self) -> RenderableType:
-        parts: list[RenderableType] = [self._steps()]
-        if self.event.sync is not None:
-            parts.append(sync_view(self.event.sync))
-        if self.event.verify is not None:
-            parts.append(verify_view(self.event.verify))
-        return Group(*parts)
-
-    def _steps(self) -> Text:
-        line, steps = Text(f"{self.plan.move_id}  "), tuple(step.name for step in RUN_STEPS)
-        now = steps.index(self.event.step)
-        for index, step in enumerate(steps):
-            style = "green" if index < now else "bold cyan" if index == now else "dim"
-            line.append(f"{step}", style=style)
-            line.append(" > " if step != steps[-1] else "", style="dim")
-        return line
+def move_view(plan: MovePlan, event: RunEvent) -> Group:
+    """Return the view of a running move: its steps, its groups, and what it waits for."""
+    line, steps = Text(f"{plan.move_id}  "), tuple(step.name for step in RUN_STEPS)
+    now = steps.index(event.step)
+    for index, step in enumerate(steps):
+        style = "green" if index < now else "bold cyan" if index == now else "dim"
+        line.append(f"{step}", style=style)
+        line.append(" > " if step != steps[-1] else "", style="dim")
+    parts: list[RenderableType] = [line]
+    if event.sync is not None:
+        parts.append(sync_view(event.sync))
+    if event.verify is not None:
+        parts.append(verify_view(event.verify))
+    return Group(*parts)
 
 
 # A move in these steps waits for nothing, so its gate says nothing to anybody.
@@ -408,8 +392,8 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     line = at_rest(planned, progress)
     if line is not None:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
-    view = MoveView(planned, moves.RunEvent("wait", sync=seen))
-    return Looked(seen, lambda console: _render_status(console, view, seen))
+    view = move_view(planned, RunEvent("wait", sync=seen))
+    return Looked(seen, lambda console: console.print(view, *seen.notes, sep="\n"))
 
 
 def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:
@@ -437,9 +421,3 @@ def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress
         for planned, at in found
     )
     print_table(console, ("move", "source", "target", "groups", "step"), rows, whole=True)
-
-
-def _render_status(console: Console, view: MoveView, seen: SyncStatus) -> None:
-    console.print(view)
-    for note in seen.notes:
-        console.print(note)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
-from srm.cli.moves.failover import MoveView
+from srm.cli.moves.failover import move_view
 from srm.engine import moves
 from srm.engine.moves import MoveReport, RunEvent
 from srm.engine.moves.records import MoveStore
@@ -206,7 +206,7 @@ def test_plan_progress_and_report_are_shown_in_words(world: World) -> None:
     world.copy("P", "B")
     console.print(report_view(run(world, clients)))
     for event in clients.seen:
-        console.print(MoveView(plan, event))
+        console.print(move_view(plan, event))
 
     text = console.export_text()
     assert "warning: replication of Payments is 1 record behind" in text
