@@ -111,4 +111,4 @@ def test_places_in_a_former_life_neither_move_a_group_nor_stop_its_sync(
     ids = {e.group: e.topic_id for e in ledger if e.topic_partition == place}
     assert ids == dict.fromkeys((asleep, awake), target.topics()[remote].topic_id)
     found = read_checkpoints(target, internal_topics.checkpoints(pair.p), target.topics())
-    assert {one.checkpoint.group for one in found} == {asleep, awake}
+    assert {one.group for one in found} == {asleep, awake}

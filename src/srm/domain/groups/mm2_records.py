@@ -94,6 +94,7 @@ class Checkpoint:
     """Offsets at which a group continues after a move, both "next to read".
 
     The topic is as on the *target*: ``P.Payments`` forward on P->B, ``Payments`` in reverse.
+    ``time_ms`` is the timestamp of its record, 0 before it is written.
     """
 
     group: str
@@ -101,6 +102,7 @@ class Checkpoint:
     upstream_offset: int
     downstream_offset: int
     metadata: str = ""
+    time_ms: int = field(default=0, compare=False)
 
     def key(self) -> bytes:
         return _pack("ssi", self.group, *self.topic_partition)
@@ -128,9 +130,10 @@ class Checkpoint:
         return group
 
     @classmethod
-    def decode(cls, key: bytes, value: bytes) -> Checkpoint:
-        group, topic, partition, _, *rest = _unpack("checkpoint", key, value, "ssi", "hqqs")
-        return cls(group, TopicPartition(topic, partition), *rest)
+    def decode(cls, key: bytes, value: bytes, time_ms: int = 0) -> Checkpoint:
+        group, topic, number, _, *rest = _unpack("checkpoint", key, value, "ssi", "hqqs")
+        upstream, downstream, metadata = rest
+        return cls(group, TopicPartition(topic, number), upstream, downstream, metadata, time_ms)
 
 
 @dataclass(frozen=True, slots=True)

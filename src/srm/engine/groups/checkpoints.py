@@ -274,30 +274,22 @@ def read_ledger(cluster: Cluster, topics: Topics) -> GroupLedger:
     return GroupLedger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """A checkpoint on the target, and the time of its write in epoch milliseconds."""
-
-    checkpoint: Checkpoint
-    time_ms: int
-
-
 def read_checkpoints(
     target: Cluster, topic: str, topics: Topics, group: str | None = None
-) -> list[Emitted]:
+) -> list[Checkpoint]:
     """Return the checkpoints of a flow, for the ``topics`` of the target, read before.
 
     A checkpoint of a former topic with this name counts as offset 0. So does one of MM2, without a
     topic id, after the end of the log. Those of missing partitions, and damaged ones, are skipped.
     """
-    rows = [
-        (checkpoint, row.timestamp_ms)
-        for checkpoint, row in _decode_rows(target.compacted_topic(topic).read_stamped(), group)
-        if (known := topics.get(checkpoint.topic_partition.topic)) is not None
-        and checkpoint.topic_partition.partition < known.partitions
+    found = [
+        one
+        for one in _decode_rows(target.compacted_topic(topic).read_stamped(), group)
+        if (known := topics.get(one.topic_partition.topic)) is not None
+        and one.topic_partition.partition < known.partitions
     ]
     of_mm2 = {
-        one.topic_partition for one, _ in rows if one.downstream_offset and one.topic_ids is None
+        one.topic_partition for one in found if one.downstream_offset and one.topic_ids is None
     }
     served = [place for place in of_mm2 if place.partition not in topics[place.topic].leaderless]
     ends = target.high_watermarks(served) if served else {}
@@ -308,16 +300,14 @@ def read_checkpoints(
             return one.downstream_offset > ends.get(place, one.downstream_offset)
         return ids.target != topics[place.topic].topic_id
 
-    return [Emitted(one.at_the_start() if is_former(one) else one, at) for one, at in rows]
+    return [one.at_the_start() if is_former(one) else one for one in found]
 
 
-def _decode_rows(
-    rows: Mapping[bytes, Stamped], group: str | None = None
-) -> Iterator[tuple[Checkpoint, Stamped]]:
+def _decode_rows(rows: Mapping[bytes, Stamped], group: str | None = None) -> Iterator[Checkpoint]:
     for key, row in rows.items():
         try:
             if group is None or Checkpoint.group_of(key) == group:
-                yield Checkpoint.decode(key, row.value), row
+                yield Checkpoint.decode(key, row.value, row.timestamp_ms)
         except IntegrityError as error:
             _logger.error("%s; skipped", error)  # noqa: TRY400 -- one line
 
@@ -330,7 +320,7 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     places = cluster.compacted_topic(topic)
     reset = {
         checkpoint.key(): checkpoint.at_the_start().value()
-        for checkpoint, _ in _decode_rows(places.read_stamped())
+        for checkpoint in _decode_rows(places.read_stamped())
         if (ids := checkpoint.topic_ids) is not None and ids.target in gone
     }
     if reset:

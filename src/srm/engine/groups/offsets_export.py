@@ -22,7 +22,7 @@ def checkpoints(
     """Return the latest checkpoint of each group and partition; a former topic's is the start."""
     topic = internal_topics.checkpoints(flow.source, separator)
     where = f"{topic} on cluster {target.alias}"
-    found = [one.checkpoint for one in read_checkpoints(target, topic, target.topics())]
+    found = read_checkpoints(target, topic, target.topics())
     found.sort(key=lambda each: (each.group, each.topic_partition))
     if not found:
         raise NotFoundError(

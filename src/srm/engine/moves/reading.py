@@ -20,7 +20,7 @@ from srm.domain.moves.routing import group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import ActiveProducer, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
-from srm.engine.cluster_ports import Cluster, GroupDescription, TopicDescription
+from srm.engine.cluster_ports import Cluster, GroupDescription, Topics
 from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
 from srm.engine.groups.checkpoints import (
     WITHOUT_OFFSETS,
@@ -221,23 +221,20 @@ def groups_after_loss(
 
 
 def _read_last_places(
-    context: MoveContext,
-    on_target: Mapping[str, TopicDescription],
-    ledger: GroupLedger,
-    wanted: Collection[str],
+    context: MoveContext, on_target: Topics, ledger: GroupLedger, wanted: Collection[str]
 ) -> Away:
     """Read the newer of checkpoint and settled own write in the wanted topics of the target."""
     target, config = context.target, context.forward.config
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     found = dict[str, dict[TopicPartition, LastPlace]]()
     for one in read_checkpoints(target, topic, on_target):
-        checkpoint, place = one.checkpoint, one.checkpoint.topic_partition
+        place = one.topic_partition
         if place.topic in wanted:
-            found.setdefault(checkpoint.group, {})[place] = LastPlace(
-                checkpoint.downstream_offset,
-                checkpoint.upstream_offset,
+            found.setdefault(one.group, {})[place] = LastPlace(
+                one.downstream_offset,
+                one.upstream_offset,
                 time_ms=one.time_ms,
-                is_share=checkpoint.is_share,
+                is_share=one.is_share,
             )
     for entry in ledger.entries():
         place = entry.topic_partition
@@ -489,9 +486,7 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
     return replace(facts, source=away)
 
 
-def _recent(
-    context: MoveContext, newest: Mapping[TopicPartition, int], facts: MoveFacts
-) -> dict[TopicPartition, int]:
+def _recent(context: MoveContext, newest: Offsets, facts: MoveFacts) -> dict[TopicPartition, int]:
     """Count the records of each copy in the last seconds of its topic, by their timestamps.
 
     Records from more than a minute before the source's last answer do not count. Slots also report

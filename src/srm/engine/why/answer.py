@@ -288,8 +288,7 @@ def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     newest: dict[str, int] = {}
     for one in read_checkpoints(target, topic, target.topics()):
-        group = one.checkpoint.group
-        newest[group] = max(one.time_ms, newest.get(group, 0))
+        newest[one.group] = max(one.time_ms, newest.get(one.group, 0))
     lists, names = control_lists.load(target, config.flow), selection_of(config).groups
     selection = SelectionLists(config.flow, "groups", names, lists.groups)
     found = _answer_or_empty(context.source.groups)

@@ -12,6 +12,7 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import DriverHeartbeat, Pause, read_pause
 from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
 from srm.domain.groups.group_sync import SyncAction, SyncDecision
+from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.gate import Presence, strangers, waiting_reasons
@@ -25,6 +26,13 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
 from srm.engine.flows.supervision import late_commits, read_driver, state_topic
 from srm.engine.groups import checkpoints
+from srm.engine.groups.checkpoints import (
+    WITHOUT_OFFSETS,
+    read_checkpoints,
+    read_ledger,
+    selection_of,
+    survey,
+)
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
@@ -84,7 +92,7 @@ class GroupLook:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     outcomes: tuple[CheckpointOutcome, ...] = ()
     unread: Reason | None = None
-    emitted: Mapping[TopicPartition, checkpoints.Emitted] = field(default_factory=dict)
+    emitted: Mapping[TopicPartition, Checkpoint] = field(default_factory=dict)
     proof: FlowProof | None = None
     decisions: tuple[SyncDecision, ...] = ()
     undecided: Reason | None = None
@@ -191,11 +199,11 @@ def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
     return _with_movement(context, replace(look, undecided=errors.get(look.group)))
 
 
-def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, checkpoints.Emitted]:
+def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Checkpoint]:
     config, target = context.config, context.target
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     found = checkpoints.read_checkpoints(target, topic, target.topics(), group)
-    return {one.checkpoint.topic_partition: one for one in found}
+    return {one.topic_partition: one for one in found}
 
 
 def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:

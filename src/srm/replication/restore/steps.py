@@ -317,9 +317,9 @@ def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int
     target, sources = forward.target, forward.source.topics()
     found = read_checkpoints(target, topic, target.topics())
     places = {
-        one.checkpoint: TopicPartition(originals[place.topic], place.partition)
+        one: TopicPartition(originals[place.topic], place.partition)
         for one in found
-        if (place := one.checkpoint.topic_partition).topic in originals
+        if (place := one.topic_partition).topic in originals
     }
     if not places:
         return 0
