@@ -31,7 +31,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
     State,
 )
-from srm.domain.flow_state.slot_records import GROUP_SIZE, PositionGroup, SlotHeartbeat
+from srm.domain.flow_state.slot_records import GROUP_SIZE, LEFT, PositionGroup, SlotHeartbeat
 from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.metrics import RawMetric, encode_raw
 from srm.domain.names import internal_topics
@@ -83,7 +83,8 @@ class PositionGroups:
         records: Records = {}
         for at in range(0, len(entries), GROUP_SIZE):
             part = entries[at : at + GROUP_SIZE]
-            group = PositionGroup.of_left(self._slot, self._incarnation, self._left, part)
+            name = f"{LEFT}{self._left}"
+            group = PositionGroup(self._slot, self._incarnation, name, tuple(part))
             records[group.key()] = group.value()
             self._left += 1
         return records

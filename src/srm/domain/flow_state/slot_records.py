@@ -62,7 +62,7 @@ _HELD = struct.Struct(">16siq")
 _COUNTS = struct.Struct(">HH")
 _TOPICS = struct.Struct(">16s16s")
 _COLUMNS: Final = 10  # numbers of each entry, before those of its map's end and lineages
-_LEFT = "left-"
+LEFT: Final = "left-"
 
 
 def next_incarnation(seen: Iterable[Incarnation], now_ms: int) -> Incarnation:
@@ -107,20 +107,10 @@ class PositionGroup:
     name: str
     positions: tuple[PartitionPosition, ...]
 
-    @classmethod
-    def of_left(
-        cls,
-        slot: str,
-        incarnation: Incarnation,
-        number: int,
-        positions: Iterable[PartitionPosition],
-    ) -> PositionGroup:
-        return cls(slot, incarnation, f"{_LEFT}{number}", tuple(positions))
-
     @property
     def has_left(self) -> bool:
         """Return True for a group of partitions that have left, which is never written again."""
-        return self.name.startswith(_LEFT)
+        return self.name.startswith(LEFT)
 
     def key(self) -> bytes:
         return SLOT_PREFIX + f"{self.slot}:{self.incarnation}:{self.name}".encode()

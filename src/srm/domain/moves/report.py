@@ -13,13 +13,7 @@ from srm.domain.moves.disaster import Forecast, Outcome
 from srm.domain.moves.plan import GroupPlan, MovePlan, PositionState
 from srm.domain.moves.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
-from srm.domain.moves.routing import (
-    AckState,
-    Call,
-    ClientKind,
-    StampedAck,
-    missing_confirmations,
-)
+from srm.domain.moves.routing import AckState, Call, ClientKind, StampedAck, missing_confirmations
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import Document, adapter, decode, encode
 from srm.errors import UsageError
@@ -124,11 +118,11 @@ class Follower:
     processed_seconds: float | None = None
 
     @classmethod
-    def of(cls, one: StampedAck, redirector: str, hold_stamp_ms: int | None) -> Follower:
+    def of(cls, one: StampedAck, hold_stamp_ms: int | None) -> Follower:
         ack, states = one.ack, get_args(AckState)
         at = (one.at_ms(state) for state in states if hold_stamp_ms is not None)
         times = (None if ms is None else max(0, ms - (hold_stamp_ms or 0)) / 1000 for ms in at)
-        return cls(ack.subject, ack.client, ack.host, ack.kind, redirector, ack.state, *times)
+        return cls(ack.subject, ack.client, ack.host, ack.kind, "routing", ack.state, *times)
 
     def since(self, known: Follower) -> Follower:
         """Return the same client with the first of its times."""
@@ -186,13 +180,10 @@ def call_reports(calls: Mapping[str, Call]) -> tuple[CallReport, ...]:
 
 
 def followers_of(
-    target: Iterable[StampedAck],
-    source: Iterable[StampedAck],
-    redirector: str,
-    hold_stamp_ms: int | None,
+    target: Iterable[StampedAck], source: Iterable[StampedAck], hold_stamp_ms: int | None
 ) -> tuple[Follower, ...]:
-    held = (Follower.of(one, redirector, None) for one in source if one.ack.state == "held")
-    return join_followers(held, (Follower.of(one, redirector, hold_stamp_ms) for one in target))
+    held = (Follower.of(one, None) for one in source if one.ack.state == "held")
+    return join_followers(held, (Follower.of(one, hold_stamp_ms) for one in target))
 
 
 def members_of(

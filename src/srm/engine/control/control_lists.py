@@ -12,6 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal, cast, get_args
 
@@ -126,13 +127,10 @@ def change(
         ensure_compacted(target, topic, replication_factor=replicas)
 
     def attempt() -> ChangeSummary:
-        writer = target.control_writer(CONTROL_ID)
-        try:
+        with closing(target.control_writer(CONTROL_ID)) as writer:
             current = load(target, flow).pair(name)
             records, summary = _apply_changes(name, current, changes, now_ms)
             writer.write({topic: records})
-        finally:
-            writer.close()
         return replace(summary, lists=load(target, flow).pair(name))
 
     return until_not_fenced(f"change of the list of {name} of {flow}", attempt)

@@ -40,12 +40,11 @@ def starts_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> Start
 
 
 def logs_of(
-    cluster: Cluster, partitions: Collection[TopicPartition], known: Starts | None = None
+    cluster: Cluster, partitions: Collection[TopicPartition], starts: Starts
 ) -> dict[TopicPartition, LogRange]:
-    """Return the log ranges of the existing partitions; with ``known``, only of those in it."""
+    """Return the log ranges of the partitions that have a start, which is read before."""
     if not partitions:
         return {}
-    starts = starts_of(cluster, partitions) if known is None else known
     ends = cluster.high_watermarks(partitions)
     # Read last: records that a plain producer adds must not look like an open transaction.
     stable = cluster.log_ends(partitions)

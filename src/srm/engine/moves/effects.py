@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -257,12 +258,9 @@ def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[
         return
 
     def attempt() -> None:
-        writer = cluster.control_writer(CONTROL_ID)
-        try:
+        with closing(cluster.control_writer(CONTROL_ID)) as writer:
             changed = {fence.key(): fence.value() for fence in records(read_fences(cluster))}
             writer.write({internal_topics.MOVES: changed})
-        finally:
-            writer.close()
 
     until_not_fenced(f"fence on {cluster.alias}", attempt)
 

@@ -309,13 +309,6 @@ class MoveContext:
     pause: Callable[[float], None] = time.sleep
     observations: dict[str, Observation] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if self.forward.config.flow.reverse != self.reverse.config.flow:
-            raise UsageError(
-                f"a move needs a flow and its reverse, not {self.forward.config.flow} and "
-                f"{self.reverse.config.flow}"
-            )
-
     @property
     def source(self) -> Cluster:
         return self.forward.source

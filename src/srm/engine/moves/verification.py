@@ -52,7 +52,7 @@ from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
 from srm.engine.moves.effects import call_redirectors, lift_late_fence
-from srm.engine.moves.facts import TopicPair, source_next, topic_pairs
+from srm.engine.moves.facts import Offsets, TopicPair, source_next, topic_pairs
 from srm.engine.moves.holding import address_of_target, by_name
 from srm.engine.moves.records import (
     SIDES,
@@ -247,7 +247,7 @@ def _read_resumed(
     context: MoveContext,
     arrivals: Arrivals,
     active: Collection[str],
-    offsets: Mapping[str, Mapping[TopicPartition, int]],
+    offsets: Mapping[str, Offsets],
 ) -> dict[str, GroupResume]:
     plan, progress = arrivals.plan, arrivals.progress
     commits = {group: by_name(some) for group, some in offsets.items()}
@@ -291,7 +291,7 @@ def _earliest(*times_ms: int | None) -> int | None:
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
 
-def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition, int] | None:
+def _source_ends(context: MoveContext, plan: MovePlan) -> Offsets | None:
     try:
         return context.source.high_watermarks(partitions_of(context.source.topics(), plan.topics))
     except UnavailableError as error:
@@ -299,9 +299,7 @@ def _source_ends(context: MoveContext, plan: MovePlan) -> Mapping[TopicPartition
         return None
 
 
-def _residue(
-    context: MoveContext, progress: MoveProgress, ends: Mapping[TopicPartition, int] | None
-) -> dict[str, int]:
+def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets | None) -> dict[str, int]:
     """Count records written to the source after go; unchanged if the source is unavailable."""
     if ends is None:
         return dict(progress.residue)
@@ -566,7 +564,7 @@ class Arrivals:
             [one for subject in self.plan.subjects for one in said.get(subject, ())]
             for said in (self._on_target, self._on_source)
         )
-        return followers_of(target, source, "routing", self.progress.hold_stamp_ms)
+        return followers_of(target, source, self.progress.hold_stamp_ms)
 
     def _first(self, arrived: Iterable[StampedAck], state: AckState) -> int | None:
         times = (one.at_ms(state) for one in arrived if self._clocked)

@@ -208,7 +208,7 @@ def test_of_a_slot_the_process_that_started_last_is_shown_and_all_positions_coun
     first = replace(reported(Position(2, 2, 2)), incarnation=Incarnation(1, "ff"))
     second = replace(reported(Position(3, 3, 3)), time_ms=9, incarnation=Incarnation(2, "aa"))
     moved = reported(Position(4, 4, 4)).positions
-    left = PositionGroup.of_left(second.slot, Incarnation(2, "aa"), 0, moved)
+    left = PositionGroup(second.slot, Incarnation(2, "aa"), "left-0", moved)
 
     table = {**records_of(first), **records_of(second), left.key(): left.value()}
     [report] = decode_state(table).reports

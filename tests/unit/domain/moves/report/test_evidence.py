@@ -28,7 +28,6 @@ def test_times_of_a_follower_are_counted_from_the_hold_by_the_targets_clock() ->
             ack("a", "processed", 15_500, "B", held=3_500, resumed=1_500, processed=500),
         ],
         [ack("a", "held", 99_000, "P", held=0)],
-        "routing",
         10_000,
     )
 
@@ -38,7 +37,7 @@ def test_times_of_a_follower_are_counted_from_the_hold_by_the_targets_clock() ->
 
 
 def test_a_client_that_only_left_is_named_with_what_is_known_of_it() -> None:
-    [one] = followers_of([], [ack("a", "held", 99_000, "P", held=0)], "routing", 10_000)
+    [one] = followers_of([], [ack("a", "held", 99_000, "P", held=0)], 10_000)
 
     assert (one.state, one.left_seconds) == ("held", None), "the source's clock is another one"
 
@@ -46,9 +45,9 @@ def test_a_client_that_only_left_is_named_with_what_is_known_of_it() -> None:
 def test_without_the_brokers_stamps_no_time_is_claimed() -> None:
     said = [ack("a", "resumed", None, "B", resumed=0)]
 
-    assert followers_of(said, [], "routing", 10_000)[0].resumed_seconds is None
+    assert followers_of(said, [], 10_000)[0].resumed_seconds is None
     said = [ack("a", "resumed", 12_000, "B", resumed=0)]
-    assert followers_of(said, [], "routing", None)[0].resumed_seconds is None
+    assert followers_of(said, [], None)[0].resumed_seconds is None
 
 
 def test_members_that_said_nothing_are_named_by_the_broker_alone() -> None:
