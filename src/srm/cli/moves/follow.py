@@ -82,8 +82,7 @@ def follow(
         str, typer.Option(metavar="NAME", help="Signal that ends the program.")
     ] = "TERM",
     grace: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0, help="Time to end before it is killed."),
+        float, typer.Option(metavar="SECONDS", min=0, help="Time to end before it is killed.")
     ] = 30.0,
     grace_lost: Annotated[
         float,

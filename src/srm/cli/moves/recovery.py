@@ -41,12 +41,7 @@ from srm.domain.recovery.source_return import (
 )
 from srm.domain.text.amount import amount
 from srm.engine.flows.supervision import operator, pause_in_force
-from srm.engine.recovery import (
-    ResidueRange,
-    ReturnedFlow,
-    SettledReturn,
-    read_residue,
-)
+from srm.engine.recovery import ResidueRange, ReturnedFlow, SettledReturn, read_residue
 from srm.errors import GateClosedError
 from srm.pages.files import Format, ResidueFiles
 from srm.pages.tables import moment

@@ -105,19 +105,23 @@ class Straggler:
         return f"group {group} was read on {source} after go by {by}{commits}: stop it there"
 
 
+Marks = Mapping[str, Mapping[str, int]]
+"""Log end offsets and commits by routing subject and partition."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """Observations of one waiting process, in memory; seconds are by a monotonic clock.
 
     ``began``: start of the watch; minus infinity if another process has watched for long enough.
-    ``marks``: log end offsets and commits that must stay unchanged, by routing subject.
+    ``marks``: those that must stay unchanged.
     ``moved``: time of the last seen change of a mark, by subject and partition.
     ``removed``: static members (``group/instance id``) that were removed from their groups.
     ``settled``: topics whose followers had all stopped.
     """
 
     began: float
-    marks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
     moved: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
     removed: frozenset[str] = frozenset()
@@ -126,11 +130,7 @@ class Observation:
     sequences: Mapping[str, int] = field(default_factory=dict)
 
     def next(
-        self,
-        clock: float,
-        marks: Mapping[str, Mapping[str, int]],
-        sample: tuple[int, int],
-        settled: Collection[str],
+        self, clock: float, marks: Marks, sample: tuple[int, int], settled: Collection[str]
     ) -> Observation:
         moved = dict(self.moved)
         for subject, offsets in marks.items():

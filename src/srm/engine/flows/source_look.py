@@ -12,7 +12,7 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.moves.disaster import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.engine.cluster_ports import Cluster, Place, TopicDescription
+from srm.engine.cluster_ports import Cluster, Place, TopicDescription, Topics
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError
@@ -32,7 +32,7 @@ class SourceLook:
     Losses of ``uncounted`` topics do not count: heartbeats.
     """
 
-    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
+    topics: Topics = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     oldest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -41,9 +41,7 @@ class SourceLook:
     error: str = ""
 
     @classmethod
-    def of_reports(
-        cls, topics: Mapping[str, TopicDescription], maps: FlowMaps, error: str
-    ) -> SourceLook:
+    def of_reports(cls, topics: Topics, maps: FlowMaps, error: str) -> SourceLook:
         positions = {place: maps.get(place).position for place in partitions_of(topics, topics)}
         ends = {place: at.source_end for place, at in positions.items() if at is not None}
         return cls(topics, ends, error=error)
@@ -85,9 +83,7 @@ class SourceLook:
         )
 
 
-def partitions_of(
-    topics: Mapping[str, TopicDescription], names: Iterable[str]
-) -> list[TopicPartition]:
+def partitions_of(topics: Topics, names: Iterable[str]) -> list[TopicPartition]:
     there = [topics[name] for name in names if name in topics]
     return [TopicPartition(topic.name, n) for topic in there for n in range(topic.partitions)]
 
@@ -113,7 +109,7 @@ def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
     return {name: found[name] for name in context.config.names.select(found)}
 
 
-def originals_of(context: FlowContext, on_target: Mapping[str, TopicDescription]) -> dict[str, str]:
+def originals_of(context: FlowContext, on_target: Topics) -> dict[str, str]:
     """Return the source topic of each copy on the target, by name.
 
     A record of the pair answers, if it is about the present topic; else the policy's names.
@@ -130,9 +126,7 @@ def originals_of(context: FlowContext, on_target: Mapping[str, TopicDescription]
     }
 
 
-def look_at_source(
-    context: FlowContext, topics: Mapping[str, TopicDescription], maps: FlowMaps
-) -> SourceLook:
+def look_at_source(context: FlowContext, topics: Topics, maps: FlowMaps) -> SourceLook:
     """Query the log end offsets of the source; ``maps``: read before the call."""
     time_ms = context.now_ms()
     ends, starts = bounds(context, partitions_of(topics, sorted(topics)), maps)

@@ -27,19 +27,13 @@ from srm.domain.moves.disaster import (
     with_held_back,
 )
 from srm.domain.moves.gate import GateFacts, GroupFacts, Presence, ReplicationFacts
-from srm.domain.moves.plan import (
-    GroupPlan,
-    GroupPosition,
-    LastPlace,
-    PartitionMove,
-    partition_move,
-)
+from srm.domain.moves.plan import GroupPlan, GroupPosition, LastPlace, PartitionMove, partition_move
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.text.amount import Reason
-from srm.engine.cluster_ports import GroupDescription, TopicDescription
+from srm.engine.cluster_ports import GroupDescription, Topics
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.translate import Logs, losses_of, partition_facts
 from srm.engine.moves.records import MoveContext, RoutingTables
@@ -89,7 +83,7 @@ class SideFacts:
     """
 
     alias: str
-    topics: Mapping[str, TopicDescription] = field(default_factory=dict)
+    topics: Topics = field(default_factory=dict)
     groups: Mapping[str, GroupDescription] = field(default_factory=dict)
     committed: Mapping[str, Offsets] = field(default_factory=dict)
     errors: Mapping[str, Reason] = field(default_factory=dict)
@@ -121,7 +115,7 @@ class Away(SideFacts):
     proof: FlowProof | None = None
     presence: Presence = field(default_factory=Presence)
     copies: Mapping[TopicPartition, TopicPartition] = field(default_factory=dict)
-    recent: Mapping[TopicPartition, int] = field(default_factory=dict)
+    recent: Offsets = field(default_factory=dict)
     newest: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     transactions: tuple[str, ...] = ()
     commits: Mapping[str, Offsets] = field(default_factory=dict)

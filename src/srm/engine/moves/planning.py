@@ -30,12 +30,7 @@ from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, amount, some
 from srm.engine.flows.source_look import partitions_of
-from srm.engine.flows.supervision import (
-    down_reasons,
-    driver_status,
-    slot_statuses,
-    state_topic,
-)
+from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.groups.proving import Where, verdicts_of
