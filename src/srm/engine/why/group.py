@@ -26,13 +26,6 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
 from srm.engine.flows.supervision import late_commits, read_driver, state_topic
 from srm.engine.groups import checkpoints
-from srm.engine.groups.checkpoints import (
-    WITHOUT_OFFSETS,
-    read_checkpoints,
-    read_ledger,
-    selection_of,
-    survey,
-)
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
