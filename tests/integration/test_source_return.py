@@ -58,6 +58,8 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
             pair.commit(alias, group, {pair.remote(t): end for t, end in ends.items()})
         source.start()
         source.wait_ready()
+        # A broker that has just started lists no group before it has read their commits.
+        eventually(lambda: reader in context.source.groups(), "the group is back on the source")
 
         found = json.loads(srm(pair, "return", "status", "--json"))
         assert found["shape"] == "same"
