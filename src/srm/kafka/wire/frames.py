@@ -40,6 +40,7 @@ _EMPTY: Final = memoryview(b"")
 _DIVERGING_EPOCH: Final = 0
 """Tag of a partition whose log does not hold the epoch that was fetched last up to the offset."""
 _LAST_EPOCH: Final = 2**31 - 1
+_Batches = Sequence[tuple[TopicPartition, memoryview]]
 
 
 def fetch_request(
@@ -129,9 +130,7 @@ def _text(reader: Cursor) -> str:
     return str(reader.raw(max(0, reader.take(_LENGTH)[0])), "utf-8")
 
 
-def produce_request(
-    batches: Sequence[tuple[TopicPartition, memoryview]], timeout_ms: int
-) -> list[Part]:
+def produce_request(batches: _Batches, timeout_ms: int) -> list[Part]:
     """Encode a produce request as parts; the batches themselves are not copied."""
     ordered = sorted(batches, key=lambda batch: batch[0])
     topics = [(topic, list(group)) for topic, group in groupby(ordered, lambda b: b[0].topic)]
@@ -148,7 +147,7 @@ def produce_request(
     return parts
 
 
-def least_produced(batches: Sequence[tuple[TopicPartition, memoryview]]) -> int:
+def least_produced(batches: _Batches) -> int:
     topics = {partition.topic for partition, _ in batches}
     names = sum(_TOPIC_BYTES + len(topic.encode()) for topic in topics)
     return _ANSWER_BYTES + names + _PARTITION_BYTES * len(batches)

@@ -180,21 +180,18 @@ class Discovery:
 
     def forget(self, topics: Collection[CopiedTopic]) -> None:
         """Delete places of groups in gone topics on both sides; a source may refuse that."""
-        config, context, gone = self.context.config, self.context, self._gone
+        flow, context, gone = self.context.config.flow, self.context, self._gone
         for cluster, origin, ids in (
-            (context.target, config.flow.source, gone.target & {t.target_topic_id for t in topics}),
-            (context.source, config.flow.target, gone.source & {t.topic_id for t in topics}),
+            (context.target, flow.source, gone.target & {t.target_topic_id for t in topics}),
+            (context.source, flow.target, gone.source & {t.topic_id for t in topics}),
         ):
             try:
                 if ids:
-                    name = internal_topics.checkpoints(origin, config.policy.separator)
+                    name = internal_topics.checkpoints(origin, context.config.policy.separator)
                     forget_topics(cluster, name, ids)
             except AuthorizationError as error:
-                logger.warning(
-                    "%s: offsets of groups in deleted topics cannot be removed: %s",
-                    config.flow,
-                    error,
-                )
+                told = "%s: offsets of groups in deleted topics cannot be removed: %s"
+                logger.warning(told, flow, error)
 
     def target_ends(self, copied: Collection[AssignedPartition]) -> dict[AssignedPartition, int]:
         names = {p: TopicPartition(p.target_topic, p.partition) for p in copied}

@@ -88,13 +88,13 @@ def pause_in(records: Iterable[LogRecord]) -> Pause | None:
     return read_pause({r.key: r.value for r in records if r.key == PAUSE_KEY and r.value})
 
 
-def _write(log: DriverLog, wanted: Pause | None, beside: Mapping[bytes, bytes] = _NOTHING) -> None:
+def _write(log: DriverLog, wanted: Pause | None, more: Mapping[bytes, bytes] = _NOTHING) -> None:
     """Write or delete a pause together with other records; return when readers see it."""
     value = None if wanted is None else wanted.value()
     if value is None:
-        log.publish(beside, [(COMMANDS, PAUSE_KEY)])
+        log.publish(more, [(COMMANDS, PAUSE_KEY)])
     else:
-        log.publish({PAUSE_KEY: value, **beside})
+        log.publish({PAUSE_KEY: value, **more})
     deadline = time.monotonic() + _SEEN_S
     while time.monotonic() < deadline:
         for record in log.poll(_POLL_S):

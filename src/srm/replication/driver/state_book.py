@@ -115,11 +115,7 @@ class StateBook:
         self, copied: Collection[CopiedTopic], gone: GoneTopics
     ) -> list[CopiedTopic]:
         """Return the deleted topics without a position or a use for one."""
-        ended = [
-            topic
-            for topic in copied
-            if topic.topic_id in gone.source or topic.target_topic_id in gone.target
-        ]
+        ended = [t for t in copied if t.topic_id in gone.source or t.target_topic_id in gone.target]
         if not ended:
             return []
         entries = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -29,13 +29,22 @@ from srm.domain.offset_map.offset_map import (
     Translation,
 )
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
-from srm.engine.cluster_ports import CompactedTopic
 from srm.errors import IntegrityError, SrmError
 from srm.replication.ports import ProducerId
 
 logger = logging.getLogger(__name__)
 
 _NAME_AT = 20  # in the value of a block of any format
+
+
+class MapTopic(Protocol):
+    """One partition of the map topic. Calls block, and raise SrmError where it cannot be read."""
+
+    def at(self, offsets: Collection[int]) -> Mapping[int, tuple[bytes, bytes | None]]:
+        """Return the records at these offsets; offsets without a record are omitted."""
+
+    def scan(self, visit: Callable[[int, bytes, bytes | None], None]) -> None:
+        """Show all records: offset, key, and value (None: tombstone), some perhaps twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class KnownMap:
 
 def known_maps(
     wanted: Mapping[AssignedPartition, MapEnd | None],
-    topic: CompactedTopic,
+    topic: MapTopic,
     thorough: Collection[AssignedPartition] = (),
 ) -> dict[AssignedPartition, KnownMap]:
     ends = {p: end for p, end in wanted.items() if end is not None and p not in thorough}
@@ -69,7 +78,7 @@ def known_maps(
 
 
 def _scan(
-    wanted: Mapping[AssignedPartition, MapEnd | None], topic: CompactedTopic
+    wanted: Mapping[AssignedPartition, MapEnd | None], topic: MapTopic
 ) -> dict[AssignedPartition, KnownMap]:
     tables = _tables(wanted, topic)
     found: dict[AssignedPartition, KnownMap] = {}
@@ -92,7 +101,7 @@ def _scan(
 _Tables = Mapping[tuple[str, int], dict[bytes, map_tree.Placed]]
 
 
-def _tables(wanted: Iterable[AssignedPartition], topic: CompactedTopic) -> _Tables:
+def _tables(wanted: Iterable[AssignedPartition], topic: MapTopic) -> _Tables:
     """Read everything, and keep the newest records of the wanted maps, and of their former ones."""
     names = defaultdict[int, list[bytes]](list)
     ids: set[tuple[str, int]] = set()
@@ -138,7 +147,7 @@ def _former(partition: AssignedPartition, tables: _Tables) -> tuple[int | None, 
     return max(ends, default=None), ids
 
 
-def is_whole(chunk: IndexRecord, topic: CompactedTopic) -> bool:
+def is_whole(chunk: IndexRecord, topic: MapTopic) -> bool:
     """Return whether every block a chunk uses exists at its offset and can be read."""
     rows = topic.at(set(chunk.entries.place[chunk.deleted :].tolist()))
     try:
@@ -150,7 +159,7 @@ def is_whole(chunk: IndexRecord, topic: CompactedTopic) -> bool:
     return True
 
 
-def read_chunk(root: IndexRecord, number: int, topic: CompactedTopic) -> IndexRecord | None:
+def read_chunk(root: IndexRecord, number: int, topic: MapTopic) -> IndexRecord | None:
     """Return a full chunk by the number of its entry in the root, None if it is lost."""
     try:
         return map_tree.chunk_at(root, number, topic.at([root.entries[number].place]))
@@ -160,7 +169,7 @@ def read_chunk(root: IndexRecord, number: int, topic: CompactedTopic) -> IndexRe
 
 
 def translate_back(
-    tree: map_tree.MapTree, position: Position | None, target_offset: int, topic: CompactedTopic
+    tree: map_tree.MapTree, position: Position | None, target_offset: int, topic: MapTopic
 ) -> Translation:
     """Translate one target offset to the source, by what of the map is needed for it."""
     if tree.last is None:
@@ -381,5 +390,5 @@ class StartReader(Protocol):
     def log_starts(self, partitions: Collection[AssignedPartition]) -> dict[AssignedPartition, int]:
         """Return the first offsets that the targets' logs hold; unknown ones are left out."""
 
-    def map_of(self, assigned: AssignedPartition) -> CompactedTopic:
+    def map_of(self, assigned: AssignedPartition) -> MapTopic:
         """Return the partition of the map topic with the map of a partition; does not block."""
