@@ -292,7 +292,7 @@ class _Facts:
             target_end=end,
             target_log_end=end,
             runs=(),
-            compacted=_is_compacted(here) or _is_compacted(there),
+            compacted=any("compact" in each.get("cleanup.policy", "") for each in (here, there)),
             timestamps=there.get("message.timestamp.type") != "LogAppendTime",
             decided=tuple(note.left_out for note in decided if note.left_out),
             source_id=self._sources[topic].topic_id,
@@ -307,10 +307,6 @@ class _Facts:
             reason="no record in the source log is copied yet: check with srm status whether "
             "the replicator runs and the partition is not stopped"
         )
-
-
-def _is_compacted(configs: Mapping[str, str]) -> bool:
-    return "compact" in configs.get("cleanup.policy", "")
 
 
 _LEAST_WEIGHT: Final = 1000

@@ -11,8 +11,8 @@
 Every failure is handled alike: claim again and walk the logs (about 10 ms). So nothing is resent,
 and a lost answer needs no interpretation.
 
-Each arrow is a method of :class:`PartitionCopy`; :mod:`srm.replication.copy.lifecycle` decides
-which one is taken.
+Each arrow is a method of :class:`PartitionCopy`, the only code that changes its fields;
+:mod:`srm.replication.copy.lifecycle` decides which arrow is taken.
 """
 
 from __future__ import annotations
@@ -438,6 +438,9 @@ class PartitionCopy:
     def note_others(self, offsets: tuple[int, int] | None) -> None:
         self.others = offsets
 
+    def note_leader(self, leader: Leader) -> None:
+        self.source_leader = leader
+
     def note_target(self, lineage: Lineage) -> None:
         """Remember the lineage of the target that a check before a claim has proven."""
         self.target_lineage = lineage
@@ -467,10 +470,17 @@ class PartitionCopy:
         """Remember that both logs were walked after retention had passed the position."""
         self.checked = self.source_next, log_start
 
+    def hold_back(self, *, held: bool) -> None:
+        self.held_back = held
+
     @property
     def untold_claim(self) -> ProducerId | None:
         """The claim that reports a cut or a skip; None without one of them or a claim."""
         return self.written_by if self.position_is_untold and not self._is_cut else None
+
+    def note_position_told(self) -> None:
+        """A report under our claim is acknowledged: it passes what was cut off or skipped."""
+        self.position_is_untold = False
 
     @property
     def decisions(self) -> tuple[PartitionNotes, ...]:

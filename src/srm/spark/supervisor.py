@@ -23,7 +23,6 @@ from typing import Any, Final
 import psutil
 
 from srm.clock import now_ms
-from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.status.status import signs_health, signs_line
@@ -107,7 +106,7 @@ class ReplicatorSupervisor:
                     "another",
                     *(driver.application_id, driver.host),
                 )
-                return Application.from_heartbeat(driver)
+                return Application(driver.host, driver.pid, 0.0, ours=False, driver=driver.driver)
             if step == "start":
                 return self._start()
             if reason := _waits_for(watch):
@@ -228,10 +227,6 @@ class Application:
     def from_child(cls, child: subprocess.Popen[bytes], log: Path) -> Application:
         created = psutil.Process(child.pid).create_time()
         return cls(socket.gethostname(), child.pid, created, ours=True, log=str(log))
-
-    @classmethod
-    def from_heartbeat(cls, driver: DriverHeartbeat) -> Application:
-        return cls(driver.host, driver.pid, 0.0, ours=False, driver=driver.driver)
 
     @property
     def local(self) -> bool:

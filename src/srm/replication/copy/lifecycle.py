@@ -115,7 +115,7 @@ class Lifecycle:
 
     def hold_back(self, copy: PartitionCopy, *, held: bool) -> None:
         if copy.held_back != held:
-            copy.held_back = held
+            copy.hold_back(held=held)
             if not held:
                 self._placement.fetch_on(copy)
 

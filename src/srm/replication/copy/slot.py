@@ -363,7 +363,7 @@ class Slot:
             self._reported.clear()
             for copy in copies:
                 if copy.position_is_untold and self._reporter.has_told_position(copy):
-                    copy.position_is_untold = False
+                    copy.note_position_told()
                 held = copy.position_is_untold or self._reporter.is_full(copy)
                 self._partitions.hold_back(copy, held=held)
             with suppress(TimeoutError):  # the rhythm of reports

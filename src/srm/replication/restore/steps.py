@@ -52,15 +52,10 @@ from srm.engine.groups.checkpoints import read_checkpoints
 from srm.engine.ports import FlowContext
 from srm.engine.recovery import store_outcome
 from srm.errors import ConflictError, NotFoundError, UnavailableError, UsageError
+from srm.replication.claim import Sealed
 from srm.replication.driver.discovery import Discovery
 from srm.replication.restore.flow_state import RestoreState, progress
-from srm.replication.restore.topic_handover import (
-    RestoreContext,
-    Seals,
-    Tell,
-    TopicWork,
-    hand_topic_over,
-)
+from srm.replication.restore.topic_handover import RestoreContext, Tell, TopicWork, hand_topic_over
 
 
 def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
@@ -300,7 +295,7 @@ def _seal(
     flow: FlowContext,
     topics: Iterable[Mapping[TopicPartition, str]],
     tell: Tell,
-) -> Seals:
+) -> Mapping[TopicPartition, Sealed]:
     places = {place: topic_id for topic in topics for place, topic_id in topic.items()}
     tell(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
     return context.logs.seal(flow.config.flow, places)

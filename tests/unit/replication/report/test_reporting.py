@@ -122,7 +122,7 @@ def test_state_topics_that_are_away_for_ten_minutes_cost_no_more_memory_than_in_
     for second in range(600):
         seconds.now += 1
         for copy in copies:
-            copy.held_back = reporter.is_full(copy)
+            copy.hold_back(held=reporter.is_full(copy))
             for _ in range(0 if copy.held_back else 10):
                 copied(copy, copy.source_next + 1, 5)
         reporter.beat(1, len(copies), 0.0, 0)
@@ -160,7 +160,7 @@ def test_a_partition_whose_map_cannot_be_written_waits_and_says_so(
     reporter.prepare([copy])()
 
     assert reporter.is_full(copy)
-    copy.held_back = True
+    copy.hold_back(held=True)
     assert not copy.wants_data
     reporter.prepare([copy])()
     [status] = decode_state(log.table(STATE)).statuses
@@ -395,8 +395,8 @@ def test_nothing_is_fetched_after_a_cut_until_a_report_under_the_new_claim_tells
     reporter.report([copy])
 
     assert reporter.has_told_position(copy)
-    copy.position_is_untold = False
-    copy.held_back = False
+    copy.note_position_told()
+    copy.hold_back(held=False)
     assert copy.wants_data
 
 
@@ -407,7 +407,7 @@ def test_a_record_is_skipped_once_a_report_that_begins_after_the_refusal_is_ackn
     copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11))
     reporter.report([copy])
     assert reporter.has_told_position(copy)
-    copy.position_is_untold = False
+    copy.note_position_told()
 
     begun = reporter.prepare([copy])
     reporter.lost(copy, 5, 6, "the target refused it")

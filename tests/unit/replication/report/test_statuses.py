@@ -125,11 +125,11 @@ def test_a_new_owner_continues_what_was_told_before_it() -> None:
 
 def test_what_cannot_be_written_down_stops_for_as_long_as_that() -> None:
     told = Told(PartitionCopy(ASSIGNED, Start(3, 3)))
-    told.copy.held_back = True
+    told.copy.hold_back(held=True)
     assert told.at(1_000) == told.at(2_000) == ("stopped", 1_000)
-    told.copy.held_back = False
+    told.copy.hold_back(held=False)
     assert told.at(3_000) == ("copying", 3_000)
-    told.copy.held_back = True
+    told.copy.hold_back(held=True)
     assert told.at(4_000) == ("stopped", 4_000)
 
 
