@@ -432,7 +432,8 @@ class PartitionCopy:
     def is_unknown(self) -> bool:
         """True if the target holds records that no record of srm identifies as a copy."""
         start = self.start
-        is_known = start.producer_ids or start.garbage or start.has_former or not start.fresh
+        is_identified = start.producer_ids and not start.copy_is_gone
+        is_known = is_identified or start.garbage or start.has_former or not start.fresh
         return not (self.has_position or is_known)
 
     def note_others(self, offsets: tuple[int, int] | None) -> None:

@@ -260,19 +260,20 @@ def _with_reports(
         if note.decision or note.over:
             decided[note.topic_id, note.partition].append(note)
     at_rest = {(s.topic, s.partition): s for s in state.statuses if s.state in AT_REST}
-    copied = {
-        copy_id[:2]
-        for copy_id, entries in reported.items()
-        if any(entry.position.target_next for entry in entries)
-    }
+    former = defaultdict[tuple[str, int], set[int]](set)
+    for copy_id, entries in reported.items():
+        former[copy_id[:2]] |= {one.producer_id for one in entries if one.position.target_next}
     for assigned in partitions:
         start, copy_id = found.get(assigned), assigned.copy_id
         if isinstance(start, SrmError):
             continue
         if about := decided.get((assigned.topic_id, assigned.partition)):
             start = starts.decided_start(start, about)
-        if copy_id not in reported and copy_id[:2] in copied:
-            start = replace(start or starts.NOWHERE, copy_is_gone=True)
+        if copy_id not in reported and (of := former.get(copy_id[:2])):
+            # A batch to the former topic may still have reached this one: it is of these ids.
+            start = start or starts.NOWHERE
+            ids = start.producer_ids | {producer_id for producer_id in of if producer_id >= 0}
+            start = replace(start, copy_is_gone=True, producer_ids=ids)
         if status := at_rest.get((assigned.topic, assigned.partition)):
             start = replace(start or starts.NOWHERE, at_rest=status)
         if start is not None:

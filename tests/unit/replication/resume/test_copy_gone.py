@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.batches import Record, stored
 from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster, Site, run, source_of
+from tests.unit.replication.resume.two_logs import FOREIGN, OURS
 
 from srm.domain.flow_state.replication_records import (
     REPORTS,
@@ -19,6 +21,8 @@ from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
 from srm.kafka.state.slot_state import MapStarts
 from srm.replication.mapping.starts import NOWHERE, Start
+from srm.replication.partition import Phase
+from srm.replication.ports import ProducerId
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.flows import P_TO_B
 
@@ -41,7 +45,7 @@ def reported(target_next: int, of: AssignedPartition = FORMER) -> FakeCluster:
 def test_what_was_copied_to_a_topic_that_is_gone_is_known_to_be_copied_again() -> None:
     found = MapStarts(P_TO_B, reported(9)).load([ASSIGNED])
 
-    assert found == {ASSIGNED: replace(NOWHERE, copy_is_gone=True)}
+    assert found == {ASSIGNED: replace(NOWHERE, copy_is_gone=True, producer_ids=frozenset({7}))}
 
 
 def test_a_topic_that_was_never_copied_has_lost_no_copy() -> None:
@@ -62,3 +66,26 @@ def test_a_copy_that_begins_anew_is_told_of(start: Start, told: list[str]) -> No
     site = run(lambda: Site(source_of(3), Cluster([])), scenario)
 
     assert [note.split(":")[0] for note in site.told.notes] == told
+
+
+@pytest.mark.parametrize("producer", [OURS, FOREIGN], ids=["a former owner", "another program"])
+def test_a_batch_that_was_in_flight_to_the_gone_topic_is_no_record_of_others(producer: int) -> None:
+    """A broker takes it by name: it is the first in the new topic, before any claim there."""
+    target = Cluster(
+        [stored([Record(0, 1, b"k", b"9")], producer_id=producer)], [ProducerId(OURS, 2)]
+    )
+    start = replace(NOWHERE, copy_is_gone=True, producer_ids=frozenset({OURS}))
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, start)
+        await site.until(lambda: site.copy.phase is Phase.IDLE)
+        site.lifecycle.claim(site.copy)
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
+
+    site = run(lambda: Site(source_of(3), target), scenario)
+
+    is_ours = producer == OURS
+    assert site.copy.phase is (Phase.COPYING if is_ours else Phase.STOPPED)
+    assert ("holds records that srm did not copy" in site.copy.reason) is not is_ours
+    if is_ours:
+        assert (site.copy.source_next, site.copy.target_next) == (0, 2)
