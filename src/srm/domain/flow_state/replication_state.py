@@ -47,19 +47,21 @@ def positions_by_copy(reports: Iterable[SlotReport]) -> dict[CopyId, list[Partit
 def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPosition | None:
     """Choose among the positions that several slots report for one copy.
 
-    Under one producer id the highest epoch is the owner. Ids expire after a week without a claim,
-    so there may be several. Of those, the position whose marker has the latest leader epoch of the
-    target counts: older ones can be further and wrong, as the target log may have been truncated
-    since. With equal or unknown leader epochs the furthest counts, of equals the first.
+    The latest leader epoch of the target counts first: what was reported under an earlier one can
+    be further, and of a later claim, and wrong, as the log may have lost its end since. Then, under
+    one producer id, the highest epoch is the owner. Ids expire after a week without a claim, so
+    there may be several: of these the furthest position counts, of equal ones the first.
     """
+    entries = list(candidates)
+    latest = max((entry.target_lineage.epoch for entry in entries), default=-1)
     owners: dict[int, PartitionPosition] = {}
-    for candidate in candidates:
-        known = owners.get(candidate.producer_id)
-        if known is None or _claim_order(candidate) > _claim_order(known):
-            owners[candidate.producer_id] = candidate
-    latest = max((entry.target_lineage.epoch for entry in owners.values()), default=-1)
-    chosen = (entry for entry in owners.values() if entry.target_lineage.epoch in (-1, latest))
-    return max(chosen, key=_distance, default=None)
+    for entry in entries:
+        known = owners.get(entry.producer_id)
+        if entry.target_lineage.epoch in (-1, latest) and (
+            known is None or _claim_order(entry) > _claim_order(known)
+        ):
+            owners[entry.producer_id] = entry
+    return max(owners.values(), key=_distance, default=None)
 
 
 def _distance(entry: PartitionPosition) -> tuple[int, int, int]:

@@ -208,19 +208,24 @@ class Lifecycle:
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
         """Return whether the target's log lost its end or holds only markers after the position.
 
-        A log that lost its end and has grown again does not hold the copy's latest leader epoch up
-        to there. A translation needs a position after markers. Where other flows write, claims
-        would follow each other without end.
+        A log that lost its end and has grown again does not hold the copy's leader epochs up to
+        there. A translation needs a position after markers. Where other flows write, claims would
+        follow each other without end.
+
+        A log that ends at the position under a later leader gives that epoch to the position. So a
+        report about a log that has lost its end since does not count, whatever its claim.
         """
-        at, epoch = copy.target_next, copy.target_lineage.epoch
+        at, attempt, lineage = copy.target_next, copy.attempt, copy.target_lineage
         now = await self._target.log_end(copy.target)
         if now.end < at or not copy.has_position:
             return now.end < at
         log = LogReader.of_target(self._target, copy.assigned)
-        if 0 <= epoch != now.epoch:  # a leader does not truncate its log
-            held = await log.epoch_end(epoch)
-            if held.epoch != epoch or held.end < at:
+        if lineage and lineage.epoch != now.epoch:  # a leader does not truncate its log
+            if (await log.shared_end(lineage, at)).end < at:
                 return True
+            is_same = copy.attempt == attempt and copy.target_next == at
+            if is_same and now.end == at and now.epoch > lineage.epoch:
+                copy.note_target(lineage.with_epoch(now.epoch, at))
         if self._config.joins(copy.source.topic) or now.end <= at:
             return False
         return await first_record_in(log, [(at, now.end)]) is None

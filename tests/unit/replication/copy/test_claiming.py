@@ -498,6 +498,22 @@ def test_an_idle_target_that_was_elected_with_another_end_is_noticed(
     assert site.cuts == [3]
 
 
+def test_an_idle_copy_reports_the_leader_epoch_under_which_its_target_ends_where_it_did() -> None:
+    """So a late report of a former owner, whose marker the election took, does not count."""
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+    target.leader_epoch = 2
+    known = Start(3, 4, frozenset({OURS}), target_lineage=LINEAGE, written_by=ProducerId(OURS, 0))
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        await site.until(lambda: site.copy.source_leader == Leader(1, 0))  # it is placed
+
+    site = run(lambda: Site(source_of(3), target), scenario)
+
+    assert (site.copy.phase, site.copy.written_by) == (Phase.IDLE, ProducerId(OURS, 0))
+    assert site.copy.position().target_lineage == LINEAGE.with_epoch(2, 4)
+
+
 def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -542,7 +558,7 @@ def test_an_idle_target_whose_leader_is_that_of_the_copy_is_not_asked_for_epochs
         nonlocal epochs
         del partition
         epochs += 1
-        return EpochEnd(epoch, 4)
+        return EpochEnd(epoch, 4 if epoch == 4 else 0)
 
     monkeypatch.setattr(target, "log_end", log_end)
     monkeypatch.setattr(target, "epoch_end", epoch_end)
@@ -554,7 +570,10 @@ def test_an_idle_target_whose_leader_is_that_of_the_copy_is_not_asked_for_epochs
         await site.until(lambda: looks > 3)
         assert not epochs
         target.leader_epoch = 5
-        await site.until(lambda: epochs > 1)
+        await site.until(lambda: site.copy.target_lineage.epoch == 5)
+        known_epochs, known_looks = epochs, looks
+        await site.until(lambda: looks > known_looks + 3)
+        assert known_epochs == epochs > 0
         watching.cancel()
         assert (site.copy.phase, target.claimed) == (Phase.IDLE, 0)
 

@@ -12,6 +12,7 @@ from srm.domain.flow_state.replication_records import PartitionPosition
 from srm.domain.flow_state.replication_state import GoneTopics, is_superseded, newest_position
 from srm.domain.offset_map.map_tree import NO_BLOCKS, RebuiltMap
 from srm.domain.offset_map.offset_map import Position, Translated
+from srm.domain.offset_map.runs import Lineage
 from srm.replication.mapping.starts import KnownMap, Start, cut_start, start_of
 from srm.replication.partition import PartitionCopy
 from srm.replication.ports import ProducerId
@@ -41,6 +42,17 @@ def test_a_successor_that_has_claimed_nothing_tells_its_predecessors_claim_and_w
     assert newest_position([told, LEFT]) is told
     assert newest_position([LEFT, told]) is (told if passed else LEFT)
     assert is_out_of_use(LEFT, told)
+
+
+def test_a_report_about_a_log_before_an_election_loses_to_one_after_it_whatever_its_claim() -> None:
+    """A former owner's marker went with the log's end; it wakes up late and reports under it."""
+    late = replace(LEFT, producer_epoch=4, target_lineage=Lineage(((5, 0),)))
+    late = replace(late, position=Position(45, 56, 45))
+    owner = replace(LEFT, target_lineage=Lineage(((5, 0), (7, 50))))
+
+    assert newest_position([late, owner]) is newest_position([owner, late]) is owner
+    assert is_out_of_use(late, owner)
+    assert newest_position([late, replace(owner, target_lineage=late.target_lineage)]) is late
 
 
 @given(st.permutations([1, 2, 3, 4]))
