@@ -396,7 +396,7 @@ class SimulatedCluster:
 
     def _boundary(self, partition: Partition, records: int) -> int:
         end = max(partition.log.start, partition.log.end - records)
-        return max([b.base for b in partition.log.batches if b.base <= end], default=end)
+        return max([b.base for b in partition.log.history if b.base <= end], default=end)
 
     def _lead_from(self, partition: Partition, end: int, epoch: int | None = None) -> None:
         partition.ends = {node: min(at, end) for node, at in partition.ends.items()}
