@@ -74,6 +74,14 @@ def _property(value: Any) -> Replacement:
     return lambda _: property(lambda self: value)
 
 
+def _claim_at_once(_: Any) -> Any:
+    async def until_in_force(target: Any, end: int, claim: Claim) -> Claim:
+        del target, end
+        return claim
+
+    return until_in_force
+
+
 def _async(value: Any) -> Replacement:
     async def answer(*args: Any, **kwargs: Any) -> Any:
         del args, kwargs
@@ -217,7 +225,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "a claim is in force once its marker is in the log",
         (
             ("srm.replication.copy.claiming:take", _without_marker),
-            ("srm.replication.copy.claiming:until_in_force", _async(None)),
+            ("srm.replication.copy.claiming:until_in_force", _claim_at_once),
             ("srm.replication.copy.claiming:resume", _to_the_end),
         ),
         faults="stop slot,two workers",
@@ -227,7 +235,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "behind the marker of a claim nothing of an older owner comes: it is waited for, the walk "
         "ends at it, and what it meets later is seen by an offset that was not expected",
         (
-            ("srm.replication.copy.claiming:until_in_force", _async(None)),
+            ("srm.replication.copy.claiming:until_in_force", _claim_at_once),
             ("srm.replication.copy.claiming:resume", _to_the_end),
             ("srm.replication.partition:PartitionCopy.on_ack", _takes_any_offset),
         ),

@@ -18,7 +18,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from srm.clock import now_s
@@ -56,10 +56,14 @@ ReadConfigs = Callable[[], Awaitable[Mapping[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to write to one target partition until ``expires`` (monotonic seconds)."""
+    """The right to write to one target partition until ``expires`` (monotonic seconds).
+
+    ``leader_epoch``: that of the marker in the target's log, -1 before it is in force.
+    """
 
     producer: ProducerId
     expires: float
+    leader_epoch: int = -1
 
     def holds(self) -> bool:
         return now_s() < self.expires
@@ -134,7 +138,7 @@ def is_marker(batch: BatchHeader, claim: Claim) -> bool:
     )
 
 
-async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
+async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
     """Wait until the marker of a claim is in the target's log: from then on it is in force.
 
     It comes late where the partition lacks in-sync followers. The wait holds no lock and uses no
@@ -154,7 +158,7 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> None:
             continue
         for batch in batches(fetched.records):
             if is_marker(batch, claim):
-                return
+                return replace(claim, leader_epoch=batch.leader_epoch)
             end = max(end, batch.last_offset + 1)
     raise UnavailableError(
         f"{target.partition}: the marker of our claim did not reach the log in {_MARKER_S:.0f} s"
@@ -393,8 +397,7 @@ async def outbid(target: LogReader, flow: Flow) -> Claim:
     """Raise the epoch of a copy's claim as its next owner would, and see it in the log."""
     _, end = await target.wire.log_range(target.partition)
     claim = await take(target.wire, flow, target.partition, _NOT_USED_S)
-    await until_in_force(target, end, claim)
-    return claim
+    return await until_in_force(target, end, claim)
 
 
 async def seal(target: LogReader, flow: Flow) -> Sealed:

@@ -521,9 +521,22 @@ class PartitionCopy:
         if place.runs:
             self._map(place.runs)
         self.target_next = place.target_next
-        self.target_lineage, self.written_by = place.target_lineage, claim.producer
+        self._hold(claim, place.target_lineage)
         self.has_position = True
         self._fresh = self._truncated = self._is_unproven = self._is_cut = False
+
+    def note_claimed_cut(self, claim: Claim) -> None:
+        """Report a cut under its claim before the walk, which may fail and stop the partition.
+
+        The map would name copies that are lost for all that time.
+        """
+        if self._is_cut:
+            self.map.begin_claim(claim.producer)
+            self._hold(claim, self.target_lineage)
+
+    def _hold(self, claim: Claim, lineage: Lineage) -> None:
+        self.written_by = claim.producer
+        self.target_lineage = lineage.with_leader(claim.leader_epoch, self.target_next)
 
     def rest(self, phase: Phase, stop: Stop) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""

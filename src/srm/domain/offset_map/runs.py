@@ -348,6 +348,10 @@ class Lineage:
         kept = (one for one in self.starts if one[0] < epoch and one[1] < start)
         return Lineage((*kept, (epoch, start)))
 
+    def with_leader(self, epoch: int, end: int) -> Lineage:
+        """Return the lineage of a log that was as known up to ``end`` under a leader's epoch."""
+        return self.with_epoch(epoch, end) if self and epoch > self.epoch else self
+
     def with_unread(self, epoch: int, start: int) -> Lineage | None:
         """Return the lineage with an epoch not read, or not from its start; None on a conflict."""
         before = self.before(start)

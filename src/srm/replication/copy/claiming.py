@@ -109,6 +109,7 @@ class Claiming:
             if held.end < copy.target_next:
                 return TargetCut(held.end_without(claim.claims_since(copy.written_by)))
             copy.note_target(held.lineage)
+        copy.note_claimed_cut(claim)
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt == attempt and resumed.has_rotated:
             wait_s = copy.note_rotated(claim.expires) - now_s()
@@ -144,7 +145,7 @@ class Claiming:
             lifetime_s = await self._context.claim_lifetime.seconds()
             claim = await take(self._target, self._config.flow, copy.target, lifetime_s)
             copy.note_claim(claim)
-        await until_in_force(target, target_end, claim)
+        claim = await until_in_force(target, target_end, claim)
         await self._read_assignment()
         return claim if copy.attempt == attempt else None
 

@@ -224,8 +224,8 @@ class Lifecycle:
             if (await log.shared_end(lineage, at)).end < at:
                 return True
             is_same = copy.attempt == attempt and copy.target_next == at
-            if is_same and now.end == at and now.epoch > lineage.epoch:
-                copy.note_target(lineage.with_epoch(now.epoch, at))
+            if is_same and now.end == at:
+                copy.note_target(lineage.with_leader(now.epoch, at))
         if self._config.joins(copy.source.topic) or now.end <= at:
             return False
         return await first_record_in(log, [(at, now.end)]) is None

@@ -70,7 +70,10 @@ class SourceWalk:
         self._turns = self._ahead.turns
         self._native = native_library()
         self._steps = Steps(
-            self._ahead, known.target_lineage, fresh=start.fresh, truncated=start.truncated
+            self._ahead,
+            known.target_lineage.before(known.target_next),
+            fresh=start.fresh,
+            truncated=start.truncated,
         )
         self._places = [LogReading(0, known.source_next, self._target_next)]
         self._claim = (-1, -1)

@@ -56,6 +56,7 @@ class Cluster(Log):
         super().__init__(stored_batches)
         self._next = list(claims)
         self.claimed = 0
+        self._claimed_at: int | None = None
         self.on_claim: Callable[[], None] = lambda: None
 
     def leaders_changed(self) -> None:
@@ -70,7 +71,8 @@ class Cluster(Log):
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
         del partition
-        return EpochEnd(epoch, self.end)
+        is_before = epoch < LEADER_EPOCH and self._claimed_at is not None
+        return EpochEnd(epoch, self._claimed_at if is_before else self.end)
 
     async def init_producer_id(self, transactional_id: str) -> ProducerId:
         del transactional_id
@@ -83,6 +85,7 @@ class Cluster(Log):
     ) -> None:
         del transactional_id, partition
         raw = bytearray(marker(self.end, producer.id, producer.epoch))
+        self._claimed_at = self.end if self._claimed_at is None else self._claimed_at
         raw[12:16] = LEADER_EPOCH.to_bytes(4, "big")
         self.append(bytes(raw))
 

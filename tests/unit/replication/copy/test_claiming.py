@@ -68,6 +68,24 @@ def test_a_target_that_fell_short_is_cut_before_anything_is_written_to_it() -> N
     assert "offsets 4 to 5 are gone or not ours; copied again from source offset 3" in note
 
 
+def test_a_cut_after_which_nothing_can_be_decided_is_reported_under_its_claim() -> None:
+    """The partition stops, and for all that time the map must not name the lost copies."""
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+    other = Cluster([stored([Record(i, 1, b"other", b"other")]) for i in range(3)])
+    cut = Start(1, 2, frozenset({OURS}), cut=True, target_lineage=LINEAGE)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, cut)
+        await site.until(lambda: site.copy.phase is Phase.STOPPED)
+
+    site = run(lambda: Site(other, target), scenario)
+
+    assert "undecidable" in site.copy.reason
+    assert (site.copy.source_next, site.copy.target_next) == (1, 2)
+    assert site.copy.written_by == ProducerId(OURS, 1)
+    assert site.copy.position().target_lineage == LINEAGE.with_epoch(LEADER_EPOCH, 2)
+
+
 def test_an_undecidable_position_is_claimed_once_and_then_only_looked_at() -> None:
     other = Cluster([stored([Record(0, 1, b"other", b"other")])])
     target = Cluster(copies(3), [ProducerId(OURS, 1)])
