@@ -95,6 +95,14 @@ class PartitionReport:
     started: int | None
     last_commit: int | None
 
+    @property
+    def as_planned(self) -> bool:
+        return (
+            self.applied == self.planned
+            and self.started in {None, self.applied}
+            and not (self.re_read or self.skipped)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Follower:
