@@ -526,11 +526,13 @@ class PartitionCopy:
         self._fresh = self._truncated = self._is_unproven = self._is_cut = False
 
     def note_claimed_cut(self, claim: Claim) -> None:
-        """Report a cut under its claim before the walk, which may fail and stop the partition.
+        """Report what the target lost under its claim before the walk, which may fail and stop.
 
-        The map would name copies that are lost for all that time.
+        The map would name copies that are lost for all that time. What the source lost is told
+        after the walk: until then whoever is next finds it out again, with the old claim and what
+        was decided.
         """
-        if self._is_cut:
+        if self._is_cut and self.written_by is None and not self._truncated:
             self.map.begin_claim(claim.producer)
             self._hold(claim, self.target_lineage)
 

@@ -109,7 +109,8 @@ class Claiming:
             if held.end < copy.target_next:
                 return TargetCut(held.end_without(claim.claims_since(copy.written_by)))
             copy.note_target(held.lineage)
-        copy.note_claimed_cut(claim)
+        if copy.attempt == attempt:
+            copy.note_claimed_cut(claim)
         resumed = await self._walks.walk(nodes, partial(self._walk, copy, attempt, claim))
         if copy.attempt == attempt and resumed.has_rotated:
             wait_s = copy.note_rotated(claim.expires) - now_s()

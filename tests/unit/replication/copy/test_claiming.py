@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.batches import Record, marker, stored
@@ -27,6 +28,7 @@ from tests.unit.replication.resume.two_logs import FOREIGN, OURS, walked
 
 from srm import clock
 from srm.domain.flow_state.replication_records import PartitionNotes
+from srm.domain.flow_state.replication_state import newest_position
 from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
@@ -305,6 +307,21 @@ def test_the_last_claim_under_a_producer_id_that_is_used_up_is_waited_out() -> N
 
     with clock.using(lambda: now):
         run(lambda: Site(source_of(3), target), scenario)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_cut_of_the_source_hides_no_claim_that_is_to_be_waited_out(truncated: bool) -> None:
+    known = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, LAST_EPOCH), cut=True)
+    target = Cluster(copies(3, LAST_EPOCH), [ProducerId(9, 0)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, replace(known, truncated=truncated))
+        await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
+        assert site.copy.phase is Phase.STOPPED
+        assert "so copying waits" in site.copy.reason
+        assert site.copy.written_by == known.written_by, "whoever is next has to wait, too"
+
+    run(lambda: Site(source_of(3), target), scenario)
 
 
 def test_a_walk_under_a_new_producer_id_tells_nothing_before_the_old_one_has_lapsed() -> None:
@@ -665,6 +682,31 @@ def test_copies_that_the_source_lost_are_passed_where_that_was_decided() -> None
     assert (site.copy.phase, site.copy.reason) == (Phase.COPYING, "")
     assert (site.copy.source_next, site.copy.target_next) == (3, 10)
     assert not site.copy.accepts_loss, "it was decided about those alone"
+
+
+def test_a_decided_cut_of_the_source_is_found_again_by_who_is_next_while_it_is_walked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A report of the cut alone would hide that the copies behind it may be passed."""
+    target = Cluster(copies(8), [ProducerId(OURS, 1)])
+    before = Start(7, 7, frozenset({OURS}), written_by=ProducerId(OURS, 0), target_lineage=LINEAGE)
+    source, walks = source_of(3), 0
+
+    async def silent(*args: Any, **kwargs: Any) -> Any:
+        nonlocal walks
+        walks += 1
+        await asyncio.Event().wait()
+        raise AssertionError(args, kwargs)
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, before.cut_at(3))
+        monkeypatch.setattr(source, "fetch", silent)
+        await site.until(lambda: walks)
+        told = PartitionCopy(ASSIGNED, before).position()
+        assert newest_position([site.copy.position(), told]) is told
+
+    run(lambda: Site(source, target), scenario)
+    assert target.claimed == 1
 
 
 def discarded(first: int, end: int, epoch: int = -1) -> PartitionNotes:
