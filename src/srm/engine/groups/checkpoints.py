@@ -41,6 +41,7 @@ from srm.errors import AuthorizationError, IntegrityError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_DAY_MS: Final = 86_400_000
 
 GROUPS_KEY: Final = b"groups"
 WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"other"})
@@ -312,10 +313,11 @@ def _decode_rows(rows: Mapping[bytes, Stamped], group: str | None = None) -> Ite
             _logger.error("%s; skipped", error)  # noqa: TRY400 -- one line
 
 
-def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
+def forget_topics(cluster: Cluster, topic: str, gone: Collection[str], now_ms: int) -> None:
     """Reset checkpoints in topics with these ids, for MM2's readers.
 
-    Delete the ledger's entries in all deleted topics, also in those that no flow copies any more.
+    Delete the ledger's entries in these, and in all deleted topics, also in those that no flow
+    copies any more. Other entries must be a day old: a broker may not know a new topic yet.
     """
     places = cluster.compacted_topic(topic)
     reset = {
@@ -326,11 +328,23 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str]) -> None:
     if reset:
         places.write(reset)
     own = cluster.compacted_topic(internal_topics.LEDGER)
-    entries = tuple(all_entries(own.read()))
-    known = {one.topic_id for one in cluster.topics().values()}  # after the entries in these topics
-    lacking = {e.key(): e.topic_partition.topic for e in entries if e.topic_id not in known}
-    hidden = {name for name in {*lacking.values()} if is_hidden(cluster, name)}
-    ended = [key for key, name in lacking.items() if name not in hidden]
+    rows = own.read_stamped()
+    entries = tuple(all_entries({key: row.value for key, row in rows.items()}))
+    topics = cluster.topics()  # after the entries in these topics
+    present = {one.topic_id for one in topics.values()}
+    old = {key for key, row in rows.items() if row.timestamp_ms < now_ms - _DAY_MS}
+    lacking = {
+        entry.key(): entry.topic_partition.topic
+        for entry in entries
+        if entry.topic_id in gone or (entry.topic_id not in present and entry.key() in old)
+    }
+    hidden = {name for name in {*lacking.values()} - topics.keys() if is_hidden(cluster, name)}
+    now = own.read() if lacking else {}  # that took a while: another run may have written since
+    ended = [
+        key
+        for key, name in lacking.items()
+        if name not in hidden and key in now and now[key] == rows[key].value
+    ]
     if ended:
         own.write(dict.fromkeys(ended))
 

@@ -188,7 +188,7 @@ class Discovery:
             try:
                 if ids:
                     name = internal_topics.checkpoints(origin, context.config.policy.separator)
-                    forget_topics(cluster, name, ids)
+                    forget_topics(cluster, name, ids, context.now_ms())
             except AuthorizationError as error:
                 told = "%s: offsets of groups in deleted topics cannot be removed: %s"
                 logger.warning(told, flow, error)

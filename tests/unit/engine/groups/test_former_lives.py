@@ -7,16 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from srm.clock import now_ms
 from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
+from srm.engine.cluster_ports import TopicDescription
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints, read_ledger
 from srm.engine.groups.group_sync import apply_exact, sync
-from srm.errors import AuthorizationError, GroupActiveError
+from srm.errors import AuthorizationError, GroupActiveError, UnavailableError
 from srm_lab.testing.fake_cluster import FakeCluster
 
+DAY_MS = 86_401_000
 GROUP = "billing"
 COPY = TopicPartition("P.Payments", 0)
 TOPIC = internal_topics.checkpoints("P")
@@ -131,7 +134,7 @@ def test_what_is_kept_of_a_topic_that_is_gone_is_deleted_and_nothing_else(sites)
     sync(sites.flow("P->B"))
 
     for _ in range(2):
-        forget_topics(target, TOPIC, {former})
+        forget_topics(target, TOPIC, {former}, now_ms())
 
     rows = [Checkpoint.decode(*row) for row in target.compacted_topic(TOPIC).read().items()]
     original = TopicPartition("Payments", 0)
@@ -171,10 +174,69 @@ def test_entries_of_deleted_topics_that_no_flow_copies_are_deleted_but_not_of_hi
 
     monkeypatch.setattr(target, "log_starts", refuse)
 
-    forget_topics(target, TOPIC, {"another"})
+    forget_topics(target, TOPIC, {"another"}, now_ms())
+    assert len([*all_entries(ledger.read())]) == 4
+    forget_topics(target, TOPIC, {"another"}, now_ms() + DAY_MS)
 
     left = {one.topic_partition.topic for one in all_entries(ledger.read())}
     assert left == {"P.Payments", "hidden"}
+
+
+def test_an_entry_written_while_deleted_topics_are_looked_up_stays(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sync(sites.flow("P->B"))
+    target = sites.clusters["B"]
+    ledger = target.compacted_topic(internal_topics.LEDGER)
+    former = target.topics()[COPY.topic].topic_id
+    create_again(sites, 50)
+    sites.commit("P", GROUP, "Payments", 10)
+    topics = target.topics
+
+    def write_meanwhile() -> dict[str, TopicDescription]:
+        monkeypatch.undo()
+        sync(sites.flow("P->B"))
+        return topics()
+
+    monkeypatch.setattr(target, "topics", write_meanwhile)
+    forget_topics(target, TOPIC, {former}, now_ms())
+
+    assert [one.intended for one in all_entries(ledger.read())] == [11]
+
+
+def test_a_topic_that_a_broker_does_not_know_yet_keeps_its_entries(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sync(sites.flow("P->B"))
+    target = sites.clusters["B"]
+    known = {name: one for name, one in target.topics().items() if name != COPY.topic}
+    monkeypatch.setattr(target, "topics", lambda: known)
+
+    forget_topics(target, TOPIC, {"another"}, now_ms())
+
+    [entry] = all_entries(target.compacted_topic(internal_topics.LEDGER).read())
+    assert entry.topic_partition == COPY
+
+
+def test_a_topic_that_was_created_again_needs_no_leader_for_its_former_entries(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    emit(sites.flow("P->B"))
+    sync(sites.flow("P->B"))
+    create_again(sites, 50)
+    target = sites.clusters["B"]
+
+    def refuse(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        raise UnavailableError(f"no leader: {partitions}")
+
+    monkeypatch.setattr(target, "log_starts", refuse)
+
+    forget_topics(target, TOPIC, {"another"}, now_ms() + DAY_MS)
+
+    assert not target.compacted_topic(internal_topics.LEDGER).read()
 
 
 def test_a_damaged_entry_keeps_no_group_from_being_synced(
