@@ -29,6 +29,8 @@ from srm.domain.moves.routing import RedirectKind, Route, subjects_of
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, amount, some
+from srm.engine.cluster_ports import Cluster
+from srm.engine.control.recorded_copies import read_copies
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
@@ -57,7 +59,7 @@ from srm.engine.moves.records import (
     transact,
 )
 from srm.engine.ports import FlowContext
-from srm.errors import ConflictError, UsageError, message
+from srm.errors import AuthorizationError, ConflictError, UsageError, message
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
 Verdicts = Mapping[Where, Verdict]
@@ -671,15 +673,29 @@ def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
         plain_writers=plain,
         shared_ids=_shared_ids(context, facts, plain),
         state=_changelogs(facts),
-        inflows=_inflows(context.forward.config, context.reverse.config),
+        inflows=_inflows(context, facts.topics),
     )
 
 
-def _inflows(config: FlowConfig, back: FlowConfig) -> tuple[Flow, ...]:
-    found = [Flow(alias, config.flow.source) for alias in sorted(back.joined)]
+def _inflows(context: MoveContext, topics: Collection[str]) -> tuple[Flow, ...]:
+    config, back = context.forward.config, context.reverse.config
+    into_source = (Flow(alias, config.flow.source) for alias in sorted(back.joined))
+    found = [flow for flow in into_source if _brings(context.source, flow, topics)]
     if config.joined and back.enabled and back.names.keeps_name("topic"):
-        found.append(back.flow)  # it brings what others have copied to the target
+        into_target = (Flow(alias, config.flow.target) for alias in sorted(config.joined))
+        returning = back.names.select(topics)
+        if any(_brings(context.target, flow, returning) for flow in into_target):
+            found.append(back.flow)  # it brings what others have copied to the target
     return tuple(found)
+
+
+def _brings(cluster: Cluster, flow: Flow, topics: Collection[str]) -> bool:
+    """Return True if a flow copies into some of the topics, or srm may not know."""
+    try:
+        copies = read_copies(cluster, flow)
+    except AuthorizationError:
+        return True
+    return copies is None or not copies.isdisjoint(topics)
 
 
 def _alone(facts: MoveFacts) -> tuple[str, ...]:

@@ -10,10 +10,13 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import PartitionNotes
+from srm.domain.flow_state.replication_state import CopiedTopic
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine import moves
+from srm.engine.flows.target_topics import StateTopic
 from srm.engine.moves import MoveContext, MoveReport, MoveRequest
 from srm.engine.moves.reading import read_facts
 from srm.errors import AuthorizationError, GateClosedError, UsageError
@@ -392,18 +395,34 @@ FAN_IN = "".join(
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "named"),
-    [("C", "A", ["B->C"]), ("A", "C", ["C->A"]), ("C", "B", ["A->C"]), ("B", "C", [])],
+    ("source", "target", "topics", "named"),
+    [
+        ("C", "A", "Payments", ["B->C"]),
+        ("A", "C", "Payments", ["C->A"]),
+        ("C", "B", "Payments", ["A->C"]),
+        ("B", "C", "Payments", []),
+        ("C", "A", "Orders", []),
+        ("A", "C", "Orders", []),
+    ],
 )
-def test_a_plan_names_flows_that_copy_records_of_a_third_cluster_to_the_source(
-    source: str, target: str, named: list[str], tmp_path: Path
+def test_a_plan_names_flows_that_copy_records_of_a_third_cluster_to_topics_of_the_source(
+    source: str, target: str, topics: str, named: list[str], tmp_path: Path
 ) -> None:
     """The gate waits while its topics grow, as a copied record counts like any other."""
     file = tmp_path / "srm.properties"
     servers = "".join(f"{alias}.bootstrap.servers = {alias}:9092\n" for alias in "ABC")
     file.write_text(f"clusters = A, B, C\n{servers}{FAN_IN}")
-    world = World(load_config(file), aliases=("A", "B", "C"))
-    move = MoveRequest("failback", source, target)
+    world = World(load_config(file), aliases=("A", "B", "C"), topics=("Payments", "Orders"))
+    for flow in (Flow("A", "C"), Flow("B", "C"), Flow("C", "A")):
+        here, there = (world.clusters[alias] for alias in (flow.source, flow.target))
+        there.add_topic(internal_topics.replication(flow.source), 2)
+        copied = CopiedTopic(
+            *("Payments", here.topics()["Payments"].topic_id),
+            *("Payments", there.topics()["Payments"].topic_id),
+            *(here.cluster_id(), there.cluster_id()),
+        )
+        StateTopic(there, flow.source).write({copied.key(): copied.value()})
+    move = MoveRequest("failback", source, target, topics=(topics,))
 
     warnings = moves.plan(world.context(source, target), move, dry_run=True).warnings
 
