@@ -163,17 +163,22 @@ def _read_log_ends(body: bytes) -> dict[tuple[str, int], int]:
 
 
 def _read_produced(body: bytes) -> dict[int, int]:
-    """Return the error code of each partition of the one topic."""
-    _, at = _read_text(body, 4)
-    (count,) = struct.unpack_from(">i", body, at)
-    at += 4
+    """Return the error code of each partition of the one topic.
+
+    The answer names a new topic twice where the broker does not know all of its partitions yet.
+    """
+    (topics,), at = struct.unpack_from(">i", body), 4
     errors = {}
-    for _ in range(count):
-        number, error = struct.unpack_from(">ih", body, at)
-        errors[number] = error
-        (notes,) = struct.unpack_from(">i", body, at + 30)
-        at += 34
-        for _ in range(notes):
-            _, at = _read_text(body, at + 4)
+    for _ in range(topics):
         _, at = _read_text(body, at)
+        (count,) = struct.unpack_from(">i", body, at)
+        at += 4
+        for _ in range(count):
+            number, error = struct.unpack_from(">ih", body, at)
+            errors[number] = error
+            (notes,) = struct.unpack_from(">i", body, at + 30)
+            at += 34
+            for _ in range(notes):
+                _, at = _read_text(body, at + 4)
+            _, at = _read_text(body, at)
     return errors
