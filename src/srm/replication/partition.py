@@ -526,11 +526,10 @@ class PartitionCopy:
         self._fresh = self._truncated = self._is_unproven = self._is_cut = False
 
     def note_claimed_cut(self, claim: Claim) -> None:
-        """Report what the target lost under its claim before the walk, which may fail and stop.
+        """Report a cut of the target under its claim, before the walk, which may fail and stop.
 
-        The map would name copies that are lost for all that time. What the source lost is told
-        after the walk: until then whoever is next finds it out again, with the old claim and what
-        was decided.
+        The map would name lost copies for all that time. A cut of the source is reported after the
+        walk: until then the next owner finds it again, with the old claim and the decision.
         """
         if self._is_cut and self.written_by is None and not self._truncated:
             self.map.begin_claim(claim.producer)
