@@ -9,7 +9,13 @@ from tests.contract.wire_sites import WireSite
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError
 from srm.replication import codes
-from srm.replication.claim import begins_with_records, first_record_in, seal, transactional_id
+from srm.replication.claim import (
+    Claim,
+    begins_with_records,
+    first_record_in,
+    seal,
+    transactional_id,
+)
 from srm.replication.log_reader import LogReader
 from srm.replication.ports import Wire
 
@@ -42,13 +48,14 @@ def test_a_log_that_somebody_else_claims_meanwhile_is_not_sealed(
     wire_site: WireSite, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(wire: Wire) -> None:
-        async def claimed_again(*_: object) -> None:
+        async def claimed_again(_target: object, _end: int, claim: Claim) -> Claim:
             await place.claim(wire, transactional_id(FLOW, place.at))
 
             async def both() -> bool | None:
                 return (await wire.log_range(place.at))[1] == 2 or None
 
             await until(both)
+            return claim
 
         monkeypatch.setattr("srm.replication.claim.until_in_force", claimed_again)
         with pytest.raises(FencedError, match="another process writes to it"):
