@@ -192,8 +192,8 @@ def test_ctrl_c_ends_a_command_that_waits_in_a_call_of_a_client_library(silent_p
         "from srm.cli.console import end_soon_after_interrupt\n"
         "end_soon_after_interrupt()\n"
         f"client = Producer({{'bootstrap.servers': '127.0.0.1:{silent_port}'}})\n"
-        "print('waiting', flush=True)\n"
         "try:\n"
+        "    print('waiting', flush=True)\n"
         "    client.list_topics(timeout=600)\n"
         "except KeyboardInterrupt:\n"  # before the call, on a busy machine
         "    raise SystemExit(130)\n",
