@@ -386,11 +386,10 @@ _NOT_USED_S: Final = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A claim and its marker: the last in the log, at ``marker``, taken in ``leader_epoch``."""
+    """A claim in force and the offset of its marker, which is the last in the log."""
 
     claim: Claim
     marker: int
-    leader_epoch: int
 
 
 async def outbid(target: LogReader, flow: Flow) -> Claim:
@@ -413,7 +412,7 @@ async def seal(target: LogReader, flow: Flow) -> Sealed:
             f"{target.partition} on {target.wire.alias}: another process writes to it at this "
             "moment, perhaps another restore; run this again when it has ended"
         )
-    return Sealed(claim, last.base_offset, last.leader_epoch)
+    return Sealed(claim, last.base_offset)
 
 
 async def begins_with_records(log: LogReader) -> bool:

@@ -251,7 +251,7 @@ def _stand(handover: Handover, known: Start | SrmError | None, reporter: Reporte
             _report(copy, reporter)
             written = 0
     position = handover.position
-    lineage = Lineage(((sealed.leader_epoch, sealed.marker),))
+    lineage = Lineage(((sealed.claim.leader_epoch, sealed.marker),))
     at_end = Resumed(position.source_next, position.target_next, target_lineage=lineage)
     copy.begin_copying(sealed.claim, at_end)
     return copy

@@ -259,7 +259,7 @@ class World(RestoreLogs):
         name = f"{flow}-{place}"
         self.epochs[name] += 1
         producer = ProducerId(sum(name.encode()), self.epochs[name])
-        return Sealed(Claim(producer, 0.0), self.append(flow.target, place, MARKER), 3)
+        return Sealed(Claim(producer, 0.0, 3), self.append(flow.target, place, MARKER))
 
     def begin_with_records(
         self, partitions: Mapping[TopicPartition, str]
