@@ -56,10 +56,10 @@ def newest_position(candidates: Iterable[PartitionPosition]) -> PartitionPositio
     latest = max((entry.target_lineage.epoch for entry in entries), default=-1)
     owners: dict[int, PartitionPosition] = {}
     for entry in entries:
+        if entry.target_lineage.epoch not in (-1, latest):
+            continue
         known = owners.get(entry.producer_id)
-        if entry.target_lineage.epoch in (-1, latest) and (
-            known is None or _claim_order(entry) > _claim_order(known)
-        ):
+        if known is None or _claim_order(entry) > _claim_order(known):
             owners[entry.producer_id] = entry
     return max(owners.values(), key=_distance, default=None)
 
