@@ -19,7 +19,7 @@ from srm.engine.groups.group_sync import apply_exact, sync
 from srm.errors import AuthorizationError, GroupActiveError, UnavailableError
 from srm_lab.testing.fake_cluster import FakeCluster
 
-DAY_MS = 86_401_000
+OVER_A_DAY_MS = 86_401_000
 GROUP = "billing"
 COPY = TopicPartition("P.Payments", 0)
 TOPIC = internal_topics.checkpoints("P")
@@ -176,7 +176,7 @@ def test_entries_of_deleted_topics_that_no_flow_copies_are_deleted_but_not_of_hi
 
     forget_topics(target, TOPIC, {"another"}, now_ms())
     assert len([*all_entries(ledger.read())]) == 4
-    forget_topics(target, TOPIC, {"another"}, now_ms() + DAY_MS)
+    forget_topics(target, TOPIC, {"another"}, now_ms() + OVER_A_DAY_MS)
 
     left = {one.topic_partition.topic for one in all_entries(ledger.read())}
     assert left == {"P.Payments", "hidden"}
@@ -234,7 +234,7 @@ def test_a_topic_that_was_created_again_needs_no_leader_for_its_former_entries(
 
     monkeypatch.setattr(target, "log_starts", refuse)
 
-    forget_topics(target, TOPIC, {"another"}, now_ms() + DAY_MS)
+    forget_topics(target, TOPIC, {"another"}, now_ms() + OVER_A_DAY_MS)
 
     assert not target.compacted_topic(internal_topics.LEDGER).read()
 
