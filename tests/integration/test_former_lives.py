@@ -11,6 +11,7 @@ from tests.integration.kafka_tools import run_tool
 from tests.integration.returning import Pair
 from tests.waiting import eventually
 
+from srm.clock import now_ms
 from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.names import internal_topics
@@ -96,7 +97,7 @@ def test_places_in_a_former_life_neither_move_a_group_nor_stop_its_sync(
     assert target.committed_offsets(asleep)[place] == 0
 
     # Its checkpoint is deleted with the topic, and MM2's readers still read all others.
-    forget_topics(target, internal_topics.checkpoints(pair.p), {former_id})
+    forget_topics(target, internal_topics.checkpoints(pair.p), {former_id}, now_ms())
     rows = target.compacted_topic(internal_topics.checkpoints(pair.p)).read()
     assert {
         c.group: c.downstream_offset for c in (Checkpoint.decode(*r) for r in rows.items())
