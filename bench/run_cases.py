@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import copying, fleet, latency, map_case, scale, socket_copy, standing
+from bench import copying, fleet, fleet_cost, latency, map_case, scale, socket_copy, standing
 from bench.cases import ENGINE_NAMES, SOCKET_COPY, Case, Kind, Surroundings, by_surroundings
 from bench.clusters import Gate, Pair, Site, clusters
 from bench.errors import BenchError
@@ -192,7 +192,7 @@ class _Runner:
         sizes = fleet.Sizes.of(self._plan.fraction)
         for engine in (engine for engine in fleet.ENGINES if engine in self._plan.engines):
             self._sessions += 1
-            say(f"{engine} ({fleet.METHOD})")
+            say(f"{engine} ({fleet_cost.METHOD})")
             try:
                 first = self._first(fleet.SURROUNDINGS)
                 warm_brokers(self._pair)
@@ -201,8 +201,8 @@ class _Runner:
                     say_result(result)
                     yield result
             except Exception as error:  # as above
-                logger.exception("%s of %s", fleet.METHOD, engine)
-                yield f"{fleet.METHOD} {engine}: {error!r}"
+                logger.exception("%s of %s", fleet_cost.METHOD, engine)
+                yield f"{fleet_cost.METHOD} {engine}: {error!r}"
 
 
 def _name(cases: Sequence[Case], measured: int) -> str:

@@ -13,6 +13,7 @@ from srm.domain.flow_state.replication_records import Pause, read_pause
 from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.supervision import state_topic
 from srm.errors import ConflictError, NotFoundError
+from srm.kafka.state.driver_log import KafkaFlowSwitch
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -61,4 +62,4 @@ def test_a_seal_takes_each_copy_and_names_those_it_cannot_take(lab: Lab):
 def test_a_flow_that_never_copied_has_nothing_to_pause(lab: Lab):
     flow = lab.flow.reverse
     with pytest.raises(NotFoundError, match="never copied"):
-        type(lab.context.switch)(flow, lab.context.source, ClusterClients.alike({})).pause(PAUSE)
+        KafkaFlowSwitch(flow, lab.context.source, ClusterClients.alike({})).pause(PAUSE)

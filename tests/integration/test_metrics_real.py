@@ -104,7 +104,8 @@ def test_windows_are_computed_once_and_a_second_run_writes_nothing(
     assert (cluster.level, pay.level, pay.end_ms) == ("cluster", "topic", until_ms)
     expected = {"records": 2 * 10 * 59, "bytes": 2 * 5000 * 59}
     assert {"records": pay.records, "bytes": pay.bytes} == expected
-    assert pay.byte_rate == Statistics(*[5000 * 59 / 60] * 2, 2 * 5000 * 59 / 60, 2)
+    rate = 5000 * 59 / 60
+    assert pay.byte_rate == Statistics(rate, rate, 2 * rate, 2)
     assert pay.replication_records_lag == Statistics(0.0, 1.0, 1.0, 2)
     assert (pay.replication_latency_ms.avg, pay.replication_latency_ms.max) == (5.0, 8.0)
     assert isinstance(cluster, WindowMetric)

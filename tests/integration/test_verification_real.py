@@ -229,8 +229,8 @@ def test_each_damage_is_found_at_its_offsets_and_only_there(clusters, context, c
         assert (equal.source_records, equal.target_records) == (COUNT, COUNT)
         assert equal.source_hash == equal.target_hash
         for kind, result in zip(list(DAMAGES)[1:], damaged, strict=True):
-            place = (None, COUNT) if kind == "foreign" else (source_offset, AT)
-            expected = Difference(topic, result.partition, *place, (kind,))  # type: ignore[arg-type]
+            source, copy = (None, COUNT) if kind == "foreign" else (source_offset, AT)
+            expected = Difference(topic, result.partition, source, copy, (kind,))  # type: ignore[arg-type]
             assert (result.outcome, result.difference) == ("different", expected)
             assert result.source_hash != result.target_hash
         stored = [r for r in engine.latest(context.target, FLOW).partitions if r.topic == topic]

@@ -149,7 +149,7 @@ class Broker:
 def test_no_more_is_produced_than_the_rate_and_all_of_it_is_counted() -> None:
     broker = Broker()
 
-    sent = pace(broker, Spread({"a": 50, "b": 50}), [b"x", b"y"], 1000, 0.05)  # type: ignore[arg-type] -- all it is used for
+    sent = pace(broker, Spread({"a": 50, "b": 50}), [b"x", b"y"], 1000, 0.05)  # type: ignore[arg-type]
 
     assert sent == sum(len(batches) for _, batches in broker.requests)
     assert 0 < sent <= 50

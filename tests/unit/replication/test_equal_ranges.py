@@ -196,8 +196,8 @@ def plan_for(source: Log, target: Log, runs: tuple[Run, ...]) -> RangePlan:
 
 
 def by_bytes(plan: RangePlan, source: Log, target: Log) -> RangeResult | None:
-    readers = [Reader(log, TopicPartition("pay", 0)) for log in (source, target)]
-    return asyncio.run(prove_equal(plan, *readers, NATIVE))  # type: ignore[arg-type]
+    read, written = [Reader(log, TopicPartition("pay", 0)) for log in (source, target)]
+    return asyncio.run(prove_equal(plan, read, written, NATIVE))  # type: ignore[arg-type]
 
 
 def by_records(plan: RangePlan, source: Log, target: Log) -> RangeResult:

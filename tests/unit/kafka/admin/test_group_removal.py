@@ -50,7 +50,12 @@ class Asked(Clients):
         self.brokers = brokers
 
     def ask(
-        self, _doing: str, request: Callable[[Any], Awaitable[Any]], _needs: object = None
+        self,
+        doing: str,  # noqa: ARG002
+        request: Callable[[Any], Awaitable[Any]],
+        needs: object = None,  # noqa: ARG002
+        *,
+        as_consumer: bool = False,  # noqa: ARG002
     ) -> Any:
         return asyncio.run(cast("Any", request(self.brokers)))
 

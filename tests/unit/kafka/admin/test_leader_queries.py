@@ -52,11 +52,11 @@ class Asked(Clients):
 
     def ask(
         self,
-        _doing: str,
+        doing: str,  # noqa: ARG002
         request: Callable[[Any], Awaitable[Any]],
-        _needs: object = None,
+        needs: object = None,  # noqa: ARG002
         *,
-        as_consumer: bool,
+        as_consumer: bool = False,
     ) -> Any:
         self.asked_as_consumer = as_consumer
         return asyncio.run(cast("Any", request(self.brokers)))

@@ -35,7 +35,7 @@ from srm.replication.ports import Place, ProducerId, WriteResult
 from srm.replication.report import Reporter
 from srm.replication.restore.topic_handover import Handover, RestoreContext, RestoreLogs, hand_over
 from srm_lab.testing.fake_cluster import FakeCluster
-from srm_lab.testing.fake_compacted import FakeCompactedTopic
+from srm_lab.testing.fake_compacted import LARGEST_RECORD, FakeCompactedTopic
 from srm_lab.testing.flows import flow_config
 
 FORWARD = Flow("P", "B")
@@ -68,10 +68,12 @@ class SteppedTopic(FakeCompactedTopic):
 
     life: Life
 
-    def write(self, records: Mapping[bytes, bytes | None]) -> int | None:
+    def write(
+        self, records: Mapping[bytes, bytes | None], largest: int = LARGEST_RECORD
+    ) -> int | None:
         for key, value in records.items():
             self.life.step()
-            super().write({key: value})
+            super().write({key: value}, largest)
         return None
 
 

@@ -31,8 +31,8 @@ def is_ours(batch: BatchHeader) -> bool:
 
 
 def found(source: Log, target: Log, source_start: int = 0, target_start: int = 0) -> object:
-    readers = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
-    return asyncio.run(find_place(*readers, source_start, target_start, is_ours))
+    read, written = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
+    return asyncio.run(find_place(read, written, source_start, target_start, is_ours))
 
 
 def source_log(records: Sequence[Record], start: int = 0) -> Log:

@@ -97,8 +97,8 @@ def walked(
     claim: Claim | None = CLAIM,
     progress: Callable[[Walked], None] | None = None,
 ) -> Resumed:
-    readers = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
-    return asyncio.run(resume(*readers, start, claim, comparison, progress))
+    read, written = [LogReader(log, TopicPartition("T", 0), b"", True) for log in (source, target)]  # type: ignore[arg-type]
+    return asyncio.run(resume(read, written, start, claim, comparison, progress))
 
 
 def in_epoch(epoch: int, raw: bytes) -> bytes:
