@@ -273,6 +273,17 @@ class _OurSide:
             return batch
         return None
 
+    async def has_claim(self, claim: ProducerId, at: int) -> bool:
+        """Return whether a claim has a batch from an offset on; True if compaction may hide it."""
+        async for _, fetched in fetches(self.target, at):
+            for batch in batches(fetched.records):
+                if batch.base_offset > at:
+                    return True
+                if batch.producer_id == claim.id and batch.producer_epoch >= claim.epoch:
+                    return batch.producer_epoch == claim.epoch
+                at = max(at, batch.last_offset + 1)
+        return False
+
     async def _ours(self, first: int, end: int) -> AsyncIterator[BatchHeader]:
         async for wanted, fetched in fetches(self.target, first):
             for batch in batches(fetched.records):
@@ -300,6 +311,8 @@ async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) 
     - Where others write between our batches, only those under our producer ids count.
     - The batch before the position is of a claim of ours, not of a later one, and no marker where
       the map ends with a record. Where it is gone the epochs and the end decide alone.
+    - Without epochs, as after a loss of all reports, the log of a former replica can be as long. So
+      the claim that wrote the map's end has that batch, or another one from the position on.
 
     An undecidable case counts as a loss: that costs a walk, and nothing is copied twice.
     """
@@ -353,8 +366,12 @@ async def _held_by_producers(ours: _OurSide, start: Start, end: int) -> int:
             # Without epochs, a lost end that others filled again looks like what they wrote before.
             end = min(end, batch.last_offset + 1 if batch else ours.log_start)
         is_record = start.ends_with_record and end == start.target_next
-        if batch is None or (_can_stand(batch, start) and not (is_record and batch.is_control)):
+        if batch is None:
             return end
+        if _can_stand(batch, start) and not (is_record and batch.is_control):
+            claim = None if start.target_lineage else start.written_by
+            if claim is None or await ours.has_claim(claim, batch.base_offset):
+                return end
         if not start.target_lineage:
             return ours.log_start  # the batch before may have gone astray into a log that was cut
         end = batch.base_offset

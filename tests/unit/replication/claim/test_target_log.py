@@ -318,10 +318,45 @@ def test_a_batch_that_went_astray_into_an_emptied_target_is_not_taken_for_the_co
 def test_a_marker_is_not_taken_for_the_record_with_which_the_map_ends() -> None:
     """A former replica leads again, and its log has a marker in the place of a record."""
     log, _ = copy_of([3, 3])
+    log.claim(2)
     bare = Start(1, 1, frozenset({OURS}), written_by=ProducerId(OURS, 2))
 
     assert held(log, bare).end == 1, "the map may end before the marker"
     assert held(log, replace(bare, last_run=Run(0, 0, 1))).end == 0
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("markers", [0, 2])
+def test_a_former_replica_as_long_as_the_copy_is_not_taken_for_it_without_epochs(
+    markers: int, is_shared: bool
+) -> None:
+    """Only the map is left. A claim wrote its end that the log of the former replica never had."""
+    log, _ = copy_of([3, 3])
+    bare = Start(6, 7, frozenset({OURS}), written_by=ProducerId(OURS, 2), last_run=Run(3, 4, 3))
+    for number in range(markers):  # owners that were killed before they reported anything
+        log.claim(3 + number)
+
+    assert held(log, bare, is_shared=is_shared).end == 0
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("found", ["marker", "later claims", "other records", "compacted marker"])
+def test_an_owner_that_wrote_the_map_of_a_former_one_again_has_lost_nothing(
+    found: str, is_shared: bool
+) -> None:
+    """It has taken the last block over, and its marker follows the records there."""
+    log, _ = copy_of([3, 3])
+    bare = Start(6, 7, frozenset({OURS}), written_by=ProducerId(OURS, 2), last_run=Run(3, 4, 3))
+    if found == "other records":
+        log.copied(2, sequence=0, producer=STRANGER)
+    log.claim(2)
+    if found == "later claims":
+        log.claim(3)
+    if found == "compacted marker":
+        log.copied(1, sequence=0, epoch=3)
+        del log.stored[-2]
+
+    assert held(log, bare, is_shared=is_shared).end == 7
 
 
 def test_a_target_that_retention_has_emptied_is_no_loss() -> None:
