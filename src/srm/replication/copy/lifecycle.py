@@ -20,7 +20,7 @@ from srm.domain.text.amount import set_key
 from srm.errors import DataLossError, FencedError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
-from srm.replication.claim import first_record_in
+from srm.replication.claim import first_record_in, held_log
 from srm.replication.copy import write_answers
 from srm.replication.copy.claiming import Claiming, SlotContext, TargetCut
 from srm.replication.copy.sending import Placement, Spawn
@@ -206,24 +206,25 @@ class Lifecycle:
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
         """Return whether the target's log lost its end or holds only markers after the position.
 
-        A log that lost its end and has grown again does not hold the copy's leader epochs up to
-        there. A translation needs a position after markers. Where other flows write, claims would
-        follow each other without end.
+        A log that lost its end and has grown again is found as before a claim. A translation needs
+        a position after markers. Where other flows write, claims would follow each other without
+        end.
 
         A log that ends at the position under a later leader gives that epoch to the position. So a
         report about a log that has lost its end since does not count, whatever its claim.
         """
-        at, attempt, lineage = copy.target_next, copy.attempt, copy.target_lineage
+        at, attempt = copy.target_next, copy.attempt
         now = await self._target.log_end(copy.target)
         if now.end < at or not copy.has_position:
             return now.end < at
         log = LogReader.of_target(self._target, copy.assigned)
-        if lineage and lineage.epoch != now.epoch:  # a leader does not truncate its log
-            if (await log.shared_end(lineage, at)).end < at:
+        if at and copy.target_lineage.epoch != now.epoch:  # a leader does not truncate its log
+            held = await held_log(log, copy.known_start(), is_shared=copy.is_shared)
+            if held.end < at:
                 return True
             is_same = copy.attempt == attempt and copy.target_next == at
             if is_same and now.end == at:
-                copy.note_target(lineage.with_leader(now.epoch, at))
+                copy.note_target(held.lineage.with_leader(now.epoch, at))
         if self._config.joins(copy.source.topic) or now.end <= at:
             return False
         return await first_record_in(log, [(at, now.end)]) is None

@@ -533,6 +533,20 @@ def test_an_idle_target_that_was_elected_with_another_end_is_noticed(
     assert site.cuts == [3]
 
 
+def test_an_idle_target_is_compared_with_the_claim_of_the_map_where_no_report_is_left() -> None:
+    """A former replica leads that is as long as the copy, and has none of its last claim."""
+    target = Cluster(copies(3), [ProducerId(OURS, 2)])
+    known = Start(3, 4, frozenset({OURS}), written_by=ProducerId(OURS, 1), last_run=Run(0, 1, 3))
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        await site.until(lambda: bool(site.cuts))
+
+    site = run(lambda: Site(source_of(3), target, cut=Start(0, 0, frozenset({OURS}))), scenario)
+
+    assert site.cuts == [0]
+
+
 def test_an_idle_copy_reports_the_leader_epoch_under_which_its_target_ends_where_it_did() -> None:
     """So a late report of a former owner, whose marker the election took, does not count."""
     target = Cluster(copies(3), [ProducerId(OURS, 1)])
