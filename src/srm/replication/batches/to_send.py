@@ -38,8 +38,8 @@ class TargetLimits:
     The copy searches for what is refused; each refusal costs a new claim and a walk, about 10 ms.
     After a merged batch that is too large, batches are merged up to half its size. After another
     one, batches above the middle between the largest accepted and the smallest refused one are sent
-    in pieces. A refused record is named by the broker, or else the batch is cut in two until it is
-    left.
+    in pieces. Refused records are named by the broker, or else the batch is cut in two until one is
+    left. Adjacent records with names stay in one batch, and are skipped together.
 
     Ranges that operators decided not to copy are left out, each in the log up to a leader epoch.
     """
@@ -94,8 +94,9 @@ class TargetLimits:
     def learn(
         self, produced: Produced, size: int, offsets: Sequence[int], *, is_merged: bool = False
     ) -> bool:
-        """Learn from a refused batch; False if it cannot be cut any further."""
-        if len(offsets) <= 1:
+        """Learn from a refused batch; False if each of its records is to blame."""
+        named = {index for index in produced.records if index < len(offsets)}
+        if len(offsets) <= 1 or len(named) == len(offsets):
             return False
         if is_merged and produced.error in codes.TOO_LARGE and size // 2 < self.merge_limit:
             self._merge_limit = size // 2
@@ -108,9 +109,9 @@ class TargetLimits:
                 self._accepted = 0  # it depends on what the target's own compression makes of it
             self._learned_at = now_s()
             return True
-        named = [offsets[index] for index in produced.records if index < len(offsets)]
         if named:
-            self._cuts.update(offset + side for offset in named for side in (0, 1))
+            self._cuts.update(offsets[index] for index in named if index - 1 not in named)
+            self._cuts.update(offsets[index] + 1 for index in named if index + 1 not in named)
         else:
             self._cuts.add(offsets[len(offsets) // 2])
         return True

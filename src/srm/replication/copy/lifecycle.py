@@ -16,7 +16,7 @@ from typing import Any, Final
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
 from srm.domain.names.record_headers import Transform
 from srm.domain.offset_map.runs import both_ends
-from srm.domain.text.amount import set_key
+from srm.domain.text.amount import amount, set_key
 from srm.errors import DataLossError, FencedError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
@@ -48,14 +48,15 @@ class Lifecycle:
         read_assignment: Callable[[], Awaitable[None]],
         load_again: Callable[[AssignedPartition], None],
         cut_map: Callable[[AssignedPartition, int], Awaitable[Start]],
+        report_now: Callable[[], None],
         spawn: Spawn,
     ) -> None:
         """Hold no partition yet.
 
         ``read_assignment`` waits until the slot obeys the current end of the assignment log.
         ``load_again`` requests the start of a partition, and then :meth:`begin`. ``cut_map`` cuts a
-        map at a target offset and returns the new start. ``spawn`` runs a task whose failure ends
-        the slot.
+        map at a target offset and returns the new start. ``report_now`` begins the next report, for
+        which a copy waits. ``spawn`` runs a task whose failure ends the slot.
         """
         self.copies: dict[AssignedPartition, PartitionCopy] = {}
         self._context, self._config = context, context.config
@@ -66,6 +67,7 @@ class Lifecycle:
         self._merging = Merging(native, self._config.merge_bytes) if native else None
         self._load_again = load_again
         self._cut_map = cut_map
+        self._report_now = report_now
         self._spawn = spawn
         self._has_ended = False
         self._claiming = Claiming(context, read_assignment)
@@ -269,6 +271,8 @@ class Lifecycle:
                 if copy.over:
                     self._reporter.over(copy)
                 copy.begin_copying(claim, resumed)
+                if copy.position_is_untold:
+                    self._report_now()
                 await self._place(copy)
         return None
 
@@ -341,26 +345,27 @@ class Lifecycle:
         return None
 
     def _blame_record(self, copy: PartitionCopy, produced: Produced) -> None:
-        """Find the record to blame by cutting the batch; what is left is one record."""
+        """Find the records to blame by cutting the batch: one, or all that the broker names."""
         outgoing = copy.queue.oldest_in_flight
         offsets = outgoing.offsets()
         size, is_merged = len(outgoing.view), outgoing.is_merged
         if copy.limits.learn(produced, size, offsets, is_merged=is_merged):
             self.claim(copy)
             return
-        [offset] = offsets
+        blocked = offsets[0], offsets[-1] + 1
         refusal = codes.REFUSED[produced.error]
-        what = f"{len(outgoing.view)} bytes, {refusal.describe(produced.message)}"
+        what = f"{size} bytes, {refusal.describe(produced.message)}"
         if self._accepts_loss or self._config.errors_tolerance == "all":
             told_all = message(f"{copy.target} refused it: {what}", refusal.action)
-            self._reporter.lost(copy, offset, offset + 1, told_all)
-            copy.skip_to(offset + 1)
+            for offset in offsets:
+                self._reporter.lost(copy, offset, offset + 1, told_all)
+            copy.skip_to(blocked[1])
             self.claim(copy)
             return
         skip = f"to skip it, {set_key(self._config.flow, 'errors.tolerance', 'all')}"
         action = "; or ".join(filter(None, (refusal.action, skip)))
-        refused = f"{copy.target} refused the record at source offset {offset}: {what}"
-        blocked = offset, offset + 1
+        count = amount(len(offsets), "record")
+        refused = f"{copy.target} refused {count} from source offset {offsets[0]}: {what}"
         stop = Stop(message(refused, action), retriable=False, blocked=blocked, action=action)
         self._stop(copy, stop)
 

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -176,6 +177,7 @@ class Slot:
         self._reports_begun = 0
         self._reports_ended = 0
         self._reported = asyncio.Event()
+        self._report_due = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         # Reading may take long, and many may want to: none of that may silence the slot.
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="srm-slot-reader")
@@ -187,6 +189,7 @@ class Slot:
             read_assignment=self._read_assignment,
             load_again=lambda assigned: self._load([assigned]),
             cut_map=self._cut_map,
+            report_now=self._report_due.set,
             spawn=self._spawn,
         )
         self._scrub = MapScrub(
@@ -363,7 +366,10 @@ class Slot:
                     copy.note_position_told()
                 held = copy.position_is_untold or self._reporter.is_full(copy)
                 self._partitions.hold_back(copy, held=held)
-            await asyncio.sleep(until_next(_REPORT_EVERY_S))  # the rhythm of reports, not a wait
+            with suppress(TimeoutError):  # the rhythm of reports
+                async with asyncio.timeout(until_next(_REPORT_EVERY_S)):
+                    await self._report_due.wait()
+            self._report_due.clear()
 
     async def _beat(self) -> None:
         """Write a heartbeat each second, however long a report takes; first once all is read.

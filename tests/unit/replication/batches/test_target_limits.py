@@ -104,6 +104,20 @@ def test_refused_records_are_found_one_by_one(bad: set[int], named: bool) -> Non
         assert refusals <= len(bad) + 3
 
 
+def test_adjacent_refused_records_are_skipped_together_where_the_broker_names_them() -> None:
+    bad = {*range(20, 60), *range(70, 90)}
+
+    def refusal(view: memoryview, records: Sequence[Decoded]) -> Produced | None:
+        del view
+        found = [i for i, record in enumerate(records) if record.timestamp - 1000 in bad]
+        return Produced(INVALID_TIMESTAMP, -1, "", tuple(found)) if found else None
+
+    copied, lost, refusals = copied_with_losses(a_log([[10] * 40, [10] * 3, [10] * 57]), refusal)
+
+    assert (lost, copied) == (sorted(bad), [n for n in range(100) if n not in bad])
+    assert refusals <= 8
+
+
 def test_a_large_batch_is_refused_a_few_times_and_the_following_ones_not_at_all() -> None:
     log = a_log([[1000] * 100] * 50)
 

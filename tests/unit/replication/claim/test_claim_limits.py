@@ -165,6 +165,7 @@ def test_a_healthy_partition_does_not_wait_behind_300_that_cannot_be_claimed(ill
             context,
             read_assignment=_read,
             load_again=lambda assigned: None,
+            report_now=lambda: None,
             cut_map=_cut,
             spawn=spawn,
         )

@@ -149,6 +149,7 @@ class Site:
             read_assignment=read,
             load_again=lambda assigned: None,
             cut_map=self._cut_map,
+            report_now=lambda: None,
             spawn=self._spawn,
         )
 
