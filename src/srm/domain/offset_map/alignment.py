@@ -431,11 +431,17 @@ class Alignment:
         compacts = len(facts) and (self.source_compacts or self.target_compacts)
         last = facts[-1].source_end if compacts else self._furthest + 1
         return AlignedCopy(
-            Runs() if late else last_copies(facts, self.begin),
-            max(self.begin, self._furthest + 1),
-            *(copied, int(facts.counts.sum()) - copied, tuple(skipped), records),
-            *(tuple(self._foreign), tuple(self._older), self._compacted, late),
-            ((last, self._furthest + 1),) if last <= self._furthest else (),
+            runs=Runs() if late else last_copies(facts, self.begin),
+            source_next=max(self.begin, self._furthest + 1),
+            copied=copied,
+            repeated=int(facts.counts.sum()) - copied,
+            skipped=tuple(skipped),
+            skipped_records=records,
+            foreign=tuple(self._foreign),
+            older=tuple(self._older),
+            compacted=self._compacted,
+            late=late,
+            cut_short=((last, self._furthest + 1),) if last <= self._furthest else (),
         )
 
 

@@ -72,7 +72,7 @@ def unread(position: Position) -> OffsetMap:
     """Return a map with a position only, which cannot translate offsets before it."""
     source, target = position.source_next, position.target_next
     # More records than offsets, so it cannot be mistaken for a run.
-    everything = IndexEntry(-1, source, -1, target, source + target + 3, -1, 0, 0, 0)
+    everything = IndexEntry(-1, source, -1, target, records=source + target + 3)
     return OffsetMap.window(Entries.of([everything]), {}, position, open_end=False)
 
 
@@ -209,18 +209,10 @@ def _condense(runs: Runs, kept: Sequence[int]) -> list[IndexEntry]:
     at = 0
     for number in kept:
         if number > at:
-            found.append(_entry(runs[at:number]))
-        found.append(_entry(runs[number : number + 1]))
+            found.append(IndexEntry.spanning(runs[at], runs[number - 1], runs[at:number].records))
+        found.append(IndexEntry.spanning(runs[number], runs[number], runs[number].count))
         at = number + 1
     return found
-
-
-def _entry(runs: Runs) -> IndexEntry:
-    first, last = runs[0], runs[-1]
-    return IndexEntry(
-        *(first.source_start, last.source_end, first.target_start, last.target_end, runs.records),
-        *(-1, 0, 0, 0),
-    )
 
 
 def _expand(rows: Sequence[Row], wanted: Wanted, lost: list[str]) -> _Reading[list[Row]]:
@@ -391,7 +383,7 @@ def _join_rows(entries: Entries, first: int, stop: int) -> list[Row]:
 
 def _point(place: _Sides) -> Entries:
     source, target = place
-    return Entries.of([IndexEntry(source, source, target, target, 0, 0, 0, 0, 0)])
+    return Entries.of([IndexEntry(source, source, target, target, records=0, place=0)])
 
 
 def _ends_before(ends: Offsets) -> Offsets:

@@ -47,7 +47,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from srm.domain.offset_map import varints
-from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Offsets, Runs, solid_runs
+from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Offsets, Run, Runs, solid_runs
 from srm.errors import IntegrityError
 
 CopyId = tuple[str, int, str]
@@ -222,9 +222,16 @@ def _decode(found: BlockKey, value: bytes) -> MapBlock:
     )
     runs = Runs(sources, targets, counts)
     return MapBlock(
-        *(name, found.topic_id, found.partition, topic_id_text(target_topic_id), producer_ids),
-        *(runs, bool(flags & _OPEN), found.owner, before),
-        _unpack_lineage(lineage, epochs, int(runs.source_ends[-1])),
+        topic=name,
+        topic_id=found.topic_id,
+        partition=found.partition,
+        target_topic_id=topic_id_text(target_topic_id),
+        producer_ids=producer_ids,
+        runs=runs,
+        open_end=bool(flags & _OPEN),
+        owner=found.owner,
+        previous=before,
+        source_lineage=_unpack_lineage(lineage, epochs, int(runs.source_ends[-1])),
     )
 
 
@@ -280,25 +287,35 @@ class IndexEntry(NamedTuple):
     target_start: int
     target_end: int
     records: int
-    place: int
-    key_start: int
-    owner_id: int
-    owner_epoch: int
+    place: int = -1
+    key_start: int = 0
+    owner_id: int = 0
+    owner_epoch: int = 0
 
     @property
     def owner(self) -> tuple[int, int]:
         return self.owner_id, self.owner_epoch
 
     @classmethod
+    def spanning(cls, first: Run | IndexEntry, last: Run | IndexEntry, records: int) -> IndexEntry:
+        """Return the stretch from the start of one to the end of another, without its place."""
+        return cls(
+            first.source_start, last.source_end, first.target_start, last.target_end, records
+        )
+
+    def with_place(self, place: int, key_start: int, owner: tuple[int, int]) -> IndexEntry:
+        return self._replace(
+            place=place, key_start=key_start, owner_id=owner[0], owner_epoch=owner[1]
+        )
+
+    @classmethod
     def of_block(cls, block: MapBlock, place: int) -> IndexEntry:
         solid = solid_runs(block.runs)
         held = solid if len(solid) else block.runs
         lowest = int(block.runs.sources.min())  # a cut in the block cuts others from there on
-        return cls(
-            *(lowest, max(held[-1].source_end, lowest)),
-            *(held[0].target_start, held[-1].target_end, solid.records),
-            *(place, block.runs[0].target_start, *block.owner),
-        )
+        whole = cls.spanning(held[0], held[-1], solid.records)
+        whole = whole._replace(source_start=lowest, source_end=max(whole.source_end, lowest))
+        return whole.with_place(place, block.runs[0].target_start, block.owner)
 
 
 class Entries:
@@ -386,7 +403,7 @@ class IndexRecord:
 
     def value(self) -> bytes:
         entries = self.entries
-        first = entries[0] if len(entries) else IndexEntry(*[0] * len(IndexEntry._fields))
+        first = entries[0] if len(entries) else IndexEntry(0, 0, 0, 0, records=0, place=0)
         source, target = entries.source_start, entries.target_start
         target_span = entries.target_end - target
         steps = (np.diff(owner, prepend=0) for owner in (entries.owner_id, entries.owner_epoch))
@@ -461,13 +478,10 @@ def _decode_entries(key: IndexKey, value: bytes) -> IndexRecord:
     unrecorded, place_steps, key_steps, owner_ids, owner_epochs = map(varints.unfold, read[4:])
     sources, source_ends = _bounds(source, source_spans, source_gaps)
     targets, target_ends = _bounds(target, target_spans, target_gaps)
-    entries = Entries(
-        (
-            *(sources, source_ends, targets, target_ends, target_spans - unrecorded),
-            *(varints.running_total(place, place_steps), targets + key_steps),
-            *(np.cumsum(owner_ids), np.cumsum(owner_epochs)),
-        )
-    )
+    bounds, records = (sources, source_ends, targets, target_ends), target_spans - unrecorded
+    places, key_starts = varints.running_total(place, place_steps), targets + key_steps
+    owners = np.cumsum(owner_ids), np.cumsum(owner_epochs)
+    entries = Entries([*bounds, records, places, key_starts, *owners])
     if int(entries.records.min()) < 0:
         raise IntegrityError("an entry has a negative number of records")
     return IndexRecord(key, entries, deleted, root_place)

@@ -264,11 +264,9 @@ class IndexWriter:
 
     def _chunk_entry(self) -> IndexEntry:
         """Return what a root says of the chunk, whose entries do not cut each other."""
-        first, last = self._chunk[0], self._chunk[len(self._chunk) - 1]
-        return IndexEntry(
-            *(first.source_start, last.source_end, first.target_start, last.target_end),
-            *(int(self._chunk.records.sum()), self._chunk_place, self._number, *self._owner),
-        )
+        chunk = self._chunk
+        whole = IndexEntry.spanning(chunk[0], chunk[len(chunk) - 1], int(chunk.records.sum()))
+        return whole.with_place(self._chunk_place, self._number, self._owner)
 
 
 def _count_uncut(entries: Entries, most: int) -> int:
@@ -424,11 +422,18 @@ class MapWriter:
         self._closed = False
 
     def _block(self, *, open_end: bool) -> MapBlock:
-        assigned, producers = self._assigned, tuple(sorted(self._producer_ids))
+        assigned = self._assigned
         return MapBlock(
-            *(assigned.topic, *assigned.copy_id, producers, Runs.of(self._runs)),
-            *(open_end, self._owner, self._previous),
-            self._lineage.before(self._runs[-1].source_end),
+            topic=assigned.topic,
+            topic_id=assigned.topic_id,
+            partition=assigned.partition,
+            target_topic_id=assigned.target_topic_id,
+            producer_ids=tuple(sorted(self._producer_ids)),
+            runs=Runs.of(self._runs),
+            open_end=open_end,
+            owner=self._owner,
+            previous=self._previous,
+            source_lineage=self._lineage.before(self._runs[-1].source_end),
         )
 
 
