@@ -293,7 +293,10 @@ STATISTICS: Final = (
 """Fields of a :class:`WindowMetric` that have minimum, maximum, sum, count and average."""
 
 _NUMBERS_OF_WINDOW: Final = attrgetter(
-    *("start_ms", "end_ms", "records", "bytes"),
+    "start_ms",
+    "end_ms",
+    "records",
+    "bytes",
     *(f"{name}.{part}" for name in STATISTICS for part in ("min", "max", "sum", "count")),
 )
 
@@ -416,8 +419,11 @@ class _Sums(NamedTuple):
 
     def merge(self, other: _Sums) -> _Sums:
         return _Sums(
-            self.records + other.records,
-            *(one.merge(another) for one, another in zip(self[1:], other[1:], strict=True)),
+            records=self.records + other.records,
+            bytes=self.bytes.merge(other.bytes),
+            lag=self.lag.merge(other.lag),
+            latency=self.latency.merge(other.latency),
+            checkpoints=self.checkpoints.merge(other.checkpoints),
         )
 
 
@@ -512,8 +518,15 @@ class Windows:
 
     def _window(self, level: Level, topic: _Topic, start_ms: int, sums: _Sums) -> WindowMetric:
         return WindowMetric(
-            *(self._flow.source, self._flow.target, level, *topic),
-            *(start_ms, start_ms + self._window_ms, sums.records, int(sums.bytes.sum)),
+            source=self._flow.source,
+            target=self._flow.target,
+            level=level,
+            topic=topic[0],
+            remote_topic=topic[1],
+            start_ms=start_ms,
+            end_ms=start_ms + self._window_ms,
+            records=sums.records,
+            bytes=int(sums.bytes.sum),
             byte_rate=sums.bytes.times(1000 / self._window_ms),
             replication_latency_ms=sums.latency,
             replication_records_lag=sums.lag.times(1.0),

@@ -206,15 +206,21 @@ def _positions(value: bytes, at: int) -> tuple[PartitionPosition, ...]:
 
 
 def _entry(topic: Sequence[str], row: Sequence[int], rest: Iterator[int]) -> PartitionPosition:
-    _, number, source, ahead, lag, pid, epoch, has_end, *epochs = row
+    _, number, source_next, ahead, lag, pid, epoch, has_end, *epochs = row
+    target_next = source_next + ahead
     end = None
     if has_end:
         back, owner_id, owner_epoch, place, index = (next(rest) for _ in range(5))
         owner = owner_id + pid, owner_epoch + epoch
-        end = MapEnd(source + ahead - back, owner, place, index + place)
+        end = MapEnd(target_next - back, owner, place, index + place)
     return PartitionPosition(
-        *(topic[0], number, topic[1], Position(source, source + ahead, source + lag), pid, epoch),
-        Lineage.from_distances(rest, epochs[0], source),
-        Lineage.from_distances(rest, epochs[1], source + ahead),
-        end,
+        topic_id=topic[0],
+        partition=number,
+        target_topic_id=topic[1],
+        position=Position(source_next, target_next, source_next + lag),
+        producer_id=pid,
+        producer_epoch=epoch,
+        source_lineage=Lineage.from_distances(rest, epochs[0], source_next),
+        target_lineage=Lineage.from_distances(rest, epochs[1], target_next),
+        map_end=end,
     )

@@ -152,16 +152,21 @@ def verdict(summary: VerificationSummary) -> SrmError | None:
 def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> PartitionVerification:
     difference = next((r.difference for r in results if r.difference is not None), None)
     return PartitionVerification(
-        *(*whole.names, "equal" if difference is None else "different", time_ms),
-        *(whole.source_start, whole.source_end, whole.target_start, whole.target_end),
-        sum(r.source.records for r in results),
-        sum(r.target.records for r in results),
-        _digest_of(r.source.digest for r in results),
-        _digest_of(r.target.digest for r in results),
-        sum(r.foreign for r in results),
-        sum(r.one_sided for r in results),
-        difference,
-        whole.left_out,
+        *whole.names,
+        outcome="equal" if difference is None else "different",
+        time_ms=time_ms,
+        source_start=whole.source_start,
+        source_end=whole.source_end,
+        target_start=whole.target_start,
+        target_end=whole.target_end,
+        source_records=sum(r.source.records for r in results),
+        target_records=sum(r.target.records for r in results),
+        source_hash=_digest_of(r.source.digest for r in results),
+        target_hash=_digest_of(r.target.digest for r in results),
+        foreign=sum(r.foreign for r in results),
+        one_sided=sum(r.one_sided for r in results),
+        difference=difference,
+        reason=whole.left_out,
         by_records=sum(r.source.records for r in results if not r.by_bytes),
     )
 
@@ -177,15 +182,22 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
     )
     runs = Runs.of(plan.runs)
     return Proven(
-        *(plan.source_start, plan.source_end, plan.target_start, plan.target_end),
-        runs.records,
-        (runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
-        (runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
-        *(source_mark, target_mark, time_ms, time_ms),
-        *(plan.compacted, plan.timestamps),
-        _within(plan.decided, plan.source_start, plan.source_end),
-        runs.fingerprint,
-        plan.settings,
+        source_start=plan.source_start,
+        source_end=plan.source_end,
+        target_start=plan.target_start,
+        target_end=plan.target_end,
+        records=runs.records,
+        first=(runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
+        last=(runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
+        source_mark=source_mark,
+        target_mark=target_mark,
+        since_ms=time_ms,
+        time_ms=time_ms,
+        compacted=plan.compacted,
+        timestamps=plan.timestamps,
+        decided=_within(plan.decided, plan.source_start, plan.source_end),
+        pairs=runs.fingerprint,
+        settings=plan.settings,
     )
 
 
