@@ -579,13 +579,12 @@ class PartitionCopy:
     def state(self) -> tuple[object, ...]:
         """Return the reported state, cheap to compare, without :attr:`sync_marks` and traffic."""
         maps = self.map
-        return (
-            *(self.source_next, self.source_end, self.end_at_rest),
-            *(self.target_next, self.target_lineage, self.written_by, self.has_position),
-            *(self.phase, self.reason, self.blocked, self.is_troubled),
-            *(self.held_back, self.position_is_untold),
-            *(maps.changes, maps.source_log_start, maps.target_log_start),
-        )
+        source = self.source_next, self.source_end, self.end_at_rest
+        target = self.target_next, self.target_lineage, self.written_by, self.has_position
+        health = self.phase, self.reason, self.blocked, self.is_troubled
+        waits = self.held_back, self.position_is_untold
+        mapped = maps.changes, maps.source_log_start, maps.target_log_start
+        return source, target, health, waits, mapped
 
     def position(self) -> PartitionPosition:
         written_by = self.written_by

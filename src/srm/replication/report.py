@@ -317,7 +317,11 @@ class Reporter:
         now_ms = self._now_ms()
         heard_ms = 0 if source_silent_s == float("inf") else now_ms - round(source_silent_s * 1000)
         beat = SlotHeartbeat(
-            *(self.slot, self._incarnation, generation, now_ms, partitions),
+            slot=self.slot,
+            incarnation=self._incarnation,
+            generation=generation,
+            time_ms=now_ms,
+            partitions=partitions,
             source_heard_ms=heard_ms,
             source_growth=source_growth,
             held_back=held_back,

@@ -42,8 +42,17 @@ async def find_copy_end(
     log_end = min(log_end, high)
     last = [batch.leader_epoch for batch in batches(fetched.records)]
     epoch = last[-1] if last else -1
+    nothing = CopyEnd(
+        source_next=log_start,
+        known_next=log_start,
+        target_next=0,
+        log_start=log_start,
+        log_end=log_end,
+        high_watermark=high,
+        epoch=epoch,
+    )
     if target is None:
-        return CopyEnd(log_start, log_start, 0, log_start, log_end, high, epoch=epoch)
+        return nothing
     start = start or NOWHERE
     known_next, cut_from = start.source_next, None
     if start.has_position:
@@ -72,9 +81,14 @@ async def find_copy_end(
         )
     comparison = replace(comparison, accepts_loss=comparison.accepts_loss or start.truncated)
     found = await resume(source, target, start, None, comparison)
-    return CopyEnd(
-        *(found.source_next, known_next, start.target_next, log_start, log_end, high),
-        *(cut_from, tuple(comparison.left_out), found.notes, epoch),
+    return replace(
+        nothing,
+        source_next=found.source_next,
+        known_next=known_next,
+        target_next=start.target_next,
+        cut_from=cut_from,
+        left_out=tuple(comparison.left_out),
+        notes=found.notes,
     )
 
 

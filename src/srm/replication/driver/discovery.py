@@ -166,7 +166,9 @@ class Discovery:
             logger.warning(
                 "%s: not copied: %s of %s is the copy of a flow that is not joined with this one; "
                 "name both flows, and the topic for both, in one configuration",
-                *(context.config.flow, ", ".join(sorted(taken)), context.config.flow.target),
+                context.config.flow,
+                ", ".join(sorted(taken)),
+                context.config.flow.target,
             )
         self._taken = taken
         return tuple(name for name in selected if name not in taken)
@@ -199,15 +201,12 @@ class Discovery:
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
     def _tell_hidden(self, context: FlowContext, names: Collection[str]) -> None:
-        config = context.config
-        named = config.names.listed.names
+        flow, named = context.config.flow, context.config.names.listed.names
         asked = (named | self._expected).difference(names)
         hidden = {name for name in asked if is_hidden(context.source, name)}
         for name in sorted(hidden - self._hidden):
-            logger.warning(
-                "%s: %s is not copied: grant Read on topic %s of %s to srm's principal",
-                *(config.flow, name, name, config.flow.source),
-            )
+            advice = f"grant Read on topic {name} of {flow.source} to srm's principal"
+            logger.warning("%s: %s is not copied: %s", flow, name, advice)
         self._hidden = frozenset(hidden)
         self._expected = self._hidden.union(names)
 
@@ -295,8 +294,12 @@ def ensure_offset_syncs(context: FlowContext, source_topics: Topics, target_topi
         if name not in target_topics:
             logger.warning(
                 "%s: offset syncs go to %s on %s, because %s on %s cannot be created: %s",
-                *(config.flow, name, config.flow.target),
-                *(offset_syncs.name, config.flow.source, error),
+                config.flow,
+                name,
+                config.flow.target,
+                offset_syncs.name,
+                config.flow.source,
+                error,
             )
         try:
             _create_missing(context.target, (replace(offset_syncs, name=name),), target_topics)

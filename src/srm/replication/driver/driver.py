@@ -290,10 +290,8 @@ class FlowDriver:
             self.started_after = request.request if request else ""
         elif request is not None and request.request != self.started_after:
             self.obeyed = request
-            logger.warning(
-                "%s: %s requested by %s: this replicator ends",
-                *(self.flow, request.action, request.by),
-            )
+            text = "%s: %s requested by %s: this replicator ends"
+            logger.warning(text, self.flow, request.action, request.by)
 
     def _heartbeat(self, *, ended: bool = False) -> bytes:
         beat = replace(
@@ -369,10 +367,9 @@ class FlowDriver:
             raise UnavailableError("the driver's own heartbeats do not come back; reading again")
         for change in changes:
             self._term.book.load(change)
-            logger.info(
-                *("%s: slot %s copies %d partitions from generation %d", self.flow, change.slot),
-                *(len(change.partitions), change.generation),
-            )
+            text = "%s: slot %s copies %d partitions from generation %d"
+            count, generation = len(change.partitions), change.generation
+            logger.info(text, self.flow, change.slot, count, generation)
 
     def _patience_s(self) -> float:
         now = self.clock()

@@ -200,8 +200,10 @@ class GroupDuty:
         if why != self._refusal:
             logger.warning(
                 "%s: commits on %s are carried over every %.0f s, not as they come: %s",
-                *(config.flow, config.flow.source),
-                *(config.emit_checkpoints_interval.total_seconds(), why),
+                config.flow,
+                config.flow.source,
+                config.emit_checkpoints_interval.total_seconds(),
+                why,
             )
         self._refusal = why
         self._close()
@@ -335,7 +337,8 @@ def emit_heartbeats(
             if not failing:
                 logger.warning(
                     "%s: no heartbeats for now (emit.heartbeats.enabled = false stops them): %s",
-                    *(names, error),
+                    names,
+                    error,
                 )
             exists, failing = False, True
             if isinstance(error, AuthorizationError):

@@ -228,8 +228,12 @@ class Cleaning:
             return []
         topics = (
             CopiedTopic(
-                *(p.topic, p.topic_id, p.target_topic, p.target_topic_id),
-                *(found.source_cluster, found.target_cluster),
+                topic=p.topic,
+                topic_id=p.topic_id,
+                target_topic=p.target_topic,
+                target_topic_id=p.target_topic_id,
+                source_cluster=found.source_cluster,
+                target_cluster=found.target_cluster,
             )
             for p in found.partitions
             if p.partition == 0
@@ -300,11 +304,9 @@ class Troubles(dict[str, SrmError]):
     def report(self, what: str, error: Exception) -> SrmError:
         trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")
         if str(self.get(what, "")) != str(trouble):
-            known = trouble is error
-            logger.warning(
-                *("%s: %s fails and is tried again: %s", self._flow, what, trouble),
-                exc_info=None if known else error,
-            )
+            unexpected = None if trouble is error else error
+            text = "%s: %s fails and is tried again: %s"
+            logger.warning(text, self._flow, what, trouble, exc_info=unexpected)
         self[what] = trouble
         return trouble
 

@@ -281,15 +281,21 @@ def start_of(
             lineage = last.source_lineage if is_written or newest is None else newest.source_lineage
             places.append((end.target_end, end.source_end, lineage.before(end.source_end)))
             grown = None if is_written else _beyond(written[-1], end)
-    # Until a record of this topic id is known to be copied, those of a former one may follow.
-    fresh = last is None
+
     if places:
         target_next, source_next, lineage = max(places, key=lambda place: place[:2])
         claim = last.owner if last else (-1, -1)
         if newest and newest.position.target_next == target_next:
             claim = newest.producer_id, newest.producer_epoch
         return Start(
-            *(source_next, target_next, producer_ids, grown, lineage, fresh),
+            source_next,
+            target_next,
+            producer_ids,
+            found=grown,
+            source_lineage=lineage,
+            # Until a record of this topic id is known to be copied, those of a former one may
+            # follow.
+            fresh=last is None,
             tree=found.tree,
             garbage=found.garbage,
             rewrite_index=found.rewrite,

@@ -72,10 +72,8 @@ class Comparison:
         """Hash the fields that have to be equal on both sides, except the time."""
         added = self.added_headers
         headers = (h for h in record.headers if h[0] not in added)
-        return content_hash(
-            *(record.key, record.value),
-            *(part for name, value in headers for part in (name.encode(), value)),
-        )
+        parts = (part for name, value in headers for part in (name.encode(), value))
+        return content_hash(record.key, record.value, *parts)
 
     @property
     def may_lack_some(self) -> bool:

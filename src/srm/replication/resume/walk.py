@@ -292,9 +292,11 @@ class SourceWalk:
             places = [place for place in places if place.begun]
         if not places:
             [place, *_] = self._places
-            owed = f"{len(place.owed)} keys whose records it lacks have no later one there"
-            at = max(place.removed.last, 0)
-            self._steps.give_up(*((self._target_next, owed) if place.owed else (at, _NO_ROOM)))
+            if place.owed:
+                owed = f"{len(place.owed)} keys whose records it lacks have no later one there"
+                self._steps.give_up(self._target_next, owed)
+            else:
+                self._steps.give_up(max(place.removed.last, 0), _NO_ROOM)
             places = self._places
         if len({self._boundary(place) for place in places}) > 1:
             first, *_, last = sorted(place.source_next for place in places)
