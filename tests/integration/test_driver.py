@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.mm2 import decode_heartbeat
 from tests.replicating import PATIENT, configure, driver_of, slot_of
 from tests.slot_reports import FIRST
 from tests.waiting import DEADLINE_S, eventually
@@ -229,7 +230,7 @@ def test_heartbeats_are_written_in_the_format_and_topic_of_mm2(lab):
 
     def beat() -> int:
         value = topic.read().get(key)
-        return Heartbeat.decode(key, value).time_ms if value else 0
+        return decode_heartbeat(key, value).time_ms if value else 0
 
     eventually(beat, "the first heartbeat")
     first = beat()

@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 from tests.faults.campaign.brokers import delete_topics
 from tests.integration.copying import CopyLab
 from tests.integration.kafka_tools import run_tool
+from tests.mm2 import decode_sync
 from tests.waiting import eventually
 
 from srm.domain.flow_state.replication_records import AssignedPartition, Incarnation, begin_of_copy
-from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
@@ -229,7 +229,7 @@ def test_offset_syncs_are_mm2_records_of_copied_pairs(lab: CopyLab) -> None:
         lab.wait_until_copied(partitions)
 
     table = lab.source.compacted_topic(internal_topics.offset_syncs(lab.flow.target)).read()
-    syncs = [OffsetSync.decode(key, value) for key, value in table.items()]
+    syncs = [decode_sync(key, value) for key, value in table.items()]
     run = lab.offset_map(partitions[0]).runs[-1]
     assert [(s.upstream_offset, s.downstream_offset) for s in syncs] == [(99, 99 + run.shift)]
 

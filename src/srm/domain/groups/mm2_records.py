@@ -61,11 +61,6 @@ class OffsetSync:
     def value(self) -> bytes:
         return _pack("qq", self.upstream_offset, self.downstream_offset)
 
-    @classmethod
-    def decode(cls, key: bytes, value: bytes) -> OffsetSync:
-        topic, partition, *offsets = _unpack("offset sync", key, value, "si", "qq")
-        return cls(TopicPartition(topic, partition), *offsets)
-
 
 @dataclass(frozen=True, slots=True)
 class TopicIds:
@@ -126,12 +121,12 @@ class Checkpoint:
 
     @staticmethod
     def group_of(key: bytes) -> str:
-        group: str = _unpack("checkpoint", key, b"", "ssi", "")[0]
+        group: str = _unpack(key, b"", "")[0]
         return group
 
     @classmethod
     def decode(cls, key: bytes, value: bytes, time_ms: int = 0) -> Checkpoint:
-        group, topic, number, _, *rest = _unpack("checkpoint", key, value, "ssi", "hqqs")
+        group, topic, number, _, *rest = _unpack(key, value, "hqqs")
         upstream, downstream, metadata = rest
         return cls(group, TopicPartition(topic, number), upstream, downstream, metadata, time_ms)
 
@@ -149,11 +144,6 @@ class Heartbeat:
     def value(self) -> bytes:
         return _pack("hq", VERSION, self.time_ms)
 
-    @classmethod
-    def decode(cls, key: bytes, value: bytes) -> Heartbeat:
-        source, target, _, time_ms = _unpack("heartbeat", key, value, "ss", "hq")
-        return cls(Flow(source, target), time_ms)
-
 
 def _pack(layout: str, *fields: str | int) -> bytes:
     """Encode fields of the kinds ``s`` string, ``h`` version, ``i`` INT32, ``q`` INT64."""
@@ -163,11 +153,13 @@ def _pack(layout: str, *fields: str | int) -> bytes:
     )
 
 
-def _unpack(kind: str, key: bytes, value: bytes, of_key: str, of_value: str) -> list[Any]:
+def _unpack(key: bytes, value: bytes, of_value: str) -> list[Any]:
+    """Decode the key of a checkpoint, and as much of its value."""
     try:
-        return [*_fields(key, of_key), *_fields(value, of_value)]
+        return [*_fields(key, "ssi"), *_fields(value, of_value)]
     except (struct.error, ValueError) as error:
-        raise IntegrityError(f"{kind} record with key {key.hex()} is damaged: {error}") from error
+        reason = f"checkpoint record with key {key.hex()} is damaged: {error}"
+        raise IntegrityError(reason) from error
 
 
 def _fields(data: bytes, layout: str) -> Iterator[str | int]:

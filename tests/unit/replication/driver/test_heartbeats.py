@@ -6,11 +6,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.mm2 import decode_heartbeat
 from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import FlowConfig
-from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names.internal_topics import HEARTBEATS
 from srm.domain.names.topics import Flow
 from srm.errors import AuthorizationError
@@ -29,7 +29,7 @@ def off(flow: Flow) -> FlowConfig:
 
 def beats(cluster: FakeCluster) -> set[Flow]:
     rows = cluster.compacted_topic(HEARTBEATS).read()
-    return {Heartbeat.decode(key, value).flow for key, value in rows.items()}
+    return {decode_heartbeat(key, value).flow for key, value in rows.items()}
 
 
 def emit_until(cluster: FakeCluster, *flows: FlowConfig, done: object) -> None:

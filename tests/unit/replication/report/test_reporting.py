@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.mm2 import decode_sync
 from tests.seconds import Seconds, own_seconds
 from tests.unit.replication.copy.reporters import (
     ASSIGNED,
@@ -23,7 +24,6 @@ from tests.unit.replication.copy.reporters import (
 from srm.domain.flow_state.replication_records import PartitionNotes, PartitionStatus
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.flow_state.slot_records import GROUP_SIZE
-from srm.domain.groups.mm2_records import OffsetSync
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.map_records import BlockKey, map_partition
 from srm.domain.offset_map.offset_map import Run
@@ -181,7 +181,7 @@ def test_offset_syncs_go_to_the_target_once_the_source_refuses_them() -> None:
         reporter.prepare([copy])()
 
     there = state.table((internal_topics.offset_syncs("P"), 0))
-    assert [OffsetSync.decode(*row).upstream_offset for row in there.items()] == [10]
+    assert [decode_sync(*row).upstream_offset for row in there.items()] == [10]
 
 
 def test_an_offset_sync_that_was_lost_is_written_again_though_nothing_is_copied_since() -> None:
