@@ -105,16 +105,17 @@ async def _flows_of_others(
 
 async def whole_cluster(request: Request, views: Views, cluster_id: str) -> ClusterInfo:
     """Describe a cluster, including its outgoing flows, which other services watch."""
-    federation = federation_of(request)
-    if federation is None:
-        return views.cluster(cluster_id)
+    federation, flows, missing = federation_of(request), [*views.flows()], dict[str, str]()
     try:
         info = views.cluster(cluster_id)
     except ElsewhereError:
+        if federation is None:
+            raise
         reply = await federation.whoever_knows(request, cluster_of)
         info = read_answer(ClusterInfo, reply.body)
-    others, missing = await _flows_of_others(federation, request)
-    flows = [*views.flows(), *others]
+    if federation is not None:
+        others, missing = await _flows_of_others(federation, request)
+        flows += others
     touching = {row.flow: row for row in flows if info.alias in {row.source, row.target}}
     measured = {name: row.measured for name, row in touching.items() if row.measured is not None}
     return replace(
