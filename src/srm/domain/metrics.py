@@ -293,10 +293,7 @@ STATISTICS: Final = (
 """Fields of a :class:`WindowMetric` that have minimum, maximum, sum, count and average."""
 
 _NUMBERS_OF_WINDOW: Final = attrgetter(
-    "start_ms",
-    "end_ms",
-    "records",
-    "bytes",
+    *("start_ms", "end_ms", "records", "bytes"),
     *(f"{name}.{part}" for name in STATISTICS for part in ("min", "max", "sum", "count")),
 )
 

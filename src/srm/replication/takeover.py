@@ -42,15 +42,7 @@ async def find_copy_end(
     log_end = min(log_end, high)
     last = [batch.leader_epoch for batch in batches(fetched.records)]
     epoch = last[-1] if last else -1
-    nothing = CopyEnd(
-        source_next=log_start,
-        known_next=log_start,
-        target_next=0,
-        log_start=log_start,
-        log_end=log_end,
-        high_watermark=high,
-        epoch=epoch,
-    )
+    nothing = CopyEnd(log_start, log_start, 0, log_start, log_end, high, epoch=epoch)
     if target is None:
         return nothing
     start = start or NOWHERE

@@ -297,11 +297,9 @@ class IndexEntry(NamedTuple):
         return self.owner_id, self.owner_epoch
 
     @classmethod
-    def spanning(cls, first: Run | IndexEntry, last: Run | IndexEntry, records: int) -> IndexEntry:
+    def spanning(cls, first: Run | IndexEntry, last: Run | IndexEntry, count: int) -> IndexEntry:
         """Return the stretch from the start of one to the end of another, without its place."""
-        return cls(
-            first.source_start, last.source_end, first.target_start, last.target_end, records
-        )
+        return cls(first.source_start, last.source_end, first.target_start, last.target_end, count)
 
     def with_place(self, place: int, key_start: int, owner: tuple[int, int]) -> IndexEntry:
         return self._replace(
