@@ -11,7 +11,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import restore_flow
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control import control_lists
 from srm.engine.flows.supervision import driver_status
 from srm.engine.flows.target_topics import StateTopic
@@ -43,6 +43,14 @@ def with_recorded(config: FlowConfig, source: Cluster, target: Cluster) -> FlowC
     return replace(config, recorded=RecordedCopies(on_source, on_target), back_topics=back_topics)
 
 
+def flows_beside(flow: Flow, topics: Collection[str]) -> list[Flow]:
+    """Return the flows from other sources that have a state topic among those of the target."""
+    before, after = internal_topics.replication("*").split("*")
+    names = (name for name in topics if name.startswith(before) and name.endswith(after))
+    found = {Flow(name.removeprefix(before).removesuffix(after), flow.target) for name in names}
+    return sorted(found - {flow, restore_flow(flow.reverse)})
+
+
 def copies_of_others(
     target: Cluster, topics: Collection[str], config: FlowConfig, now_ms: int
 ) -> frozenset[str]:
@@ -53,13 +61,7 @@ def copies_of_others(
     a topic, the one with copies in it keeps it, then the one with the first name.
     """
     flow = config.flow
-    before, after = internal_topics.replication("*").split("*")
-    names = (name for name in topics if name.startswith(before) and name.endswith(after))
-    aliases = {name.removeprefix(before).removesuffix(after) for name in names}
-    aliases -= {flow.source, *config.joined}
-    others = {Flow(alias, flow.target) for alias in aliases} - {
-        restore_flow(Flow(flow.target, flow.source))
-    }
+    others = [one for one in flows_beside(flow, topics) if one.source not in config.joined]
     if not others:
         return frozenset()
     own = _ranks(StateTopic(target, flow.source).read(), flow)
@@ -90,10 +92,15 @@ def _ranks(records: Mapping[bytes, bytes], flow: Flow) -> dict[str, tuple[bool, 
 def read_copies(target: Cluster, flow: Flow) -> frozenset[str] | None:
     """Return the names of the flow's copies that exist, by topic id; None without an answer."""
     try:
-        state = decode_state(StateTopic(target, flow.source).read())
-        present = {topic.topic_id: name for name, topic in target.topics().items()}
+        return copies_in(StateTopic(target, flow.source).read(), target.topics())
     except UnavailableError:
         return None
+
+
+def copies_in(records: Mapping[bytes, bytes], topics: Topics) -> frozenset[str]:
+    """Return the names of the copies in a flow's records that its target has, by topic id."""
+    state = decode_state(records)
+    present = {topic.topic_id: name for name, topic in topics.items()}
     ids = {entry.target_topic_id for _, entry in state.newest_assignments().values()}
     ids |= {topic.target_topic_id for topic in state.copied}
     return frozenset(present[one] for one in ids & present.keys())

@@ -30,7 +30,7 @@ from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, amount, some
 from srm.engine.cluster_ports import Cluster
-from srm.engine.control.recorded_copies import read_copies
+from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
@@ -673,29 +673,31 @@ def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
         plain_writers=plain,
         shared_ids=_shared_ids(context, facts, plain),
         state=_changelogs(facts),
-        inflows=_inflows(context, facts.topics),
+        inflows=_inflows(context, facts),
     )
 
 
-def _inflows(context: MoveContext, topics: Collection[str]) -> tuple[Flow, ...]:
-    config, back = context.forward.config, context.reverse.config
-    into_source = (Flow(alias, config.flow.source) for alias in sorted(back.joined))
-    found = [flow for flow in into_source if _brings(context.source, flow, topics)]
-    if config.joined and back.enabled and back.names.keeps_name("topic"):
-        into_target = (Flow(alias, config.flow.target) for alias in sorted(config.joined))
-        returning = back.names.select(topics)
-        if any(_brings(context.target, flow, returning) for flow in into_target):
+def _inflows(context: MoveContext, facts: MoveFacts) -> tuple[Flow, ...]:
+    flow, back, now_ms = context.forward.config.flow, context.reverse.config, context.now_ms()
+    beside = flows_beside(back.flow, facts.source.topics)
+    found = [one for one in beside if _brings(context.source, one, facts.topics, now_ms)]
+    if back.enabled and back.names.keeps_name("topic"):
+        returning = back.names.select(facts.topics)
+        beside = flows_beside(flow, facts.target.topics)
+        if any(_brings(context.target, one, returning, now_ms) for one in beside):
             found.append(back.flow)  # it brings what others have copied to the target
     return tuple(found)
 
 
-def _brings(cluster: Cluster, flow: Flow, topics: Collection[str]) -> bool:
-    """Return True if a flow copies into some of the topics, or srm may not know."""
+def _brings(cluster: Cluster, flow: Flow, topics: Collection[str], now_ms: int) -> bool:
+    """Return True if a flow that runs copies into some of the topics, or srm may not know."""
     try:
-        copies = read_copies(cluster, flow)
+        records = StateTopic(cluster, flow.source).read()
     except AuthorizationError:
         return True
-    return copies is None or not copies.isdisjoint(topics)
+    driver, _ = driver_status(records, flow, now_ms)
+    runs = driver is not None and driver.alive
+    return runs and not copies_in(records, cluster.topics()).isdisjoint(topics)
 
 
 def _alone(facts: MoveFacts) -> tuple[str, ...]:

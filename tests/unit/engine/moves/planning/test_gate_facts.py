@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.config.loader import load_config
-from srm.domain.flow_state.replication_records import PartitionNotes
+from srm.domain.flow_state.replication_records import DRIVER_KEY, DriverHeartbeat, PartitionNotes
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -387,15 +387,12 @@ def test_a_group_that_may_not_be_read_is_named_where_all_groups_move(
     assert "group near is not moved: grant Describe on group near" in plan.warnings
 
 
-FAN_IN = "".join(
-    f"{flow}.enabled = true\n{flow}.topics = .*\n"
-    f"{flow}.replication.policy.class = IdentityReplicationPolicy\n"
-    for flow in ("A->C", "B->C", "C->A")
-)
+KEPT = "replication.policy.class = IdentityReplicationPolicy"
+FAN_IN = ("A->C", "B->C", "C->A")
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "topics", "named"),
+    ("source", "target", "topic", "named"),
     [
         ("C", "A", "Payments", ["B->C"]),
         ("A", "C", "Payments", ["C->A"]),
@@ -406,25 +403,59 @@ FAN_IN = "".join(
     ],
 )
 def test_a_plan_names_flows_that_copy_records_of_a_third_cluster_to_topics_of_the_source(
-    source: str, target: str, topics: str, named: list[str], tmp_path: Path
+    source: str, target: str, topic: str, named: list[str], tmp_path: Path
 ) -> None:
     """The gate waits while its topics grow, as a copied record counts like any other."""
-    file = tmp_path / "srm.properties"
+    world = copying(tmp_path, *FAN_IN, settings=KEPT)
+
+    assert inflows(world, source, target, topic) == named
+
+
+def test_flows_into_the_source_are_named_also_where_the_move_has_no_way_back(
+    tmp_path: Path,
+) -> None:
+    world = copying(tmp_path, "B->C", "C->A", settings=KEPT)
+
+    assert inflows(world, "C", "A", "Payments") == ["B->C"]
+
+
+def test_the_hop_before_is_named_when_its_copies_move_along_a_chain(tmp_path: Path) -> None:
+    world = copying(tmp_path, "A->B", "B->C", copy="A.Payments")
+
+    assert inflows(world, "B", "C", "A.Payments") == ["A->B"]
+
+
+def test_a_flow_whose_replicator_is_stopped_is_not_named(tmp_path: Path) -> None:
+    world = copying(tmp_path, "B->C", "C->A", settings=KEPT, ended=True)
+
+    assert inflows(world, "C", "A", "Payments") == []
+
+
+def copying(
+    home: Path, *flows: str, settings: str = "", copy: str = "Payments", ended: bool = False
+) -> World:
+    """Return clusters A, B and C, and these flows that copy Payments; others are off."""
+    file = home / "srm.properties"
     servers = "".join(f"{alias}.bootstrap.servers = {alias}:9092\n" for alias in "ABC")
-    file.write_text(f"clusters = A, B, C\n{servers}{FAN_IN}")
+    enabled = "".join(f"{flow}.enabled = true\n{flow}.topics = .*\n" for flow in flows)
+    file.write_text(f"clusters = A, B, C\n{servers}{enabled}{settings}\n")
     world = World(load_config(file), aliases=("A", "B", "C"), topics=("Payments", "Orders"))
-    for flow in (Flow("A", "C"), Flow("B", "C"), Flow("C", "A")):
+    for flow in map(Flow.parse, flows):
         here, there = (world.clusters[alias] for alias in (flow.source, flow.target))
         there.add_topic(internal_topics.replication(flow.source), 2)
         copied = CopiedTopic(
             *("Payments", here.topics()["Payments"].topic_id),
-            *("Payments", there.topics()["Payments"].topic_id),
+            *(copy, there.topics()[copy].topic_id),
             *(here.cluster_id(), there.cluster_id()),
         )
-        StateTopic(there, flow.source).write({copied.key(): copied.value()})
-    move = MoveRequest("failback", source, target, topics=(topics,))
+        driver = DriverHeartbeat("d1", "app", "host", 1, world.clock(), ended=ended)
+        records = {copied.key(): copied.value(), DRIVER_KEY: driver.value()}
+        StateTopic(there, flow.source).write(records)
+    return world
 
+
+def inflows(world: World, source: str, target: str, topic: str) -> list[str]:
+    """Plan a move, and return the flows of third clusters that its plan names."""
+    move = MoveRequest("failback", source, target, topics=(topic,))
     warnings = moves.plan(world.context(source, target), move, dry_run=True).warnings
-
-    found = [line.split(" ")[0] for line in warnings if "copies records of another" in line]
-    assert found == named
+    return [line.split(" ")[0] for line in warnings if "copies records of another" in line]
