@@ -171,6 +171,7 @@ def report() -> dict[str, Any]:
     poke_interval=RESIDUE_EVERY_S,
     timeout=timedelta(hours=12).total_seconds(),
     silent_fail=True,  # a cluster that is unavailable for a while is checked again later
+    retries=20,  # Airflow fails a look whose worker ends only after the next look is queued
     trigger_rule=TriggerRule.ALL_DONE,
 )
 def residue() -> PokeReturnValue:

@@ -38,9 +38,14 @@ def rpo_dag(settings: FlowConfig) -> DAG:
         callback=AsyncCallback(alert_late, {"flow": flow, "config_path": str(config_path())}),
     )
 
-    # A cluster that does not answer is looked at again.
     @task.sensor(
-        mode="reschedule", poke_interval=LOOK_S, timeout=limit.total_seconds(), silent_fail=True
+        mode="reschedule",
+        poke_interval=LOOK_S,
+        timeout=limit.total_seconds(),  # of all tries together
+        silent_fail=True,  # a cluster that does not answer is looked at again
+        # Airflow fails a look whose worker ends only after the next look is queued.
+        retries=20,
+        retry_delay=timedelta(seconds=LOOK_S),
     )
     def copy() -> bool:
         """Look once."""

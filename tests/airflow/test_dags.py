@@ -159,6 +159,15 @@ def test_a_flow_with_an_rpo_is_checked_so_often_and_has_a_deadline(
     assert (by_hand.schedule, by_hand.deadline) == (None, None)
 
 
+@pytest.mark.parametrize(("dag", "task"), [("rpo_P_to_B", "copy"), ("failover", "residue")])
+def test_a_look_that_airflow_loses_is_repeated_soon(bag: Any, dag: str, task: str) -> None:
+    """Airflow fails a rescheduled task whose worker ends after its next look is queued."""
+    sensor = bag.dags[f"srm_{dag}"].get_task(task)
+
+    assert (sensor.reschedule, sensor.retries) == (True, 20)
+    assert sensor.retry_delay <= timedelta(seconds=5)
+
+
 def test_one_application_replicates_all_enabled_flows(bag: Any) -> None:
     (task,) = bag.dags["srm_replication"].tasks
 
