@@ -245,8 +245,8 @@ GROUPS: Final = (
     ),
     Group(
         "triggerer",
-        ("airflow/test_deferred_replicator.py",),
-        ("dags/srm_replication.py", "plugins/*", "src/srm/spark/[rsw]*.py"),
+        ("airflow/test_deferred_replicator.py", "airflow/test_missed_deadline.py"),
+        ("dags/srm_replication.py", "dags/srm_rpo.py", "plugins/*", "src/srm/spark/[rsw]*.py"),
     ),
     Group("helm", ("integration/test_helm.py",), ("deploy/*",)),
     Group("celery", ("airflow/test_celery.py",), ("dags/*", "plugins/*")),

@@ -161,6 +161,24 @@ class Site:
 
 
 @contextmanager
+def reporting(site: Site, count: int = COPIED) -> Iterator[None]:
+    """Report every other second, as a live slot does, that so many records are copied."""
+    over = threading.Event()
+
+    def report() -> None:
+        while not over.wait(2):
+            site.record_copy(count)
+
+    thread = threading.Thread(target=report)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
 def copied_site(clusters: Mapping[str, KafkaBroker], file: Path, more: str = "") -> Iterator[Site]:
     """Make a site with ``COPIED`` records on both sides, and its properties file."""
     name = uuid.uuid4().hex[:8]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
+from airflow.sdk import Connection
 from airflow.sdk.bases.notifier import BaseNotifier
 
 
@@ -21,6 +23,21 @@ class Notified(BaseNotifier):
     def notify(self, context: Any) -> None:  # noqa: ARG002
         """Keep the text."""
         self.told.append((self.channel, self.text))
+
+
+class Posted(BaseNotifier):
+    """Writes each text to the file that a connection of Airflow names, as one to a chat does."""
+
+    template_fields: Sequence[str] = ("text",)
+
+    def __init__(self, *, conn_id: str, text: str) -> None:
+        super().__init__()
+        self.conn_id, self.text = conn_id, text
+
+    def notify(self, context: Any) -> None:  # noqa: ARG002
+        """Append the text as a line."""
+        with Path(Connection.get(self.conn_id).host or "").open("a") as posts:
+            posts.write(f"{self.text}\n")
 
 
 class Broken(BaseNotifier):

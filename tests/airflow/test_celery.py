@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from tests.airflow.celery_stack import CeleryAirflow, celery_airflow
-from tests.airflow.copies import COPIED, Site, copied_site
+from tests.airflow.copies import copied_site, reporting
 from tests.cases import needs_all_cases
 from tests.waiting import eventually
 
@@ -17,24 +15,6 @@ from srm.domain.names.topics import TopicPartition
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [needs_all_cases, pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
-
-
-@contextmanager
-def reporting(site: Site) -> Iterator[None]:
-    """Report as a live slot does, every other second."""
-    over = threading.Event()
-
-    def report() -> None:
-        while not over.wait(2):
-            site.record_copy(COPIED)
-
-    thread = threading.Thread(target=report)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_a_move_whose_tasks_run_on_different_workers(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 import uuid
@@ -16,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Producer
+from tests.airflow.running import running_airflow
 from tests.replicating import configure
 from tests.waiting import eventually
 
@@ -27,14 +27,11 @@ from srm.engine.flows.supervision import read_driver
 from srm.errors import UnavailableError
 from srm.wiring import open_cluster, open_state_topics
 from srm_lab.demo.airflow_api import AirflowApi
-from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.airflow import EmbeddedAirflow
 from srm_lab.stack.kafka import KafkaBroker
-from srm_lab.stack.process import HOME_MARK, free_port
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(1800)]
 
-DAGS = Path(__file__).resolve().parents[2] / "dags"
 DAG = "srm_replication"
 
 
@@ -93,24 +90,14 @@ def site_of(clusters: Mapping[str, KafkaBroker], tmp_path: Path) -> Iterator[Sit
     """Start an Airflow with the DAG of replication alone, whose operators defer."""
     name = uuid.uuid4().hex[:8]
     flow, topic = Flow(f"x{name}", f"y{name}"), f"Payments{name}"
-    file, home, project = (tmp_path / part for part in ("srm.properties", "home", "project"))
+    file = tmp_path / "srm.properties"
     servers = {flow.source: clusters["P"].bootstrap, flow.target: clusters["B"].bootstrap}
     more = (f"topics = {topic}", "tasks.max = 1", "refresh.topics.interval.seconds = 2")
     with open_cluster(configure(file, servers, *more), flow.source) as source:
         source.create_topics([TopicSpec(topic, 1, 1, {})])
-    (project / "dags").mkdir(parents=True)
-    shutil.copy(DAGS / f"{DAG}.py", project / "dags")
-    environ = {HOME_MARK: str(home), "AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE": "True"}
-    airflow = EmbeddedAirflow(home, project, free_port(), file, environ)
-    try:
-        airflow.prepare()
-        airflow.start()
-        airflow.wait_ready(lambda _name: None)
-        with AirflowApi(airflow.url) as api:
-            yield Site(file, flow, servers[flow.source], topic, airflow, api)
-    finally:
-        airflow.stop()
-        end_processes(marked_processes(HOME_MARK, str(home)), timeout=0)
+    deferring = {"AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE": "True"}
+    with running_airflow(tmp_path, file, DAG, deferring) as (airflow, api):
+        yield Site(file, flow, servers[flow.source], topic, airflow, api)
 
 
 def test_a_deferred_replicator_outlives_its_triggerer_and_is_replaced_when_it_dies(
