@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from srm.config.keys import FLOW_KEYS
 from srm.config.values import HIDDEN, ClientProperties, Secret, is_secret
 from srm.domain.moves.routing import ROUTING_ALONE, FenceKind, RedirectKind
+from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import SHADOWS, NameFilter, ReplicationPolicy
 from srm.domain.names.record_headers import RecordSettings
@@ -242,6 +243,10 @@ class FlowConfig:
     both_enabled: bool = False
     back_topics: NameFilter = field(default_factory=NameFilter)
     joined: frozenset[str] = frozenset()
+
+    @property
+    def checkpoints_topic(self) -> str:
+        return internal_topics.checkpoints(self.flow.source, self.policy.separator)
 
     @property
     def group_names(self) -> NameFilter:

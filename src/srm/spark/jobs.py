@@ -337,7 +337,7 @@ def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSum
 
 def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary) -> FlowProof:
     config, proof = context.config, summary.proof or FlowProof(str(summary.flow), summary.time_ms)
-    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    topic = config.checkpoints_topic
     emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
     surveyed = {outcome.group for outcome in summary.outcomes} | summary.errors.keys()
     still = standing_still(context.target.compacted_topic(topic).read().keys() - emitted, surveyed)

@@ -143,7 +143,7 @@ def _notes(config: Config) -> Iterator[str]:
                 yield (
                     f"{flow} selects no {what} in this file; set {flow}.{what} = .* for all, the "
                     f"default of MirrorMaker 2, or select some with: srm-control {what} "
-                    f"--source {flow.source} --target {flow.target} --add ..."
+                    f"{flow.options} --add ..."
                 )
 
 

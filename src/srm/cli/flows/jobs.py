@@ -250,8 +250,8 @@ def _line(records: int, total: int) -> str:
 def _render(console: Console, summary: verification.VerificationSummary) -> None:
     if not summary.partitions:
         console.print(
-            f"{summary.flow} copies no topics: srm-control topics --source {summary.flow.source} "
-            f"--target {summary.flow.target} --add TOPIC"
+            f"{summary.flow} copies no topics: "
+            f"srm-control topics {summary.flow.options} --add TOPIC"
         )
         return
     numbers = ("source", "target", "foreign")

@@ -394,8 +394,8 @@ def _show_done(console: Console, planned: RestorePlan, done: Restored) -> None:
         f"handed over now, {amount(done.checkpoints, 'checkpoint')} rewritten)",
     )
     if done.goes_on:
-        back = f"--operation failback --source {flow.target} --target {flow.source}"
-        say(console, f"{flow} resumes. Next: srm status, then srm failover plan {back}")
+        back = f"srm failover plan --operation failback {flow.reverse.options}"
+        say(console, f"{flow} resumes. Next: srm status, then {back}")
     else:
         left = ", ".join(done.unrestored)
         wanted = "is restored, too, or decided with srm return"

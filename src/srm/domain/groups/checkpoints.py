@@ -74,16 +74,15 @@ class Selection:
     def obstacle(self, topic: str) -> tuple[str, str]:
         """Return why commits on a topic are not translated, and the remedy, empty if none."""
         flow = self.names.flow
-        ends = f"--source {flow.source} --target {flow.target}"
         if self.names.is_internal(topic):
             return "internal topics are not replicated", ""
         if not self.names.is_replica(topic):
             if (pattern := self.names.listed.excluded_by(topic)) is not None:
                 return f"topic denied by the pattern {pattern}", f"srm why {topic} --flow '{flow}'"
-            return "topic not selected", f"srm-control topics {ends} --add {topic}"
+            return "topic not selected", f"srm-control topics {flow.options} --add {topic}"
         if not self.reverse_enabled:
             return "reverse checkpoints are off", f"set {flow}.reverse.checkpointing.enabled=true"
-        action = f"srm-control reverse-checkpointed-topics {ends} --add {topic}"
+        action = f"srm-control reverse-checkpointed-topics {flow.options} --add {topic}"
         return "replica not listed", action
 
 

@@ -103,7 +103,7 @@ def _way_back(request: MoveRequest, topics: Collection[str], around: Surrounding
     if missing:
         yield (
             f"flow {back} does not copy {', '.join(missing)}, a return is impossible: srm-control "
-            f"topics --source {back.source} --target {back.target} --add {','.join(missing)}"
+            f"topics {back.options} --add {','.join(missing)}"
         )
 
 

@@ -40,6 +40,11 @@ class Flow:
     def reverse(self) -> Flow:
         return Flow(self.target, self.source)
 
+    @property
+    def options(self) -> str:
+        """The options of a command that name both clusters."""
+        return f"--source {self.source} --target {self.target}"
+
     @classmethod
     def parse(cls, text: str) -> Flow:
         """Parse ``A->B`` or ``A:B``; a shell takes ``>`` as a redirection."""

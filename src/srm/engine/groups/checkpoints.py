@@ -149,7 +149,7 @@ def emit(
     proof, withheld = prove_emission(context, found, share, partial(survey, context), now_ms)
     for wrong in proof.disproved:
         _logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
-    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    topic = config.checkpoints_topic
     table = context.target.compacted_topic(topic)
     existing = table.read()
     checkpoints = [
@@ -226,8 +226,7 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
     commits, errors = per_group(context.source.commits_of(wanted))
     if groups is not None:
         unselected, flow = sorted(set(groups) - set(wanted)), context.config.flow
-        ends = f"--source {flow.source} --target {flow.target}"
-        why = f"group not selected: srm-control groups {ends}"
+        why = f"group not selected: srm-control groups {flow.options}"
         errors.update({group: Reason(f"{why} --add {shlex.quote(group)}") for group in unselected})
     if isinstance(groups, Mapping):
         commits = {

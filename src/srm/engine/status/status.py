@@ -346,7 +346,7 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
             "source-away",
             Reason(
                 f"{flow.source} does not answer: {found.source_error}",
-                f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target}",
+                f"srm failover plan --mode unplanned {flow.options}",
             ),
             blocks=False,
         )
@@ -378,8 +378,7 @@ def _not_copied(found: FlowStatus) -> Iterator[Finding]:
 
 def _no_topic(found: FlowStatus) -> Finding:
     flow = found.flow
-    ends = f"--source {flow.source} --target {flow.target}"
-    action = f"srm-control topics {ends} --add 'TOPIC'"
+    action = f"srm-control topics {flow.options} --add 'TOPIC'"
     if found.selects:
         text = f"{some(found.selects)} matches no topic of {flow.source}"
         return Finding("no-topic", Reason(text, f"create one there, or {action}"))
@@ -433,7 +432,7 @@ def hints(
     elif found.pause is None:
         yield Reason(
             f"{flow.source} does not answer, values are from {flow.target}; to continue without it",
-            f"srm failover run --mode unplanned --source {flow.source} --target {flow.target}",
+            f"srm failover run --mode unplanned {flow.options}",
         )
 
 
@@ -480,5 +479,4 @@ def group_proof(group: str, proof: FlowProof | None) -> tuple[bool | None, str]:
 def without_groups(config: FlowConfig) -> Reason:
     if config.groups:
         return Reason("no selected group has committed offsets on a selected topic")
-    ends = f"--source {config.flow.source} --target {config.flow.target}"
-    return Reason("no group is selected", f"srm-control groups {ends} --add 'GROUP'")
+    return Reason("no group is selected", f"srm-control groups {config.flow.options} --add 'GROUP'")

@@ -11,7 +11,6 @@ from typing import Final, Literal, TypeVar
 from srm.config.keys import KEYS
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import Pause
-from srm.domain.names import internal_topics
 from srm.domain.names.policy import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, amount, some
@@ -200,8 +199,7 @@ class SelectionLists:
         return f"{pattern} of {self._key(suffix)}{usual}"
 
     def _command(self, option: str, entry: str) -> str:
-        ends = f"--source {self.flow.source} --target {self.flow.target}"
-        return f"srm-control {self.name} {ends} {option} {shlex.quote(entry)}"
+        return f"srm-control {self.name} {self.flow.options} {option} {shlex.quote(entry)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +283,8 @@ def _topic_refusal(config: FlowConfig, selection: SelectionLists, name: str) -> 
 def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
     """List the groups of a flow's source; if it does not answer, those with checkpoints."""
     config, target = context.config, context.target
-    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     newest: dict[str, int] = {}
-    for one in read_checkpoints(target, topic, target.topics()):
+    for one in read_checkpoints(target, config.checkpoints_topic, target.topics()):
         newest[one.group] = max(one.time_ms, newest.get(one.group, 0))
     lists, names = control_lists.load(target, config.flow), selection_of(config).groups
     selection = SelectionLists(config.flow, "groups", names, lists.groups)

@@ -18,7 +18,6 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.gate import Presence, strangers, waiting_reasons
 from srm.domain.moves.plan import state_remedy
 from srm.domain.moves.request import MoveRequest
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason, ago, amount, some
 from srm.engine.cluster_ports import GroupDescription
@@ -140,31 +139,11 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
     try:
         look = _of_source(context, look)
     except UnavailableError as error:
-        return _after_loss(context, replace(look, source_error=str(error)))
+        return _with_movement(context, replace(look, source_error=str(error)))
     try:
         return _add_translation(context, look)
     except UnavailableError as error:
         return replace(look, unread=Reason.of(error))
-
-
-def _after_loss(context: FlowContext, look: GroupLook) -> GroupLook:
-    move, flow = without_source(context), look.config.flow
-    request = MoveRequest(
-        "failover", flow.source, flow.target, groups=(look.group,), mode="unplanned"
-    )
-    routes = RoutingTables(RoutingHistory.read(move.target))
-    look = replace(look, routed_to=routes.cluster_of(look.group))
-    try:
-        found = findings(move, request, "")
-    except NotFoundError:
-        return look
-    except UnavailableError:
-        raise
-    except SrmError as error:
-        return replace(look, movement=Movement(error=Reason.of(error)))
-    if not any(map(found.facts.known_places, found.facts.plans)):
-        return look
-    return replace(look, movement=Movement(found.blocking))
 
 
 def _of_source(context: FlowContext, look: GroupLook) -> GroupLook:
@@ -193,34 +172,48 @@ def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
 
 
 def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Checkpoint]:
-    config, target = context.config, context.target
-    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    target, topic = context.target, context.config.checkpoints_topic
     found = checkpoints.read_checkpoints(target, topic, target.topics(), group)
     return {one.topic_partition: one for one in found}
 
 
 def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
-    if look.opposite is None:
+    """Add what a move of the group would meet now; an unplanned one without the source."""
+    flow, topics = look.config.flow, set[str]()
+    if look.source_error:
+        move = without_source(context)
+        routes = RoutingTables(RoutingHistory.read(move.target))
+        look = replace(look, routed_to=routes.cluster_of(look.group))
+    elif look.opposite is None:
         return look
-    selection = look.selection
-    chosen = {
-        selection.mapped_topic(place.topic, direction)
-        for place in look.committed
-        if (direction := selection.direction(place.topic)) is not None
-    }
-    flow = look.config.flow
+    else:
+        move, selection = as_move(replace(context, opposite=look.opposite)), look.selection
+        topics = {
+            selection.mapped_topic(place.topic, direction)
+            for place in look.committed
+            if (direction := selection.direction(place.topic)) is not None
+        }
     request = MoveRequest(
-        "failover", flow.source, flow.target, tuple(sorted(chosen)), (look.group,)
+        "failover",
+        flow.source,
+        flow.target,
+        tuple(sorted(topics)),
+        (look.group,),
+        mode="unplanned" if look.source_error else "planned",
     )
-    move = as_move(replace(context, opposite=look.opposite))
     try:
         found = findings(move, request, "")
     except UnavailableError:
         raise
     except SrmError as error:
+        if look.source_error and isinstance(error, NotFoundError):
+            return look
         return replace(look, movement=Movement(error=Reason.of(error)))
-    routed_to = found.facts.routing.cluster_of(look.group)
-    return replace(look, movement=_movement(context, look, found), routed_to=routed_to)
+    if not look.source_error:
+        routed_to = found.facts.routing.cluster_of(look.group)
+        return replace(look, movement=_movement(context, look, found), routed_to=routed_to)
+    is_known = any(map(found.facts.known_places, found.facts.plans))
+    return replace(look, movement=Movement(found.blocking)) if is_known else look
 
 
 def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movement:
@@ -477,41 +470,37 @@ def _pending(decision: SyncDecision, flow: Flow) -> str:
 
 
 def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
-    if look.source_error:
-        yield _without_source(look)
+    movement = look.movement
+    if movement is not None or look.source_error:
+        yield _movable(look)
+    if look.source_error or movement is None or movement.error is not None:
         return
-    if look.movement is None:
-        return
-    if (error := look.movement.error) is not None:
-        yield _movability(look).because(error)
-        return
-    if look.is_there:
-        yield _movability(look).unknown(look.works_there)
-        yield _way_back(look)
-        return
-    yield _movable(look, look.movement)
-    if not look.movement.blocking:
-        yield _waits(look.movement)
-    yield _follows(look, look.movement)
+    if not look.is_there:
+        if not movement.blocking:
+            yield _waits(movement)
+        yield _follows(look, movement)
     yield _way_back(look)
 
 
-def _movability(look: GroupLook) -> Question:
-    text = f"could a planned move to {look.config.flow.target} start now?"
-    return Question("movable", text)
-
-
-def _movable(look: GroupLook, movement: Movement) -> WhyStep:
-    if not movement.blocking:
-        return _movability(look).yes()
-    first, more = movement.blocking[0], len(movement.blocking) - 1
-    told = f"{first.text}{f' (and {more} more)' if more else ''}"
-    flow = look.config.flow
-    plan = (
-        f"srm failover run --dry-run --source {flow.source} --target {flow.target} "
-        f"--group {shlex.quote(look.group)}"
-    )
-    return _movability(look).no(told, first.action or plan)
+def _movable(look: GroupLook) -> WhyStep:
+    flow, movement, is_away = look.config.flow, look.movement, bool(look.source_error)
+    text = f"could a planned move to {flow.target} start now?"
+    if is_away:
+        text = f"could it continue on {flow.target} without {flow.source}?"
+    question = Question("movable", text)
+    if look.is_there:
+        return question.unknown(look.works_there)
+    if movement is None and not look.emitted:
+        return question.no(NO_CHECKPOINT)
+    if movement is not None and movement.error is not None:
+        return question.because(movement.error)
+    how = "plan --mode unplanned" if is_away else "run --dry-run"
+    plan = f"srm failover {how} {flow.options} --group {shlex.quote(look.group)}"
+    if movement is not None and movement.blocking:
+        first, more = movement.blocking[0], len(movement.blocking) - 1
+        others = f" (and {more} more)" if more and not is_away else ""
+        return question.no(f"{first.text}{others}", first.action or plan)
+    return question.unknown("from its last known positions", plan) if is_away else question.yes()
 
 
 def _waits(movement: Movement) -> WhyStep:
@@ -557,22 +546,3 @@ def _way_back(look: GroupLook) -> WhyStep:
         told = f"its progress on {some(left)} on {flow.target} is not carried back: {reason}"
         return question.no(told, action)
     return question.yes(f"by reverse checkpoints of {flow.reverse}")
-
-
-def _without_source(look: GroupLook) -> WhyStep:
-    flow, movement = look.config.flow, look.movement
-    question = Question("movable", f"could it continue on {flow.target} without {flow.source}?")
-    if look.is_there:
-        return question.unknown(look.works_there)
-    if movement is None and not look.emitted:
-        return question.no(NO_CHECKPOINT)
-    if movement is not None and movement.error is not None:
-        return question.because(movement.error)
-    plan = (
-        f"srm failover plan --mode unplanned --source {flow.source} --target {flow.target} "
-        f"--group {shlex.quote(look.group)}"
-    )
-    if movement is not None and movement.blocking:
-        first = movement.blocking[0]
-        return question.no(first.text, first.action or plan)
-    return question.unknown("from its last known positions", plan)

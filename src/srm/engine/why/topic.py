@@ -447,18 +447,18 @@ def _losses(views: Collection[PartitionRow]) -> WhyStep:
 
 
 def _heard(facts: TopicFacts, copying: Copying) -> WhyStep:
-    source, target = facts.config.flow.source, facts.config.flow.target
-    question = Question("heard", f"has {source} answered lately?")
+    flow = facts.config.flow
+    question = Question("heard", f"has {flow.source} answered lately?")
     heard_ms = copying.status.heard_ms
     if not heard_ms:
         return question.unknown("no slot has reported it")
     age_ms = max(0, copying.status.time_ms - heard_ms)
-    told = f"{source} last answered the slots {ago(age_ms)}"
+    told = f"{flow.source} last answered the slots {ago(age_ms)}"
     if not is_silent(age_ms):
         return question.yes(told)
     if copying.down is not None:
         return question.unknown(told)
-    plan = f"srm failover plan --mode unplanned --source {source} --target {target}"
+    plan = f"srm failover plan --mode unplanned {flow.options}"
     return question.no(told, plan if facts.source_error else "")
 
 

@@ -264,9 +264,7 @@ def internal_topic_specs(config: FlowConfig) -> tuple[Sequence[TopicSpec], Topic
         compacted_spec(internal_topics.HEARTBEATS, config.heartbeats_replication_factor),
     ]
     if config.emit_checkpoints_enabled:
-        checkpoints = internal_topics.checkpoints(flow.source, config.policy.separator)
-        factor = config.checkpoints_replication_factor
-        spec = compacted_spec(checkpoints, factor)
+        spec = compacted_spec(config.checkpoints_topic, config.checkpoints_replication_factor)
         on_target.insert(-1, replace(spec, configs={**spec.configs, **STAMPED}))
     if not config.emit_offset_syncs_enabled:
         return on_target, None

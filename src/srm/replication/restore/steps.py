@@ -30,7 +30,6 @@ from srm.config.restoring import restoring
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.groups.mm2_records import TopicIds
 from srm.domain.moves.disaster import Outcome
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import Position, Translated
@@ -308,7 +307,7 @@ def renew_checkpoints(forward: FlowContext, originals: Mapping[str, str]) -> int
     source. A later failover would take an offset of the old log for one of the new.
     """
     config = forward.config
-    topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
+    topic = config.checkpoints_topic
     target, sources = forward.target, forward.source.topics()
     found = read_checkpoints(target, topic, target.topics())
     places = {

@@ -192,8 +192,7 @@ class _Flow:
         self._away_maps = KafkaMapReader(target, away_cluster(flow.source), flow)
         self._last = FlowLook(flow, config.flow(flow))
         target.compacted_topic(internal_topics.control(flow.source))
-        separator = config.flow(flow).policy.separator
-        target.compacted_topic(internal_topics.checkpoints(flow.source, separator))
+        target.compacted_topic(config.flow(flow).checkpoints_topic)
         for partition in range(STATE_PARTITIONS):
             target.compacted_topic(internal_topics.replication(flow.source), partition)
 
