@@ -36,6 +36,7 @@ from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control import topic_sync
 from srm.engine.groups import checkpoints, group_sync, offsets_export
+from srm.engine.groups.ledger import read_ledger
 from srm.engine.ports import FlowContext
 from srm.wiring import open_flow
 from srm_lab.stack.kafka import KafkaBroker
@@ -275,7 +276,7 @@ def test_the_ledger_is_kept_on_the_cluster_that_was_written_to(copied: Copied) -
     _read_and_leave(copied, copied.sites.there.source, "classic", 10)
     group_sync.sync(copied.forward)
 
-    ledger = checkpoints.read_ledger(copied.forward.target, copied.forward.target.topics())
+    ledger = read_ledger(copied.forward.target, copied.forward.target.topics())
 
     entry = ledger.entry(copied.group, copied.there)
     assert entry is not None

@@ -23,7 +23,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.proof import TranslationClaim, Verdict, differences
 from srm.domain.groups.translation import PartitionFacts, Translation
 from srm.domain.moves.disaster import DRILL_KEY, LEASE_MS, Drill, DrillGroup, superfluous
@@ -36,6 +35,7 @@ from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.groups.group_sync import apply_exact
+from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.planning import Findings, findings
 from srm.engine.moves.records import MoveContext, decode_or_none, without_source
@@ -93,10 +93,7 @@ def remove_shadows(target: Cluster, drill: Drill) -> None:
     if drill.shadows:
         _delete(target, drill.shadows.values())
     prefix = f"{SHADOW_PREFIX}{drill.drill_id}."
-    table = target.compacted_topic(internal_topics.LEDGER)
-    ours = [e.key() for e in all_entries(table.read()) if e.group.startswith(prefix)]
-    if ours:
-        table.write(dict.fromkeys(ours))
+    drop_entries(target, lambda entry: entry.group.startswith(prefix))
 
 
 def _interrupt(target: Cluster, drill: Drill, why: str) -> None:

@@ -41,7 +41,8 @@ from srm.domain.text.amount import some
 from srm.engine.cluster_ports import TopicDescription, Topics
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
-from srm.engine.groups.checkpoints import groups_with_offsets, read_ledger
+from srm.engine.groups.checkpoints import groups_with_offsets
+from srm.engine.groups.ledger import read_ledger
 from srm.engine.moves.records import MoveStore, RoutingTables, as_move, level
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, UnavailableError

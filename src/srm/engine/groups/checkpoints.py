@@ -20,7 +20,6 @@ from typing import Final, TypeVar
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import COMMANDS, STATE_PARTITIONS
 from srm.domain.groups.checkpoints import CheckpointOutcome, FactsOf, Selection, checkpoint_outcomes
-from srm.domain.groups.group_sync import GroupLedger, all_entries
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import Direction, PartitionFacts
@@ -34,14 +33,14 @@ from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, Topic
 from srm.engine.control.control_topics import ensure_compacted, ensure_stamped
 from srm.engine.flows.supervision import paused_text
 from srm.engine.flows.target_topics import tell
+from srm.engine.groups.ledger import forget_entries
 from srm.engine.groups.proving import ProofShare, Survey, keep_proof, prove_emission, read_proof
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import FlowContext
-from srm.errors import AuthorizationError, IntegrityError
+from srm.errors import IntegrityError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_DAY_MS: Final = 86_400_000
 
 GROUPS_KEY: Final = b"groups"
 WITHOUT_OFFSETS: Final[frozenset[GroupKind]] = frozenset({"other"})
@@ -267,13 +266,6 @@ def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
     return {name: reason.text for name, reason in reasons.items()}
 
 
-def read_ledger(cluster: Cluster, topics: Topics) -> GroupLedger:
-    """Read the ledger of srm's own group offsets on a cluster; ``topics`` are read before."""
-    ids = {name: topic.topic_id for name, topic in topics.items()}
-    rows = cluster.compacted_topic(internal_topics.LEDGER).read_stamped()
-    return GroupLedger({key: (row.value, row.timestamp_ms) for key, row in rows.items()}, ids)
-
-
 def read_checkpoints(
     target: Cluster, topic: str, topics: Topics, group: str | None = None
 ) -> list[Checkpoint]:
@@ -313,11 +305,7 @@ def _decode_rows(rows: Mapping[bytes, Stamped], group: str | None = None) -> Ite
 
 
 def forget_topics(cluster: Cluster, topic: str, gone: Collection[str], now_ms: int) -> None:
-    """Reset checkpoints in topics with these ids, for MM2's readers.
-
-    Delete the ledger's entries in these, and in all deleted topics, also in those that no flow
-    copies any more. Other entries must be a day old: a broker may not know a new topic yet.
-    """
+    """Reset checkpoints in topics with these ids, for MM2's readers; forget ledger entries."""
     places = cluster.compacted_topic(topic)
     reset = {
         checkpoint.key(): checkpoint.at_the_start().value()
@@ -326,34 +314,7 @@ def forget_topics(cluster: Cluster, topic: str, gone: Collection[str], now_ms: i
     }
     if reset:
         places.write(reset)
-    own = cluster.compacted_topic(internal_topics.LEDGER)
-    rows = own.read_stamped()
-    entries = tuple(all_entries({key: row.value for key, row in rows.items()}))
-    topics = cluster.topics()  # after the entries in these topics
-    present = {one.topic_id for one in topics.values()}
-    old = {key for key, row in rows.items() if row.timestamp_ms < now_ms - _DAY_MS}
-    lacking = {
-        entry.key(): entry.topic_partition.topic
-        for entry in entries
-        if entry.topic_id in gone or (entry.topic_id not in present and entry.key() in old)
-    }
-    hidden = {name for name in {*lacking.values()} - topics.keys() if is_hidden(cluster, name)}
-    now = own.read() if lacking else {}  # that took a while: another run may have written since
-    ended = [
-        key
-        for key, name in lacking.items()
-        if name not in hidden and key in now and now[key] == rows[key].value
-    ]
-    if ended:
-        own.write(dict.fromkeys(ended))
-
-
-def is_hidden(cluster: Cluster, topic: str) -> bool:
-    try:
-        cluster.log_starts([TopicPartition(topic, 0)])
-    except AuthorizationError:
-        return True
-    return False
+    forget_entries(cluster, gone, now_ms)
 
 
 def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits]) -> FactsOf:

@@ -34,10 +34,10 @@ from srm.engine.groups.checkpoints import (
     Groups,
     of_all,
     per_group,
-    read_ledger,
     survey,
     texts,
 )
+from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import Survey, read_proof
 from srm.engine.ports import FlowContext
 from srm.errors import GroupActiveError, SrmError

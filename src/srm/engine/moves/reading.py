@@ -27,8 +27,8 @@ from srm.engine.groups.checkpoints import (
     groups_with_offsets,
     per_group,
     read_checkpoints,
-    read_ledger,
 )
+from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import read_proof
 from srm.engine.groups.translate import Starts, WantedMaps, logs_of, past_markers, starts_of
 from srm.engine.moves.facts import (

@@ -50,7 +50,8 @@ from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
-from srm.engine.groups.checkpoints import of_all, per_group, read_ledger
+from srm.engine.groups.checkpoints import of_all, per_group
+from srm.engine.groups.ledger import read_ledger
 from srm.engine.moves.effects import call_redirectors, lift_late_fence
 from srm.engine.moves.facts import Offsets, TopicPair, source_next, topic_pairs
 from srm.engine.moves.holding import address_of_target, by_name

@@ -26,6 +26,7 @@ from srm.engine.control.control_lists import ControlLists, merged_if_known
 from srm.engine.flows.supervision import late_commits, read_driver, state_topic
 from srm.engine.groups import checkpoints
 from srm.engine.groups.group_sync import decisions_of
+from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
 from srm.engine.moves.planning import Findings, findings
@@ -164,7 +165,7 @@ def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
     if not look.selection.selects_group(look.group, look.committed):
         return look
     surveyed = checkpoints.survey(context, [look.group])
-    ledger = checkpoints.read_ledger(context.target, surveyed.on_target)
+    ledger = read_ledger(context.target, surveyed.on_target)
     decisions, errors = decisions_of(context, surveyed, ledger)
     outcomes, unread = surveyed.outcomes, surveyed.errors.get(look.group)
     look = replace(look, outcomes=outcomes, unread=unread, decisions=decisions)

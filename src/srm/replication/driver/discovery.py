@@ -22,7 +22,8 @@ from srm.engine.control.control_topics import STAMPED, compacted_spec, create_co
 from srm.engine.control.recorded_copies import copies_of_others, with_recorded
 from srm.engine.control.topic_sync import plan_remote_topics
 from srm.engine.flows.target_topics import raw_metrics_spec
-from srm.engine.groups.checkpoints import forget_topics, is_hidden
+from srm.engine.groups.checkpoints import forget_topics
+from srm.engine.groups.ledger import is_hidden
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError
 

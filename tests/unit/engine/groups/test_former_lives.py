@@ -14,8 +14,9 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints, read_ledger
+from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints
 from srm.engine.groups.group_sync import apply_exact, sync
+from srm.engine.groups.ledger import read_ledger
 from srm.errors import AuthorizationError, GroupActiveError, UnavailableError
 from srm_lab.testing.fake_cluster import FakeCluster
 

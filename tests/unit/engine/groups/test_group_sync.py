@@ -10,8 +10,8 @@ import pytest
 from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine.groups.checkpoints import read_ledger
 from srm.engine.groups.group_sync import apply_exact, sync
+from srm.engine.groups.ledger import read_ledger
 from srm.errors import GroupActiveError, NotFoundError, UnavailableError
 from srm_lab.testing.fake_compacted import FakeCompactedTopic
 

@@ -21,7 +21,7 @@ from srm.domain.moves.routing import Ack, AckState
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.groups.checkpoints import read_ledger
+from srm.engine.groups.ledger import read_ledger
 from srm.engine.moves import MoveContext, MoveRequest, MoveStore
 from srm.errors import (
     ConflictError,
