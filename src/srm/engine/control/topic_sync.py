@@ -26,7 +26,6 @@ from srm.domain.flow_state.replication_records import (
     STATE_PARTITIONS,
     AssignedPartition,
     PartitionNotes,
-    read_pause,
 )
 from srm.domain.flow_state.replication_state import decode_state, positions_by_copy
 from srm.domain.names import internal_topics
@@ -35,7 +34,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, some
 from srm.engine.cluster_ports import Cluster, QuotaEntity, Topics, TopicSetting, TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.flows.target_topics import StateTopic
+from srm.engine.flows.supervision import pause_in_force, state_topic
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError
 
@@ -425,7 +424,7 @@ def _read_samples(context: FlowContext, topics: Collection[str]) -> Settings:
 def _look(context: FlowContext) -> TopicSyncPlan:
     config = context.config
     # A rebuilt source has other settings at first: a shorter retention could delete the only copy.
-    if read_pause(StateTopic(context.target, config.flow.source).read_commands()) is not None:
+    if pause_in_force(context) is not None:
         skipped = f"{config.flow} is paused: its topics are synced when it resumes"
         return TopicSyncPlan(skipped=skipped)
     source_topics, target_topics = context.source.topics(), context.target.topics()
@@ -493,7 +492,7 @@ def append(
     source_topics, target_topics = context.source.topics(), target.topics()
     if unknown := set(topics) - set(config.names.select(source_topics)):
         raise NotFoundError(f"the flow does not copy {', '.join(sorted(unknown))}")
-    state = StateTopic(target, config.flow.source)
+    state = state_topic(context)
     reported = positions_by_copy(decode_state(state.read()).reports)
     unreported = {}
     for name in topics:

@@ -13,7 +13,7 @@ from srm.domain.moves.disaster import PartitionKnown
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import Cluster, Place, TopicDescription, Topics
-from srm.engine.flows.target_topics import StateTopic
+from srm.engine.flows.supervision import state_topic
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError
 
@@ -116,9 +116,7 @@ def originals_of(context: FlowContext, on_target: Topics) -> dict[str, str]:
     """
     names = context.config.names
     found = {copy: original for copy in on_target if (original := names.original(copy)) is not None}
-    pairs = decode_state(
-        StateTopic(context.target, context.config.flow.source).read_commands()
-    ).copied
+    pairs = decode_state(state_topic(context).read_commands()).copied
     return found | {
         pair.target_topic: pair.topic
         for pair in pairs

@@ -439,7 +439,6 @@ def ask(
     by: str,
     now_ms: int,
     wait_s: float,
-    show: Callable[[tuple[DriverAnswer, ...]], None] = lambda _answers: None,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> tuple[DriverAnswer, ...]:
@@ -459,7 +458,6 @@ def ask(
     while True:
         watch = watch.after(look(readable), clock())
         answers = _answers(topics, watch, request, clock())
-        show(answers)
         if all(answer.done for answer in answers) or clock() - began > wait_s:
             return answers
         pause(POLL_S)
