@@ -1,11 +1,10 @@
-"""Plan of a move: where its groups continue, the conditions that block it, and its surroundings."""
+"""Plan of a move: where its groups continue, and the conditions that block it."""
 
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,27 +13,13 @@ from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import TranslationClaim, Verdict
-from srm.domain.moves.findings import Retention, Surroundings, surrounding_warnings
-from srm.domain.moves.gate import (
-    GroupFacts,
-    Presence,
-    ReplicationFacts,
-    Writers,
-    strangers,
-    unknown_writers,
-)
+from srm.domain.moves.gate import GroupFacts, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, subjects_of
-from srm.domain.names.policy import SHADOW_PREFIX
-from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, amount, some
-from srm.engine.cluster_ports import Cluster
-from srm.engine.control.recorded_copies import copies_in, flows_beside
-from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
-from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.effects import require_in_force
 from srm.engine.moves.facts import MoveFacts
@@ -45,7 +30,6 @@ from srm.engine.moves.reading import (
     read_facts,
     read_outlook,
     read_target,
-    read_writers,
     topics_to_move,
 )
 from srm.engine.moves.records import (
@@ -58,8 +42,9 @@ from srm.engine.moves.records import (
     sides_of,
     transact,
 )
+from srm.engine.moves.surroundings import surrounding_warnings
 from srm.engine.ports import FlowContext
-from srm.errors import AuthorizationError, ConflictError, UsageError, message
+from srm.errors import ConflictError, UsageError, message
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
 Verdicts = Mapping[Where, Verdict]
@@ -149,7 +134,7 @@ class Findings:
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
     seen = findings(context, request, move_id)
     facts, now_ms = seen.facts, context.now_ms()
-    around = surrounding_warnings(request, facts.topics, surroundings(context, facts))
+    around = surrounding_warnings(context, facts)
     settings = context.forward.config.redirect
     return MovePlan(
         move_id=move_id,
@@ -631,140 +616,3 @@ def fence_problems(context: MoveContext, request: MoveRequest) -> Iterator[Reaso
     if wanted == "acl" and (why := context.source.no_fence_reason()):
         text = f"fence acl is not possible: {why}; move without it (--fence none)"
         yield Reason(text)
-
-
-_MOST_GROUPS = 2_000
-"""Maximum number of groups whose offsets are read to find those that stay."""
-
-
-def surroundings(context: MoveContext, facts: MoveFacts) -> Surroundings:
-    """Read the facts that a plan warns about; for a lost source only target and configuration."""
-    here = facts.target.topics if facts.is_away else facts.source.topics
-    forward = [pair for pair in facts.pairs if pair.direction == "forward"]
-    copied = {p.original: here.get(p.target_topic if facts.is_away else p.topic) for p in forward}
-    there = Surroundings(
-        opposite_enabled=context.reverse.config.enabled,
-        opposite_topics=frozenset(context.reverse.config.names.select(facts.topics)),
-        absent={
-            name: topic.partitions
-            for name, topic in copied.items()
-            if topic is not None and name not in facts.target.topics
-        },
-        alone=_alone(facts),
-    )
-    if facts.is_away:
-        return there
-    now_ms = context.now_ms()
-    presence = Presence.of(facts.routing.stamped_acks, now_ms)
-    members = {
-        group.group: strangers(group.group, group.members, presence) for group in facts.plans
-    }
-    recent_ms = round(facts.request.slow_writer_seconds * 1000)
-    at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
-    writers = Writers(facts.writers, at_plan, now_ms, recent_ms)
-    counts = {topic: unknown_writers(topic, writers, presence) for topic in facts.topics}
-    plain = {topic: count for topic, count in counts.items() if count}
-    return replace(
-        there,
-        staying=_staying(context, facts),
-        retention_ms=_retention(context, facts.topics),
-        skew_ms=_skew(facts),
-        plain_members={group: found for group, found in members.items() if found},
-        plain_writers=plain,
-        shared_ids=_shared_ids(context, facts, plain),
-        state=_changelogs(facts),
-        inflows=_inflows(context, facts),
-    )
-
-
-def _inflows(context: MoveContext, facts: MoveFacts) -> tuple[Flow, ...]:
-    flow, back, now_ms = context.forward.config.flow, context.reverse.config, context.now_ms()
-    beside = flows_beside(back.flow, facts.source.topics)
-    found = [one for one in beside if _brings(context.source, one, facts.topics, now_ms)]
-    if back.enabled and back.names.keeps_name("topic"):
-        returning = back.names.select(facts.topics)
-        beside = flows_beside(flow, facts.target.topics)
-        if any(_brings(context.target, one, returning, now_ms) for one in beside):
-            found.append(back.flow)  # it brings what others have copied to the target
-    return tuple(found)
-
-
-def _brings(cluster: Cluster, flow: Flow, topics: Collection[str], now_ms: int) -> bool:
-    """Return True if a flow that runs copies into some of the topics, or srm may not know."""
-    try:
-        records = StateTopic(cluster, flow.source).read()
-    except AuthorizationError:
-        return True
-    driver, _ = driver_status(records, flow, now_ms)
-    runs = driver is not None and driver.alive
-    return runs and not copies_in(records, cluster.topics()).isdisjoint(topics)
-
-
-def _alone(facts: MoveFacts) -> tuple[str, ...]:
-    """Return the clusters that replicate topics, but have one replica of their transaction log."""
-    sides = (facts.target,) if facts.is_away else (facts.source, facts.target)
-    return tuple(
-        side.alias
-        for side in sides
-        if (log := side.topics.get("__transaction_state")) is not None
-        and log.replicas == 1 < max(topic.replicas for topic in side.topics.values())
-    )
-
-
-def _shared_ids(
-    context: MoveContext, facts: MoveFacts, topics: Collection[str]
-) -> dict[str, tuple[int, ...]]:
-    """Return producer ids that both clusters have assigned to writers of one partition."""
-    there = read_writers(context.target, partitions_of(facts.target.topics, topics))
-    known = {(one.partition, one.producer_id) for one in there}
-    shared = defaultdict[str, set[int]](set)
-    for one in facts.writers:
-        if one.partition.topic in topics and (one.partition, one.producer_id) in known:
-            shared[str(one.partition)].add(one.producer_id)
-    return {partition: tuple(sorted(ids)) for partition, ids in shared.items()}
-
-
-def _changelogs(facts: MoveFacts) -> dict[str, tuple[str, ...]]:
-    topics = sorted(topic for topic in facts.source.topics if topic.endswith("-changelog"))
-    found = {g: tuple(t for t in topics if t.startswith(f"{g}-")) for g in facts.groups}
-    return {group: own for group, own in found.items() if own}
-
-
-def _staying(context: MoveContext, facts: MoveFacts) -> dict[str, tuple[str, ...]]:
-    ours = {pair.topic for pair in facts.pairs}
-    others = [
-        group.name
-        for group in context.source.groups().values()
-        if group.kind not in WITHOUT_OFFSETS
-        and group.name not in facts.groups
-        and not group.name.startswith(SHADOW_PREFIX)
-    ]
-    committed, _ = per_group(context.source.commits_of(others[:_MOST_GROUPS]))
-    read = {name: {tp.topic for tp in offsets} & ours for name, offsets in committed.items()}
-    return {name: tuple(sorted(topics)) for name, topics in read.items() if topics}
-
-
-def _retention(context: MoveContext, topics: Collection[str]) -> dict[str, Retention]:
-    """Return retention.ms of topics that set it on both sides; broker defaults are not queried."""
-    names = context.forward.config.names
-    remotes = {topic: names.remote(topic) for topic in topics}
-    on_source = context.source.topic_configs(list(remotes))
-    on_target = context.target.topic_configs(list(remotes.values()))
-    found = {}
-    for topic, remote in remotes.items():
-        here = on_source.get(topic, {}).get("retention.ms")
-        there = on_target.get(remote, {}).get("retention.ms")
-        if here and there:
-            limits = [None if value == "-1" else int(value) for value in (here, there)]
-            found[topic] = (limits[0], limits[1])
-    return found
-
-
-def _skew(facts: MoveFacts) -> dict[str, int]:
-    """Return each host's clock skew: the smallest delay of its acknowledgements' stamps."""
-    skews: dict[str, int] = {}
-    for one in facts.routing.stamped_acks:
-        where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
-        skew = one.stamped_ms - one.ack.written_ms
-        skews[where] = min(skew, skews.get(where, skew))
-    return skews

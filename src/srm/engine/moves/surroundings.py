@@ -1,0 +1,237 @@
+"""Warnings of a plan about the surroundings of its move: what no gate checks, with the remedy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from srm.domain.moves.gate import Presence, Writers, strangers, unknown_writers
+from srm.domain.names.policy import SHADOW_PREFIX
+from srm.domain.names.topics import Flow
+from srm.domain.text.amount import some
+from srm.engine.cluster_ports import Cluster
+from srm.engine.control.recorded_copies import copies_in, flows_beside
+from srm.engine.flows.source_look import partitions_of
+from srm.engine.flows.supervision import driver_status
+from srm.engine.flows.target_topics import StateTopic
+from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
+from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.reading import read_writers
+from srm.engine.moves.records import MoveContext
+from srm.errors import AuthorizationError
+
+_SKEW_MS: Final = 2_000
+"""Difference of clocks up to which it is ignored."""
+_MOST_GROUPS: Final = 2_000
+"""Maximum number of groups whose offsets are read to find those that stay."""
+
+
+def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Yield the warnings in the order in which an operator would handle them.
+
+    For a lost source only its target and the configuration are read.
+    """
+    yield from _way_back(context, facts)
+    yield from _absent(facts)
+    if not facts.is_away:
+        yield from _plain_clients(context, facts)
+        yield from _state(facts)
+        yield from _inflows(context, facts)
+        yield from _staying(context, facts)
+        yield from _retention(context, facts)
+        yield from _clocks(facts)
+    yield from _transaction_logs(facts)
+
+
+def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    config, back = context.reverse.config, facts.request.flow.reverse
+    missing = sorted({*facts.topics} - {*config.names.select(facts.topics)})
+    if not config.enabled:
+        yield (
+            f"flow {back} is off, so records written on {back.source} after the move are not "
+            f"copied and a return is impossible: set {back}.enabled=true"
+        )
+    elif missing:
+        yield (
+            f"flow {back} does not copy {', '.join(missing)}, a return is impossible: srm-control "
+            f"topics {back.options} --add {','.join(missing)}"
+        )
+
+
+def _absent(facts: MoveFacts) -> Iterator[str]:
+    """Warn of topics that the target has only as copies."""
+    here = facts.target.topics if facts.is_away else facts.source.topics
+    copied = {
+        pair.original: here.get(pair.target_topic if facts.is_away else pair.topic)
+        for pair in facts.pairs
+        if pair.direction == "forward"
+    }
+    for name, topic in sorted(copied.items()):
+        if topic is not None and name not in facts.target.topics:
+            yield (
+                f"topic {name} does not exist on {facts.request.target}, producers sent there fail "
+                f"or write to a topic with the brokers' defaults: create it first with "
+                f"kafka-topics.sh --bootstrap-server HOST:PORT --create --topic {name} "
+                f"--partitions {topic.partitions}"
+            )
+
+
+def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of clients that no hold reaches."""
+    request, now_ms = facts.request, context.now_ms()
+    presence = Presence.of(facts.routing.stamped_acks, now_ms)
+    for plan in sorted(facts.plans, key=lambda one: one.group):
+        if members := strangers(plan.group, plan.members, presence):
+            yield (
+                f"group {plan.group}: {', '.join(members)} does not follow routes, the hold cannot "
+                f"reach it: stop it when the move says hold, start it on {request.target} after "
+                f"go; a new address alone is not enough, until it rejoins it reads at "
+                f"{request.source}'s offsets"
+            )
+    at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
+    recent_ms = round(request.slow_writer_seconds * 1000)
+    writers = Writers(facts.writers, at_plan, now_ms, recent_ms)
+    counts = {topic: unknown_writers(topic, writers, presence) for topic in sorted(facts.topics)}
+    plain = {topic: count for topic, count in counts.items() if count}
+    for topic, count in plain.items():
+        yield (
+            f"topic {topic}: {count} of the producers that wrote to it recently follow no route: "
+            f"stop them when the move says hold, start them on {request.target} after go; with a "
+            f"new address alone a producer keeps its id, which {request.target} may have given to "
+            f"another, so that its batches can be acknowledged and never written"
+        )
+    yield from _shared_ids(context, facts, plain)
+
+
+def _shared_ids(context: MoveContext, facts: MoveFacts, topics: Collection[str]) -> Iterator[str]:
+    """Warn of producer ids that both clusters have assigned to writers of one partition."""
+    source, target = facts.request.source, facts.request.target
+    there = read_writers(context.target, partitions_of(facts.target.topics, topics))
+    known = {(one.partition, one.producer_id) for one in there}
+    shared = defaultdict[str, set[int]](set)
+    for one in facts.writers:
+        if one.partition.topic in topics and (one.partition, one.producer_id) in known:
+            shared[str(one.partition)].add(one.producer_id)
+    for partition, ids in sorted(shared.items()):
+        which = some([str(number) for number in sorted(ids)])
+        named, are = ("id", "is") if len(ids) == 1 else ("ids", "are")
+        yield (
+            f"{partition}: producer {named} {which} of {source} {are} used by another producer on "
+            f"{target}: restart the producers of the partition, a new address alone is not enough"
+        )
+
+
+def _state(facts: MoveFacts) -> Iterator[str]:
+    """Warn of Kafka Streams applications: their changelogs do not move."""
+    topics = sorted(topic for topic in facts.source.topics if topic.endswith("-changelog"))
+    for group in sorted(facts.groups):
+        if changelogs := [topic for topic in topics if topic.startswith(f"{group}-")]:
+            yield (
+                f"group {group} is a Kafka Streams application with state ({some(changelogs)}), "
+                f"which does not move: its stores are empty on {facts.request.target}; delete its "
+                f"local state directories before it starts there, they hold "
+                f"{facts.request.source}'s offsets, and rebuild the stores from their input"
+            )
+
+
+def _inflows(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of flows that bring records of a third cluster to topics of the move on the source."""
+    flow, back, now_ms = context.forward.config.flow, context.reverse.config, context.now_ms()
+    beside = flows_beside(back.flow, facts.source.topics)
+    found = [one for one in beside if _brings(context.source, one, facts.topics, now_ms)]
+    if back.enabled and back.names.keeps_name("topic"):
+        returning = back.names.select(facts.topics)
+        beside = flows_beside(flow, facts.target.topics)
+        if any(_brings(context.target, one, returning, now_ms) for one in beside):
+            found.append(back.flow)  # it brings what others have copied to the target
+    for inflow in found:
+        yield (
+            f"{inflow} copies records of another cluster into topics of the move on "
+            f"{flow.source}, which waits while they arrive: run srm replicator stop --flow "
+            f"'{inflow}' before it, or wait until no more arrive"
+        )
+
+
+def _brings(cluster: Cluster, flow: Flow, topics: Collection[str], now_ms: int) -> bool:
+    """Return True if a flow that runs copies into some of the topics, or srm may not know."""
+    try:
+        records = StateTopic(cluster, flow.source).read()
+    except AuthorizationError:
+        return True
+    driver, _ = driver_status(records, flow, now_ms)
+    runs = driver is not None and driver.alive
+    return runs and not copies_in(records, cluster.topics()).isdisjoint(topics)
+
+
+def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of groups outside the move with offsets on its topics."""
+    request, ours = facts.request, {pair.topic for pair in facts.pairs}
+    others = [
+        group.name
+        for group in context.source.groups().values()
+        if group.kind not in WITHOUT_OFFSETS
+        and group.name not in facts.groups
+        and not group.name.startswith(SHADOW_PREFIX)
+    ]
+    committed, _ = per_group(context.source.commits_of(others[:_MOST_GROUPS]))
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for group, offsets in sorted(committed.items()):
+        if topics := tuple(sorted({tp.topic for tp in offsets} & ours)):
+            alike.setdefault(topics, []).append(group)
+    for topics, groups in sorted(alike.items()):
+        one = len(groups) == 1
+        yield (
+            f"{'group' if one else f'{len(groups)} groups:'} {some(groups)} "
+            f"{'reads' if one else 'read'} {', '.join(topics)} on {request.source} and "
+            f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} records "
+            f"written after the move only through {request.target}'s replicas; name "
+            f"{'it' if one else 'them'} with --group to move {'it' if one else 'them'}"
+        )
+
+
+def _retention(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of shorter retention.ms, if both sides set it: broker defaults are not queried."""
+    request, names = facts.request, context.forward.config.names
+    remotes = {topic: names.remote(topic) for topic in sorted(facts.topics)}
+    on_source = context.source.topic_configs(list(remotes))
+    on_target = context.target.topic_configs(list(remotes.values()))
+    for topic, remote in remotes.items():
+        here = on_source.get(topic, {}).get("retention.ms")
+        there = on_target.get(remote, {}).get("retention.ms")
+        if here and there not in {None, "", "-1"} and (here == "-1" or int(there) < int(here)):
+            kept = "without limit" if here == "-1" else f"{here} ms"
+            yield (
+                f"{topic} keeps records {there} ms on {request.target} but {kept} on "
+                f"{request.source}: a group with a large lag may miss some; raise retention.ms "
+                f"there"
+            )
+
+
+def _clocks(facts: MoveFacts) -> Iterator[str]:
+    """Warn of the clocks of clusters, by each host's smallest delay of acknowledgements' stamps."""
+    skews: dict[str, int] = {}
+    for one in facts.routing.stamped_acks:
+        where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
+        skew = one.stamped_ms - one.ack.written_ms
+        skews[where] = min(skew, skews.get(where, skew))
+    for where, skew in sorted(skews.items()):
+        if abs(skew) > _SKEW_MS:
+            yield (
+                f"the clock of cluster {where}, is {abs(skew) / 1000:.1f} s "
+                f"{'ahead' if skew > 0 else 'behind'}: times in reports are the brokers'; "
+                f"synchronise the clocks"
+            )
+
+
+def _transaction_logs(facts: MoveFacts) -> Iterator[str]:
+    """Warn of clusters that replicate topics, but have one replica of their transaction log."""
+    for side in (facts.target,) if facts.is_away else (facts.source, facts.target):
+        log = side.topics.get("__transaction_state")
+        most = max((topic.replicas for topic in side.topics.values()), default=0)
+        if log is not None and log.replicas == 1 < most:
+            yield (
+                f"topic __transaction_state of cluster {side.alias} has one replica: a frozen "
+                f"broker can publish the decision of a move after the clients' leases expired; "
+                f"raise it to 3 replicas with kafka-reassign-partitions.sh"
+            )
