@@ -330,18 +330,16 @@ def step_in_force(move_step: str) -> CallStep | None:
 
 def to_call(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
-) -> tuple[RedirectKind, ...]:
-    """Return the redirectors that have not confirmed a step, in their order."""
+) -> dict[RedirectKind, Call | None]:
+    """Return the redirectors that have not confirmed a step, in their order, with their calls."""
     known = {kind: calls.get(call_key(attempt, step, kind)) for kind in kinds if kind != "routing"}
-    return tuple(
-        kind for kind, call in known.items() if call is None or call.state in {"calling", "failed"}
-    )
+    ended = {"done", "superseded"}
+    return {kind: call for kind, call in known.items() if call is None or call.state not in ended}
 
 
 def missing_confirmations(
     kinds: Sequence[RedirectKind], calls: Mapping[str, Call], attempt: int, step: CallStep
 ) -> Iterator[str]:
-    for kind in to_call(kinds, calls, attempt, step):
-        known = calls.get(call_key(attempt, step, kind))
+    for kind, known in to_call(kinds, calls, attempt, step).items():
         why = "it was not called yet" if known is None else known.said
         yield f"redirector {kind} has not confirmed {step}: {why}"

@@ -309,21 +309,19 @@ def call_redirectors(
         if step is None or (plan.request.is_unplanned and step != "go"):
             return ()  # an unplanned move waits for no client, so no hold was sent
         missing = to_call(plan.redirect, progress.calls, attempt, step)
-        keys = {kind: call_key(attempt, step, kind) for kind in missing}
         since = context.now_ms() - again_after_ms
-        failed = {
-            key
-            for key, call in progress.calls.items()
-            if call.state == "failed" and call.time_ms > since
-        }
-        todo = [kind for kind, key in keys.items() if key not in tried | failed]
-        if not todo or (step == "hold" and todo[0] != missing[0]):
+        todo = [
+            kind
+            for kind, call in missing.items()
+            if call_key(attempt, step, kind) not in tried
+            if call is None or call.state != "failed" or call.time_ms <= since
+        ]
+        if not todo or (step == "hold" and todo[0] != next(iter(missing))):
             return tuple(missing_confirmations(plan.redirect, progress.calls, attempt, step))
-        key = keys[todo[0]]
-        tried.add(key)
-        known = progress.calls.get(key)
+        kind, known = todo[0], missing[todo[0]]
+        tried.add(call_key(attempt, step, kind))
         called = known is not None and known.state == "calling"  # by a process that was killed
-        _Redirector(context, plan, todo[0], meanwhile).call_while_in_force(called=called)
+        _Redirector(context, plan, kind, meanwhile).call_while_in_force(called=called)
 
 
 @dataclass(frozen=True, slots=True)
