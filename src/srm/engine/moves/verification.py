@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
-from srm.domain.groups.translation import Direction, wanted_of
+from srm.domain.groups.translation import Direction
 from srm.domain.moves.disaster import Outcome, stored_outcome
 from srm.domain.moves.gate import asks_at_go
 from srm.domain.moves.plan import MovePlan
@@ -46,14 +46,13 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_loader import Wanted
-from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group
 from srm.engine.groups.ledger import read_ledger
+from srm.engine.groups.translate import WantedMaps, partition_facts
 from srm.engine.moves.effects import call_redirectors, lift_late_fence
-from srm.engine.moves.facts import Offsets, TopicPair, source_next, topic_pairs
+from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
 from srm.engine.moves.holding import address_of_target, by_name
 from srm.engine.moves.records import (
     SIDES,
@@ -73,7 +72,7 @@ from srm.engine.moves.records import (
     transact,
 )
 from srm.engine.ports import FlowMaps, MapReader
-from srm.errors import ConflictError, NotFoundError, NotLoadedError, SrmError, UnavailableError
+from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -304,14 +303,16 @@ def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets | None)
     """Count records written to the source after go; unchanged if the source is unavailable."""
     if ends is None:
         return dict(progress.residue)
-    starts = progress.log_ends_at_go
-    grown = {tp: end for tp, end in ends.items() if end > starts.get(str(tp), 0)}
-    wanted = {tp: Wanted.of([end, starts.get(str(tp), 0)]) for tp, end in grown.items()}
-    topics = {tp.topic for tp in grown}
-    maps = context.forward.maps.load(topics, wanted) if topics else FlowMaps({})
+    starts = {tp: progress.log_ends_at_go.get(str(tp), 0) for tp in ends}
+    grown = [tp for tp, end in ends.items() if end > starts[tp]]
+    wanted = WantedMaps()
+    for tp in grown:
+        wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]])
+    maps, target = wanted.load(context.forward.maps), context.target.alias
     residue: dict[str, int] = {}
-    for tp, end in grown.items():
-        count = written_between(maps.get(tp), starts.get(str(tp), 0), end)
+    for tp in grown:
+        facts = partition_facts(maps, "forward", (tp, {}), (tp, {}), target)
+        count = facts.records_upstream(starts[tp], ends[tp])
         residue[tp.topic] = residue.get(tp.topic, 0) + count
     return residue
 
@@ -572,16 +573,6 @@ class Arrivals:
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
 
-def written_between(offset_map: OffsetMap, start: int, end: int) -> int:
-    """Count records of a source topic; after the end of its copy every offset counts."""
-    copied = source_next(offset_map) or 0
-    try:
-        known = offset_map.source_records_between(start, end)
-    except NotLoadedError:  # a part of the map is lost: each of its offsets counts
-        return max(0, end - start)
-    return known + max(0, end - max(start, copied))
-
-
 class TargetRecords:
     """Records between ``offsets`` of the target's topics; maps are loaded on first use."""
 
@@ -610,15 +601,13 @@ class TargetRecords:
             return FlowMaps({})
 
     def _load(self, reader: MapReader, direction: Direction) -> FlowMaps:
-        wanted = {
-            TopicPartition(pair.original, place.partition): wanted_of(
-                direction, (), {*offsets, self._ends.get(place)}
-            )
-            for place, offsets in self._offsets.items()
-            if (pair := self._pairs.get(place.topic)) is not None and pair.direction == direction
-        }
-        topics = {original.topic for original in wanted}
-        return reader.load(topics, wanted) if topics else FlowMaps({})
+        wanted = WantedMaps()
+        for place, offsets in self._offsets.items():
+            pair = self._pairs.get(place.topic)
+            if pair is not None and pair.direction == direction:
+                upstream = TopicPartition(pair.topic, place.partition)
+                wanted.add(direction, (upstream, {}), (place, self._ends), (), offsets)
+        return wanted.load(reader)
 
     @cached_property
     def _ends(self) -> Mapping[TopicPartition, int]:
@@ -648,10 +637,8 @@ class TargetRecords:
         pair = self._pairs.get(place.topic)
         if pair is None or start >= end:
             return 0
-        original = TopicPartition(pair.original, place.partition)
-        try:
-            if pair.direction == "forward":
-                return self._maps.get(original).records_between(start, end)
-            return written_between(self._reverse_maps.get(original), start, end)
-        except NotLoadedError:  # a part of the map is lost: each of its offsets counts
-            return end - start
+        upstream = TopicPartition(pair.topic, place.partition)
+        maps = self._maps if pair.direction == "forward" else self._reverse_maps
+        target = self._context.target.alias
+        facts = partition_facts(maps, pair.direction, (upstream, {}), (place, {}), target)
+        return facts.records_downstream(start, end)
