@@ -89,13 +89,8 @@ class GroupPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMove:
-    """Plan for one group in one partition; counts are records, offsets are next-to-read.
-
-    ``resume``: offset to write on the target, None if nothing is to be written.
-    ``remaining``: source offsets to copy before ``resume`` is known.
-    ``passed_kept``: offsets kept on the target at its return, which the group has passed there.
-    """
+class GroupPlace:
+    """Place of one group in one partition on the source; its plan and its report hold it."""
 
     topic: str
     partition: int
@@ -104,6 +99,21 @@ class PartitionMove:
     state: PositionState
     committed: int | None
     lag: int
+
+    @property
+    def target(self) -> TopicPartition:
+        return TopicPartition(self.target_topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove(GroupPlace):
+    """Plan for one group in one partition; counts are records, offsets are next-to-read.
+
+    ``resume``: offset to write on the target, None if nothing is to be written.
+    ``remaining``: source offsets to copy before ``resume`` is known.
+    ``passed_kept``: offsets kept on the target at its return, which the group has passed there.
+    """
+
     resume: int | None = None
     target_committed: int | None = None
     remaining: int = 0
@@ -120,10 +130,6 @@ class PartitionMove:
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-    @property
-    def target(self) -> TopicPartition:
-        return TopicPartition(self.target_topic, self.partition)
 
     @property
     def left_to_reset(self) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args
 
-from srm.domain.groups.translation import Direction
 from srm.domain.moves.disaster import Forecast, Outcome
-from srm.domain.moves.plan import GroupPlan, MovePlan, PositionState
+from srm.domain.moves.plan import GroupPlace, GroupPlan, MovePlan
 from srm.domain.moves.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
 from srm.domain.moves.routing import AckState, Call, ClientKind, StampedAck, missing_confirmations
@@ -21,6 +20,7 @@ from srm.errors import UsageError
 SCHEMA: Final = "srm.move-report/1"
 """Version of the fields, raised when a field changes its meaning or is removed."""
 
+_PLACE: Final = tuple(each.name for each in fields(GroupPlace))
 _READABLE: Final = 2_000
 """Most partitions for one value per line: more would exceed the size of a record."""
 
@@ -72,7 +72,7 @@ def decode_approvals(value: bytes) -> tuple[Approval, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReport:
+class PartitionReport(GroupPlace):
     """One group in one partition: plan and result; offsets are next-to-read, None is not known.
 
     ``lag``, ``re_read``, ``skipped``: planned numbers of records.
@@ -81,13 +81,6 @@ class PartitionReport:
     there.
     """
 
-    topic: str
-    partition: int
-    target_topic: str
-    direction: Direction
-    state: PositionState
-    committed: int | None
-    lag: int
     re_read: int
     skipped: int
     planned: int | None
@@ -170,9 +163,11 @@ def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[Partiti
     seen = progress.resumed.get(group.group, GroupResume())
     return tuple(
         PartitionReport(
-            *(row.topic, row.partition, row.target_topic, row.direction, row.state),
-            *(row.committed, row.lag, row.re_read, row.skipped, row.resume),
-            *(each.get(str(row.target)) for each in (applied, seen.started, seen.committed)),
+            **_same(row, *_PLACE, "re_read", "skipped"),
+            planned=row.resume,
+            applied=applied.get(str(row.target)),
+            started=seen.started.get(str(row.target)),
+            last_commit=seen.committed.get(str(row.target)),
         )
         for row in group.positions
         if row.state != "no-commit" or row.lag or str(row.target) in applied
