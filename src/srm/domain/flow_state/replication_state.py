@@ -115,16 +115,15 @@ def is_superseded(
     """Return True if a position that no process writes any more can be deleted.
 
     ``live`` are positions that live processes report, ``successors`` the same by partition number
-    and target topic id: a re-created topic continues after the records of its former self.
+    and topic id of either side: a re-created topic continues after the records of its former self,
+    and a batch to a former remote topic may still reach the next one, until that is claimed.
     """
     topic_id, number, target_id = entry.copy_id
-    if target_id in gone.target:
-        return True
-    if topic_id in gone.source:
-        return any(
-            other.topic_id != topic_id and other.producer_id >= 0
-            for other in successors.get((number, target_id), ())
-        )
+    ended = topic_id in gone.source, target_id in gone.target
+    if any(ended):
+        heirs = successors.get((number, target_id if ended[0] else topic_id), ())
+        claimed = (other for other in heirs if other.producer_id >= 0)
+        return all(ended) or any(other.copy_id != entry.copy_id for other in claimed)
     told = live.get(entry.copy_id, ())
     return bool(told) and newest_position([*told, entry]) is not entry
 

@@ -167,16 +167,16 @@ class StateBook:
     def _without_use(self, groups: Mapping[Key, PositionGroup], gone: GoneTopics) -> set[Key]:
         closed = {key: group for key, group in groups.items() if not self._is_live(group)}
         wanted = {entry.copy_id for group in closed.values() for entry in group.positions}
-        heirs = {(number, target) for _, number, target in wanted}
+        heirs = {(number, one) for topic, number, target in wanted for one in (topic, target)}
         live = defaultdict[CopyId, list[PartitionPosition]](list)
         successors = defaultdict[tuple[int, str], list[PartitionPosition]](list)
         for key, group in groups.items() if closed else ():
             for entry in group.positions if key not in closed else ():
                 if entry.copy_id in wanted:
                     live[entry.copy_id].append(entry)
-                place = entry.partition, entry.target_topic_id
-                if place in heirs:
-                    successors[place].append(entry)
+                for one in (entry.topic_id, entry.target_topic_id):
+                    if (entry.partition, one) in heirs:
+                        successors[entry.partition, one].append(entry)
         return {
             key
             for key, group in closed.items()

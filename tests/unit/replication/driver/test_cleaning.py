@@ -199,6 +199,48 @@ def test_while_the_remote_topic_stands_the_next_self_of_a_topic_can_find_where_t
     assert records == [f"copied:{OTHER_ID}:{TARGET_ID}".encode()]
 
 
+def test_a_former_remote_topic_stays_known_until_the_next_one_is_claimed(lab: Cleaned) -> None:
+    """A batch to it may still reach the next one by name: reports tell whose it is."""
+    lab.run(2)
+    left = lab.tell("0", position(100), name="left-0")
+    lab.gone = GoneTopics(target=frozenset({TARGET_ID}))
+    lab.only.discovered = copying(("orders", TOPIC_ID, OTHER_ID))
+    lab.run(20)
+    assert left in lab.topic.standing()
+
+    begun = replace(position(0, target_topic_id=OTHER_ID), producer_id=-1, producer_epoch=-1)
+    lab.tell("1", begun)
+    lab.run(20)
+    assert left in lab.topic.standing()
+    assert lab.topic.cleared == []
+
+    lab.tell("1", position(1, target_topic_id=OTHER_ID))
+    lab.run(20)
+
+    assert left not in lab.topic.standing()
+    assert [topic.target_topic_id for topic in lab.topic.cleared] == [TARGET_ID]
+    records = [key for key in lab.topic.standing(COMMANDS) if key.startswith(b"copied:")]
+    assert records == [f"copied:{TOPIC_ID}:{OTHER_ID}".encode()]
+
+
+def test_a_remote_topic_that_is_not_created_again_is_forgotten_with_its_source(
+    lab: Cleaned,
+) -> None:
+    lab.run(2)
+    left = lab.tell("0", position(100), name="left-0")
+    lab.gone = GoneTopics(target=frozenset({TARGET_ID}))
+    lab.only.discovered = Discovered((), (), "cluster-p", "cluster-b")
+    lab.run(20)
+    assert left in lab.topic.standing()
+
+    lab.gone = GoneTopics(frozenset({TOPIC_ID}), frozenset({TARGET_ID}))
+    lab.run(20)
+
+    assert left not in lab.topic.standing()
+    assert [topic.topic_id for topic in lab.topic.cleared] == [TOPIC_ID]
+    assert not [key for key in lab.topic.standing(COMMANDS) if key.startswith(b"copied:")]
+
+
 def test_a_driver_that_is_killed_before_the_map_is_deleted_has_the_next_one_do_it(
     lab: Cleaned,
 ) -> None:
