@@ -355,8 +355,8 @@ class Lineage:
     def with_unread(self, epoch: int, start: int) -> Lineage | None:
         """Return the lineage with an epoch not read, or not from its start; None on a conflict."""
         before = self.before(start)
-        after = self.starts[len(before.starts) :]
-        after = after[1:] if after and after[0][0] == epoch else after
+        # A lower epoch from the same offset on is of a leader that wrote nothing, see with_leader.
+        after = [(e, at) for e, at in self.starts if (at, e) > (start, epoch) and e != epoch]
         if epoch <= before.epoch or (after and (after[0][0] <= epoch or after[0][1] <= start)):
             return None
         return Lineage((*before.starts, (epoch, start), *after)[-MOST_EPOCHS:])

@@ -69,6 +69,15 @@ def test_an_epoch_that_was_not_read_fits_between_known_ones() -> None:
     assert lineage.with_unread(0, 20) is None
 
 
+def test_an_epoch_of_a_leader_that_wrote_nothing_gives_way_to_that_of_the_next_batch() -> None:
+    noted = Lineage(((0, 0),)).with_leader(3, 50)
+
+    assert noted == Lineage(((0, 0), (3, 50)))
+    assert noted.with_unread(4, 50) == Lineage(((0, 0), (4, 50)))
+    assert noted.with_leader(6, 80).with_unread(4, 50) == Lineage(((0, 0), (4, 50), (6, 80)))
+    assert noted.with_leader(6, 80).with_unread(7, 50) is None
+
+
 def test_a_batch_without_an_epoch_leaves_nothing_known() -> None:
     assert Lineage(((0, 0), (3, 50))).with_epoch(-1, 80) == UNKNOWN_LINEAGE
 

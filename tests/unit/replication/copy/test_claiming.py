@@ -24,7 +24,7 @@ from tests.unit.replication.copy.claim_site import (
     run,
     source_of,
 )
-from tests.unit.replication.resume.two_logs import FOREIGN, OURS, walked
+from tests.unit.replication.resume.two_logs import FOREIGN, OURS, in_epoch, walked
 
 from srm import clock
 from srm.domain.flow_state.replication_records import PartitionNotes
@@ -34,6 +34,7 @@ from srm.domain.names.record_headers import PROVENANCE_HEADER, RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.runs import Lineage, Run
 from srm.replication import codes
+from srm.replication.batches.batch import batches
 from srm.replication.claim import LAST_EPOCH, Claim
 from srm.replication.copy import lifecycle
 from srm.replication.mapping.starts import Start
@@ -561,6 +562,46 @@ def test_an_idle_copy_reports_the_leader_epoch_under_which_its_target_ends_where
 
     assert (site.copy.phase, site.copy.written_by) == (Phase.IDLE, ProducerId(OURS, 0))
     assert site.copy.position().target_lineage == LINEAGE.with_epoch(2, 4)
+
+
+class Epochs(Cluster):
+    """A target whose leader answers by the epochs of its batches, as it writes them."""
+
+    def append(self, raw: bytes) -> None:
+        super().append(in_epoch(self.leader_epoch, raw))
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> EpochEnd:
+        del partition
+        known = [next(batches(memoryview(raw))) for raw in self._batches]
+        held = max((b.leader_epoch for b in known if b.leader_epoch <= epoch), default=epoch)
+        later = [b.base_offset for b in known if b.leader_epoch > epoch]
+        return EpochEnd(held, min(later, default=self.end))
+
+
+def test_a_leader_that_is_elected_twice_between_two_batches_lost_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy has noted the first of both epochs, and no batch is of that."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    held = [in_epoch(0, raw) for raw in copies(3)]
+    target = Epochs(held, [ProducerId(OURS, 1), ProducerId(OURS, 2)])
+    known = Start(3, 4, frozenset({OURS}), target_lineage=LINEAGE, written_by=ProducerId(OURS, 0))
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, known)
+        await site.claim()
+        watching = asyncio.create_task(site.lifecycle.watch_targets())
+        target.leader_epoch = 1
+        await site.until(lambda: site.copy.target_lineage == Lineage(((0, 0), (1, 5))))
+        target.leader_epoch = 2
+        target.append(equal_copy(5, 1, 0))
+        site.copy.source_next, site.copy.target_next = 4, 6
+        await site.until(lambda: site.copy.target_lineage == Lineage(((0, 0), (2, 5))))
+        watching.cancel()
+
+    site = run(lambda: Site(source_of(4), target, cut=Start(3, 5, frozenset({OURS}))), scenario)
+
+    assert (site.cuts, site.told.notes, target.claimed) == ([], [], 1)
 
 
 def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
