@@ -291,13 +291,11 @@ def drill_line(drill: Drill) -> str:
 
 
 def drill_view(drill: Drill) -> RenderableType:
-    table = Listing(*("group", "partitions", "proven", "read", ""))
+    table = Listing("group", "partitions", "proven", "read", "")
     for group in drill.groups:
-        table.add_row(
-            Text(group.group),
-            *(str(group.partitions), str(group.proven), str(group.read)),
-            "[green]ok[/green]" if group.ok else "[red]not proven[/red]",
-        )
+        counts = map(str, (group.partitions, group.proven, group.read))
+        verdict = "[green]ok[/green]" if group.ok else "[red]not proven[/red]"
+        table.add_row(Text(group.group), *counts, verdict)
     steps = ", ".join(f"{name} {spent:.2f} s" for name, spent in drill.steps.items())
     problems = drill.all_problems
     more = len(problems) - _SHOWN_PROBLEMS
@@ -314,7 +312,7 @@ def history_view(drills: Sequence[Drill]) -> RenderableType:
     """Show drills, the newest last: RPO, RTO and proof over time."""
     if not drills:
         return Text("No drill was run yet: srm failover drill")
-    table = Listing(*("time (UTC)", "flow", "groups proven", "RPO", "RTO", "result", "drill"))
+    table = Listing("time (UTC)", "flow", "groups proven", "RPO", "RTO", "result", "drill")
     for drill in drills:
         at = datetime.fromtimestamp(drill.time_ms / 1000, UTC)
         done = drill.state == "done"

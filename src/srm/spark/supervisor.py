@@ -104,7 +104,8 @@ class ReplicatorSupervisor:
                 logger.info(
                     "Replicator %s on %s already drives all flows: supervising it, not starting "
                     "another",
-                    *(driver.application_id, driver.host),
+                    driver.application_id,
+                    driver.host,
                 )
                 return Application(driver.host, driver.pid, 0.0, ours=False, driver=driver.driver)
             if step == "start":

@@ -26,7 +26,10 @@ _ANYTHING: Final = api.DESCRIBE_ACLS(
     admin.ResourceType.ANY.value,
     None,
     admin.ResourcePatternType.ANY.value,
-    *(None, None, admin.AclOperation.ANY.value, admin.AclPermissionType.ANY.value),
+    None,
+    None,
+    admin.AclOperation.ANY.value,
+    admin.AclPermissionType.ANY.value,
 )
 _DENIALS: Final = api.DESCRIBE_ACLS(
     admin.ResourceType.TOPIC.value,

@@ -47,8 +47,11 @@ def active_producers(
     return {
         partition: tuple(
             ActiveProducer(
-                *(partition, state["producer_id"], state["producer_epoch"]),
-                *(state["last_timestamp_ms"], state["last_sequence"]),
+                partition,
+                producer_id=state["producer_id"],
+                producer_epoch=state["producer_epoch"],
+                last_timestamp_ms=state["last_timestamp_ms"],
+                last_sequence=state["last_sequence"],
             )
             for state in sorted(states, key=itemgetter("producer_id"))
         )
@@ -69,9 +72,12 @@ def open_transactions(
             name, start_ms = names.get(state["producer_id"], (None, None))
             found[partition].append(
                 OpenTransaction(
-                    *(partition, state["first_offset"], state["producer_id"]),
-                    *(state["producer_epoch"], name),
-                    None if start_ms is None else max(0, at_ms - start_ms),
+                    partition,
+                    first_offset=state["first_offset"],
+                    producer_id=state["producer_id"],
+                    producer_epoch=state["producer_epoch"],
+                    transactional_id=name,
+                    age_ms=None if start_ms is None else max(0, at_ms - start_ms),
                 )
             )
         return {partition: tuple(found[partition]) for partition in sorted(found)}

@@ -354,7 +354,8 @@ def _of_now(window: Measured, lag: int, look: FlowLook) -> Measured | None:
     Idle: a newer window of the flow lacks it or, without fresh windows, the look found no lag.
     """
     newest = look.measured.get("") or window
-    nothing = Measured(window.start_ms, window.end_ms, 0, 0, *[Figures()] * 4)
+    none = Figures()
+    nothing = Measured(window.start_ms, window.end_ms, 0, 0, none, none, none, none)
     if is_fresh(newest.end_ms, look.looked_ms):
         return nothing if window.end_ms <= newest.start_ms else window
     return None if lag or look.error else nothing

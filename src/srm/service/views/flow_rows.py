@@ -98,8 +98,17 @@ def summary(look: FlowLook) -> documents.FlowSummary:
     if view is None:
         unknown = Reason(look.error or "not looked at yet")
         return documents.FlowSummary(
-            *(str(flow), flow.source, flow.target, "UNKNOWN", (unknown,)),
-            *(0, 0, 0, 0, 0, 0),
+            flow=str(flow),
+            source=flow.source,
+            target=flow.target,
+            state="UNKNOWN",
+            reasons=(unknown,),
+            looked_ms=0,
+            heard_ms=0,
+            topics=0,
+            partitions=0,
+            groups=0,
+            lag=0,
             error=look.error,
         )
     status = view.status
@@ -109,22 +118,22 @@ def summary(look: FlowLook) -> documents.FlowSummary:
         action = f"check the brokers of {flow.target} and the connection to them"
         reasons = (Reason(f"latest look failed: {look.error}", action),)
     return documents.FlowSummary(
-        str(flow),
-        flow.source,
-        flow.target,
-        state,
-        reasons,
-        look.looked_ms,
-        view.status.heard_ms,
-        len(status.topics),
-        sum(topic.partitions for topic in status.topics),
-        len(view.groups),
-        status.remaining,
-        _replicator(view),
-        look.measured.get(_FLOW),
-        None if status.standing is None else forecast_line(status.standing),
-        look.error,
-        status.heard_ms if status.source_error else None,
+        flow=str(flow),
+        source=flow.source,
+        target=flow.target,
+        state=state,
+        reasons=reasons,
+        looked_ms=look.looked_ms,
+        heard_ms=status.heard_ms,
+        topics=len(status.topics),
+        partitions=sum(topic.partitions for topic in status.topics),
+        groups=len(view.groups),
+        lag=status.remaining,
+        replicator=_replicator(view),
+        measured=look.measured.get(_FLOW),
+        forecast=None if status.standing is None else forecast_line(status.standing),
+        error=look.error,
+        lag_at_ms=status.heard_ms if status.source_error else None,
     )
 
 
@@ -146,11 +155,16 @@ def _replicator(view: FlowState) -> documents.ReplicatorRow | None:
 def forecast_line(standing: Standing) -> documents.ForecastLine:
     forecast, proof = standing.forecast, standing.proof
     return documents.ForecastLine(
-        standing.line,
-        *(forecast.made_ms, forecast.not_copied, forecast.at_most, forecast.seconds),
-        *(forecast.re_read, len(forecast.groups), len(forecast.unseen)),
-        None if proof is None else proof.proven,
-        tuple(line for topic in forecast.topics for line in topic.unknown),
+        line=standing.line,
+        made_ms=forecast.made_ms,
+        records_lost=forecast.not_copied,
+        records_lost_at_most=forecast.at_most,
+        seconds_lost=forecast.seconds,
+        records_read_again=forecast.re_read,
+        groups=len(forecast.groups),
+        groups_unseen=len(forecast.unseen),
+        groups_proven=None if proof is None else proof.proven,
+        unknown=tuple(line for topic in forecast.topics for line in topic.unknown),
     )
 
 
