@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
 _LOGIN_FIELDS: Final = (
-    *("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username"),
-    *("sasl.password", "ssl.ca.location"),
+    "bootstrap.servers",
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
 )
 """Properties of librdkafka with a field of their own in the form of a connection."""
 

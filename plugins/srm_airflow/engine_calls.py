@@ -147,7 +147,9 @@ def _aggregate(flow: str) -> dict[str, Any] | None:
     if summary.silence is not None:
         logger.warning(
             "%s: no replicator runs, %s: lag %s records",
-            *(flow, summary.silence.reason, summary.silence.lag_records),
+            flow,
+            summary.silence.reason,
+            summary.silence.lag_records,
         )
     return dict(as_json(summary))
 

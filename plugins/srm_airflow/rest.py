@@ -80,7 +80,10 @@ class AirflowRest:
                 self._base,
                 "note" if method == "PATCH" else "progress",
                 error,
-                *(URL_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE, TOKEN_VARIABLE),
+                URL_VARIABLE,
+                USER_VARIABLE,
+                PASSWORD_VARIABLE,
+                TOKEN_VARIABLE,
             )
             return False
         return True

@@ -353,11 +353,10 @@ class SimulatedCluster:
         if end < log.end:
             log.truncate(end, self.loop.time())
         log.begin_epoch(epoch)
+        now_s, now_ms = self.loop.time(), self.loop.now_ms()
         for pid, marker in log.lost_markers():  # a coordinator repeats it until it is in the log
-            log.append_marker(
-                *(pid, marker.producer_epoch, self.loop.time(), self.loop.now_ms()),
-                commit=marker.is_commit,
-            )
+            epoch, commit = marker.producer_epoch, marker.is_commit
+            log.append_marker(pid, epoch, now_s, now_ms, commit=commit)
         partition.ends = {n: min(at, end) for n, at in partition.ends.items()}
         partition.in_sync = [node] + [
             n for n in partition.in_sync if n != node and self.brokers[n].works

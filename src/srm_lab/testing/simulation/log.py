@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -158,8 +158,16 @@ class SimulatedLog:
         struct.pack_into(">i", stored, 12, self.epoch)
         self._add(
             Batch(
-                *(base, base + delta, self.epoch, bytes(stored), pid, epoch, sequence, count),
-                *(attributes, now_s),
+                base=base,
+                last=base + delta,
+                epoch=self.epoch,
+                view=bytes(stored),
+                producer_id=pid,
+                producer_epoch=epoch,
+                sequence=sequence,
+                count=count,
+                attributes=attributes,
+                time_s=now_s,
             )
         )
         return Produced(NONE, base)
@@ -402,10 +410,7 @@ def _clean(
     struct.pack_into(">hi", view, 21, batch.attributes, batch.last - batch.base)
     struct.pack_into(">qhii", view, 43, *_producer_of(batch), len(left))
     seal(memoryview(view))
-    return Batch(
-        *(batch.base, batch.last, batch.epoch, bytes(view), *_producer_of(batch), len(left)),
-        *(batch.attributes, batch.time_s, batch.aborted),
-    )
+    return replace(batch, view=bytes(view), count=len(left), source=None)
 
 
 def _producer_of(batch: Batch) -> tuple[int, int, int]:

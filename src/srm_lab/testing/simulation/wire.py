@@ -163,7 +163,12 @@ class SimulatedWire:
         """See the port."""
         del max_bytes
         return await self.poll(
-            *(node, "fetch", partitions, max_wait_ms), read_committed=read_committed, whole=True
+            node,
+            "fetch",
+            partitions,
+            max_wait_ms,
+            read_committed=read_committed,
+            whole=True,
         )
 
     async def poll(
@@ -185,8 +190,13 @@ class SimulatedWire:
             while True:
                 parts = [
                     cluster.fetch(
-                        *(node, p.topic_id, p.partition, p.offset, p.max_bytes),
-                        *(p.epoch, p.leader_epoch),
+                        node,
+                        p.topic_id,
+                        p.partition,
+                        p.offset,
+                        p.max_bytes,
+                        p.epoch,
+                        p.leader_epoch,
                         committed=read_committed,
                     )
                     for p in partitions
@@ -384,7 +394,10 @@ class _Session:
         del max_bytes
         try:
             return await self._wire.poll(
-                *(self._node, "poll", tuple(self._wanted.values()), max_wait_ms),
+                self._node,
+                "poll",
+                tuple(self._wanted.values()),
+                max_wait_ms,
                 read_committed=self._read_committed,
                 whole=False,
                 known=self._known,

@@ -77,7 +77,10 @@ class TopicWriter:
         await self._until_led()
         if self._cluster.partition(self._partition.place) is self._partition:
             self._partition.log.append_marker(
-                *(self._pids + pid, 0, self._loop.time(), self._loop.now_ms()),
+                self._pids + pid,
+                epoch=0,
+                now_s=self._loop.time(),
+                now_ms=self._loop.now_ms(),
                 commit=rng.random() >= self._habit.aborts,
             )
             self._cluster.replicate(self._partition)

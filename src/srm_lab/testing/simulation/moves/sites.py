@@ -151,8 +151,12 @@ class Copier:
         ids = self._source.topics()[TOPIC].topic_id, self._target.topics()[self._remote].topic_id
         self.ids = ids
         copied = CopiedTopic(
-            *(TOPIC, ids[0], self._remote, ids[1]),
-            *(self._source.cluster_id(), self._target.cluster_id()),
+            topic=TOPIC,
+            topic_id=ids[0],
+            target_topic=self._remote,
+            target_topic_id=ids[1],
+            source_cluster=self._source.cluster_id(),
+            target_cluster=self._target.cluster_id(),
         )
         self._target.compacted_topic(self._state, COMMANDS).write({copied.key(): copied.value()})
         for number, position in self.positions.items():
@@ -269,10 +273,12 @@ class SiteLogs:
             place = TopicPartition(entry.topic, entry.partition)
             at = self._copier.positions[entry.partition]
             found[entry] = CopyEnd(
-                *(at.source_next, at.source_next, at.target_next),
-                source.log_starts([place])[place],
-                source.log_ends([place])[place],
-                source.high_watermarks([place])[place],
+                source_next=at.source_next,
+                known_next=at.source_next,
+                target_next=at.target_next,
+                log_start=source.log_starts([place])[place],
+                log_end=source.log_ends([place])[place],
+                high_watermark=source.high_watermarks([place])[place],
             )
         return found
 
