@@ -10,7 +10,7 @@ from srm.domain.moves.gate import Presence, Writers, strangers, unknown_writers
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import some
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import driver_status
@@ -138,12 +138,13 @@ def _state(facts: MoveFacts) -> Iterator[str]:
 def _inflows(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     """Warn of flows that bring records of a third cluster to topics of the move on the source."""
     flow, back, now_ms = context.forward.config.flow, context.reverse.config, context.now_ms()
-    beside = flows_beside(back.flow, facts.source.topics)
-    found = [one for one in beside if _brings(context.source, one, facts.topics, now_ms)]
+    on_source, on_target = facts.source.topics, facts.target.topics
+    beside = flows_beside(back.flow, on_source)
+    found = [one for one in beside if _brings(context.source, on_source, one, facts.topics, now_ms)]
     if back.enabled and back.names.keeps_name("topic"):
         returning = back.names.select(facts.topics)
-        beside = flows_beside(flow, facts.target.topics)
-        if any(_brings(context.target, one, returning, now_ms) for one in beside):
+        beside = flows_beside(flow, on_target)
+        if any(_brings(context.target, on_target, one, returning, now_ms) for one in beside):
             found.append(back.flow)  # it brings what others have copied to the target
     for inflow in found:
         yield (
@@ -153,7 +154,9 @@ def _inflows(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         )
 
 
-def _brings(cluster: Cluster, flow: Flow, topics: Collection[str], now_ms: int) -> bool:
+def _brings(
+    cluster: Cluster, present: Topics, flow: Flow, topics: Collection[str], now_ms: int
+) -> bool:
     """Return True if a flow that runs copies into some of the topics, or srm may not know."""
     try:
         records = StateTopic(cluster, flow.source).read()
@@ -161,7 +164,7 @@ def _brings(cluster: Cluster, flow: Flow, topics: Collection[str], now_ms: int) 
         return True
     driver, _ = driver_status(records, flow, now_ms)
     runs = driver is not None and driver.alive
-    return runs and not copies_in(records, cluster.topics()).isdisjoint(topics)
+    return runs and not copies_in(records, present).isdisjoint(topics)
 
 
 def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
