@@ -25,7 +25,7 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import until_not_fenced
 from srm.engine.flows.target_topics import StateTopic
 from srm.kafka.admin.clients import STATE_RECORDS, drain, open_reader, open_writer, position_after
-from srm.kafka.state.writers import KafkaStateLog
+from srm.kafka.state.writers import OVERTAKEN, KafkaStateLog
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 from srm.kafka.wire.cluster import open_wire
 from srm.kafka.wire.errors import kafka_errors, on_topic, on_transactional_id, translate
@@ -175,7 +175,7 @@ class KafkaDriverLog:
         of_id = on_transactional_id("Write", self._transactional_id)
         needs = on_topic("Write", self._topic) | of_id
         failure = translate(error.args[0], f"{doing} {self._where}", needs)
-        if isinstance(failure, errors.FencedError):
+        if isinstance(failure, errors.FencedError) or error.args[0].code() in OVERTAKEN:
             return errors.FencedError(
                 f"flow {self._flow} is driven by another replicator now, this one ends ({failure})"
             )

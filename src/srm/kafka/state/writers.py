@@ -32,12 +32,13 @@ _COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
 """Time limit of a commit: the check of ``before_commit`` is valid no longer."""
 _Tables = Mapping[str, Mapping[bytes, bytes | None]]
 _logger = logging.getLogger(__name__)
-_OVERTAKEN: Final = frozenset(
+OVERTAKEN: Final = frozenset(
     {
         KafkaError._FATAL,  # noqa: SLF001 - librdkafka's local code: all it says after being fenced
         KafkaError.UNKNOWN,  # a coordinator's answer while a newer producer takes over (4.3)
     }
 )
+"""Codes of a fenced producer of transactions, where brokers do not report fencing."""
 
 
 class KafkaStateLog:
@@ -183,11 +184,11 @@ class _Session:
 
 @contextmanager
 def _overtaken() -> Iterator[None]:
-    """Restart the step where brokers do not report fencing; the next process sees what it wrote."""
+    """Restart the step; the next process sees what it wrote."""
     try:
         yield
     except KafkaException as error:
-        if error.args[0].code() in _OVERTAKEN:
+        if error.args[0].code() in OVERTAKEN:
             raise FencedError(error.args[0].str()) from error
         raise
 
