@@ -31,7 +31,15 @@ class Group:
     paths: tuple[str, ...]
 
 
-MIXED_FOLDERS: Final = ("airflow/", "browser/", "faults/", "integration/", "spec/")
+MIXED_FOLDERS: Final = (
+    "airflow/",
+    "browser/",
+    "faults/",
+    "integration/",
+    "simulation/",
+    "spark/",
+    "spec/",
+)
 """Folders in which each file is either listed in `FAST` or belongs to a group or to `SEARCHES`."""
 
 FAST: Final = (
@@ -54,35 +62,32 @@ FAST: Final = (
     "airflow/test_triggers.py",
     "faults/test_checker.py",
     "faults/test_equal_records.py",
-    "faults/test_mechanisms.py",
     "integration/kafka/test_cluster.py",
-    "integration/kafka/test_groups.py",
     "integration/kafka/test_tail.py",
     "integration/kafka/test_wiring.py",
     "integration/test_checkpoints_real.py",
-    "integration/test_policies.py",
-    "integration/test_fan_in.py",
-    "integration/test_topologies.py",
     "integration/test_client_settings.py",
     "integration/test_dead_clusters.py",
     "integration/test_clients.py",
     "integration/test_doctor.py",
     "integration/test_driver.py",
     "integration/test_acl_sync.py",
-    "integration/test_fence.py",
     "integration/test_flow_switch.py",
     "integration/test_java_decoder.py",
     "integration/test_kafka_keys.py",
-    "integration/test_map_cleaner.py",
     "integration/test_move.py",
-    "integration/test_redirect.py",
     "integration/test_rights.py",
-    "integration/test_service_real.py",
     "integration/test_slot.py",
-    "integration/test_slot_records.py",
-    "integration/test_slot_refusals.py",
     "integration/test_srm_control.py",
     "integration/test_why_real.py",
+    "simulation/test_log.py",
+    "simulation/test_loop.py",
+    "simulation/test_losing_seeds.py",
+    "simulation/test_moves.py",
+    "simulation/test_mutants.py",
+    "simulation/test_ordinary_seeds.py",
+    "simulation/test_seeds.py",
+    "simulation/test_skips.py",
 )
 """Files of `MIXED_FOLDERS` that ``make test`` runs. It runs all files of other folders."""
 
@@ -145,6 +150,7 @@ GROUPS: Final = (
     Group(
         "versions",
         (
+            "integration/kafka/test_groups.py",
             "integration/test_versions.py",
             "integration/test_slot_legacy.py",
             "integration/test_mm2_interop.py",
@@ -171,9 +177,12 @@ GROUPS: Final = (
             "integration/test_epochs_used_up.py",
             "integration/test_hanging_brokers.py",
             "integration/test_leader_elections.py",
+            "integration/test_map_cleaner.py",
             "integration/test_adoption.py",
             "integration/test_records_of_others.py",
             "integration/test_restore.py",
+            "integration/test_slot_records.py",
+            "integration/test_slot_refusals.py",
             "integration/test_slot_seals.py",
             "integration/test_source_return.py",
             "integration/test_stranded_clients.py",
@@ -190,10 +199,39 @@ GROUPS: Final = (
         ),
     ),
     Group(
+        "simulation",
+        ("simulation/test_more_seeds.py",),
+        (
+            *_COPYING,
+            "src/srm/domain/flow_state/*",
+            "src/srm/domain/offset_map/*",
+            "src/srm/domain/recovery/*",
+            "src/srm_lab/testing/simulation/*",
+        ),
+    ),
+    Group(
+        "topologies",
+        (
+            "integration/test_fan_in.py",
+            "integration/test_policies.py",
+            "integration/test_topologies.py",
+        ),
+        (
+            *_MOVES,
+            *_COPYING,
+            "src/srm/domain/groups/*",
+            "src/srm/domain/names/*",
+            "src/srm/engine/flows/*",
+            "src/srm/engine/groups/*",
+            "src/srm/wiring.py",
+        ),
+    ),
+    Group(
         "faults",
         (
             "faults/test_application_faults.py",
             "faults/test_driver_faults.py",
+            "faults/test_mechanisms.py",
             "faults/test_move_kills.py",
             "faults/test_packed_environment.py",
             "faults/test_replicated_aborts.py",
@@ -208,7 +246,7 @@ GROUPS: Final = (
     ),
     Group(
         "blackbox",
-        ("integration/blackbox/*",),
+        ("integration/blackbox/*", "integration/test_redirect.py"),
         (
             *_MOVES,
             "src/srm/cli/moves/failover*",
@@ -224,6 +262,7 @@ GROUPS: Final = (
             "integration/test_metrics_real.py",
             "integration/test_spread_real.py",
             "integration/test_verification_real.py",
+            "spark/*",
         ),
         (
             "spark_jobs/*",
@@ -276,6 +315,7 @@ GROUPS: Final = (
             "integration/test_former_lives.py",
             "integration/test_clients_of_a_lost_cluster.py",
             "integration/test_drill_real.py",
+            "integration/test_fence.py",
             "integration/test_move_fencing.py",
             "integration/test_quotas.py",
             "integration/test_report_times.py",
@@ -299,6 +339,7 @@ GROUPS: Final = (
             "integration/test_prometheus_real.py",
             "integration/test_remote_querying.py",
             "integration/test_service_access.py",
+            "integration/test_service_real.py",
             "integration/test_telemetry_real.py",
         ),
         (

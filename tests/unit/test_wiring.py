@@ -26,6 +26,7 @@ P.bootstrap.servers = 127.0.0.1:1
 B.bootstrap.servers = 127.0.0.1:2
 P->B.enabled = true
 P->B.topics = Payments
+admin.timeout.ms = 300
 """
 
 
