@@ -117,6 +117,13 @@ class ControlTables:
         }
         return cls(progress=_progress(cluster, moves), documents=documents, notes=notes)
 
+    def plans(self) -> Iterator[MovePlan]:
+        """Yield the plans; a damaged one is skipped and logged."""
+        for key, value in self.documents.items():
+            if key.startswith("plan:"):
+                plan = decode_or_none(value, MovePlan.decode, f"{key}: ")
+                yield from () if plan is None else (plan,)
+
     def _new_part(self, change: ControlChange) -> ControlChange:
         """Return the part of a change that is new here: a lower rank never follows a higher one."""
         routes, progress = change.routes.items(), sorted(change.progress, key=lambda one: one.rank)
@@ -148,8 +155,7 @@ class ControlTables:
         """Return what the other cluster has and this one lacks, but holds, which may be expired."""
         moves = {
             plan.move_id
-            for key, value in other.documents.items()
-            if key.startswith("plan:") and (plan := _plan(value)) is not None
+            for plan in other.plans()
             if {plan.request.source, plan.request.target} == aliases
         }
         routes = {s: r for s, r in other.routes.items() if r.state == "go" and r.move_id in moves}
@@ -236,9 +242,7 @@ def _progress(
 ) -> dict[str, MoveProgress]:
     found: dict[str, MoveProgress] = {}
     for key, rows in history.items():
-        if not key.startswith(_PROGRESS.encode()):
-            continue
-        for row in rows:
+        for row in rows if key.startswith(_PROGRESS.encode()) else ():
             one = decode_or_none(row.value, MoveProgress.decode, f"on cluster {cluster.alias}: ")
             if one is not None and _outranks(one, found.get(one.move_id)):
                 found[one.move_id] = one
@@ -265,13 +269,6 @@ def decode_or_none(
         return None if value is None else decode(value)
     except IntegrityError as error:
         log.error("%s%s; the record is skipped", where, error)  # noqa: TRY400 -- one line
-        return None
-
-
-def _plan(value: bytes) -> MovePlan | None:
-    try:
-        return MovePlan.decode(value)
-    except IntegrityError:
         return None
 
 
@@ -369,13 +366,9 @@ class MoveStore:
         """Return all known moves with their progress, the oldest plan first; reads once."""
         tables = read_both(self._context, ControlTables.read_moves)
         plans: dict[str, MovePlan] = {}
-        documents = [item for table in tables for item in table.documents.items()]
-        for key, value in documents:
-            is_plan = key.startswith("plan:")
-            plan = decode_or_none(value, MovePlan.decode, f"{key}: ") if is_plan else None
-            if plan is not None:
-                known = plans.get(plan.move_id, plan)
-                plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
+        for plan in (plan for table in tables for plan in table.plans()):
+            known = plans.get(plan.move_id, plan)
+            plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
         in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
         return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
 
