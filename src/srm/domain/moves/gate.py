@@ -466,8 +466,7 @@ def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:
                 f"not copied yet, {position.remaining} to go"
             )
             continue
-        problem = position_problem(group.group, position, facts.request)
-        if problem is not None:
+        if (problem := position_problem(group.group, position, facts.request)) is not None:
             yield problem
 
 

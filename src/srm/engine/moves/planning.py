@@ -346,19 +346,16 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
 
 
 def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
-    names = config.names
+    names, flow = config.names, config.flow
     for topic in facts.topics:
         if topic not in facts.source.topics:
             continue
         remote = names.remote(topic)
         if not names.selects(topic):
-            text = (
-                f"topic {topic} is not replicated by {config.flow}: add it with 'srm-control "
-                f"topics --source {config.flow.source} --target {config.flow.target} --add {topic}'"
-            )
-            yield Reason(text)
+            why = f"topic {topic} is not replicated by {flow}"
+            yield Reason(f"{why}: add it with 'srm-control topics {flow.options} --add {topic}'")
         elif remote not in facts.target.topics:
-            where = f"topic {remote} does not exist on {config.flow.target}"
+            where = f"topic {remote} does not exist on {flow.target}"
             yield Reason(f"{where}: check that the replicator runs")
 
 
@@ -417,8 +414,7 @@ def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
     if found.source_state == "unknown":
         why = found.source_reason or "its state is not known"
         reason = Reason(why, facts.source.group(name).action)
-        where = f"group {name} on {request.source} may have members"
-        yield reason.within(where)
+        yield reason.within(f"group {name} on {request.source} may have members")
     for reason in facts.unreadable(name):
         yield reason.within(f"offsets of group {name} cannot be read")
 
@@ -438,8 +434,7 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | st
         accept = request.accept_stray_offsets
         yield left if accept else Reason(text)
     for position in group.positions:
-        problem = position_problem(name, position, request)
-        if problem is not None:
+        if (problem := position_problem(name, position, request)) is not None:
             yield Reason(problem)
 
 
@@ -471,21 +466,18 @@ def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
 
 def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
     flow, target = facts.request.flow, facts.request.target
-    text = ""
     if facts.is_away:
         if not facts.topics and not facts.groups:
-            text = f"flow {flow} has copied nothing, so {target} has no topic to move"
+            yield Reason(f"flow {flow} has copied nothing, so {target} has no topic to move")
         elif facts.topics and not facts.maps.reports:
-            text = (
+            yield Reason(
                 f"flow {flow} has never copied anything to {target}: nothing is known about "
                 f"{flow.source}"
             )
     elif not facts.topics:
-        text = "the flow does not copy any topic: add one with 'srm-control topics --add'"
+        yield Reason("the flow does not copy any topic: add one with 'srm-control topics --add'")
     elif not facts.groups:
-        text = f"no group has offsets on {', '.join(facts.topics)}: name the groups to move"
-    if text:
-        yield Reason(text)
+        yield Reason(f"no group has offsets on {', '.join(facts.topics)}: name the groups to move")
 
 
 def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]:
@@ -614,5 +606,4 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
 def fence_problems(context: MoveContext, request: MoveRequest) -> Iterator[Reason]:
     wanted = request.fence or context.forward.config.redirect.fence
     if wanted == "acl" and (why := context.source.no_fence_reason()):
-        text = f"fence acl is not possible: {why}; move without it (--fence none)"
-        yield Reason(text)
+        yield Reason(f"fence acl is not possible: {why}; move without it (--fence none)")
