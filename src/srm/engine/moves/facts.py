@@ -378,7 +378,7 @@ class MoveFacts:
 
     def works_there(self, group: str) -> bool:
         """Return True if the route of a group already leads to the target, or holds it there."""
-        return self.routing.cluster_of(group) == self.request.target
+        return self.routing.cluster_of(group_subject(group)) == self.request.target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Forecast records lost or read again; ``source``: present log ends, None if not known."""

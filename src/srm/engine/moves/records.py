@@ -33,7 +33,6 @@ from srm.domain.moves.routing import (
     StampedAck,
     decode_ack,
     decode_route,
-    group_subject,
     home_subject,
     is_ack,
     is_subject,
@@ -641,9 +640,9 @@ class RoutingTables:
     def merge(self) -> dict[str, Route]:
         return merge_tables(self.tables)
 
-    def cluster_of(self, group: str) -> str:
-        """Return the cluster that a group's route names, also for a hold; empty without a route."""
-        route = self.merge.get(group_subject(group))
+    def cluster_of(self, subject: str) -> str:
+        """Return the cluster that a route names, also for a hold; empty without a route."""
+        route = self.merge.get(subject)
         return "" if route is None else route.cluster
 
 

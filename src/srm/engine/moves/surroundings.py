@@ -34,6 +34,7 @@ def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str
     """
     yield from _way_back(context, facts)
     yield from _absent(facts)
+    yield from _elsewhere(context, facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
         yield from _state(facts)
@@ -62,19 +63,34 @@ def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
 def _absent(facts: MoveFacts) -> Iterator[str]:
     """Warn of topics that the target has only as copies."""
     here = facts.target.topics if facts.is_away else facts.source.topics
-    copied = {
-        pair.original: here.get(pair.target_topic if facts.is_away else pair.topic)
-        for pair in facts.pairs
-        if pair.direction == "forward"
-    }
-    for name, topic in sorted(copied.items()):
-        if topic is not None and name not in facts.target.topics:
+    for pair in facts.pairs:
+        name, topic = pair.original, here.get(pair.target_topic if facts.is_away else pair.topic)
+        if pair.direction == "forward" and topic and name not in facts.target.topics:
             yield (
                 f"topic {name} does not exist on {facts.request.target}, producers sent there fail "
                 f"or write to a topic with the brokers' defaults: create it first with "
                 f"kafka-topics.sh --bootstrap-server HOST:PORT --create --topic {name} "
                 f"--partitions {topic.partitions}"
             )
+
+
+def _elsewhere(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of clients on a third cluster, unless the route in force names it."""
+    request, routing = facts.request, facts.routing
+    presence = Presence.of(routing.target.acks, context.now_ms())  # clients report to all clusters
+    found = defaultdict[str, set[tuple[str, str]]](set)
+    for subject in facts.subjects:
+        for ack in presence.followers(subject):
+            if ack.cluster not in {request.source, request.target, routing.cluster_of(subject)}:
+                found[ack.cluster].add((ack.client, subject))
+    for cluster, follow in sorted(found.items()):
+        clients, subjects = (some(sorted({*names})) for names in zip(*follow, strict=True))
+        yield (
+            f"clients on {cluster} ({clients}) follow {subjects}: the move redirects them to "
+            f"{request.target}, too, without a wait for {cluster}'s records and offsets; let those "
+            f"that must stay there follow no route, or leave these topics and groups out of the "
+            f"move"
+        )
 
 
 def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:

@@ -18,6 +18,7 @@ from srm.domain.groups.translation import UNFINISHED
 from srm.domain.moves.gate import Presence, strangers, waiting_reasons
 from srm.domain.moves.plan import state_remedy
 from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import group_subject
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason, ago, amount, some
 from srm.engine.cluster_ports import GroupDescription
@@ -184,7 +185,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
     if look.source_error:
         move = without_source(context)
         routes = RoutingTables(RoutingHistory.read(move.target))
-        look = replace(look, routed_to=routes.cluster_of(look.group))
+        look = replace(look, routed_to=routes.cluster_of(group_subject(look.group)))
     elif look.opposite is None:
         return look
     else:
@@ -211,7 +212,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
             return look
         return replace(look, movement=Movement(error=Reason.of(error)))
     if not look.source_error:
-        routed_to = found.facts.routing.cluster_of(look.group)
+        routed_to = found.facts.routing.cluster_of(group_subject(look.group))
         return replace(look, movement=_movement(context, look, found), routed_to=routed_to)
     is_known = any(map(found.facts.known_places, found.facts.plans))
     return replace(look, movement=Movement(found.blocking)) if is_known else look

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import pytest
-from tests.unit.engine.moves.control.moving import REQUEST, World
+from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
 
 from srm.config.model import Config
-from srm.domain.moves.routing import Ack
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
@@ -150,3 +153,102 @@ def test_groups_that_stay_are_one_warning_for_the_topics_they_read_however_many_
     assert many.startswith(
         "20 groups: g0, g1, g10, g11, g12, g13, g14, g15 and 12 more read Payments on"
     )
+
+
+FAN_IN = """
+clusters = A, B, C
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+C.bootstrap.servers = c:9092
+A->C.enabled = true
+B->C.enabled = true
+C->A.enabled = true
+topics = Payments.*
+groups = .*
+"""
+OF_A = MoveRequest("failover", "A", "C", ("Payments",), ("near",))
+
+
+@pytest.fixture
+def fan_in(tmp_path: Path) -> World:
+    """Return clusters A and B, which are both copied to C, with a group on A."""
+    world = World(config_in(tmp_path, FAN_IN), aliases=("A", "B", "C"))
+    world.clusters["A"].produce("Payments", records=10)
+    for source, target in (("A", "C"), ("B", "C"), ("C", "A")):
+        world.copy(source, target)
+    world.clusters["A"].commit("near", {TopicPartition("Payments", 0): 5})
+    for source in "AB":
+        ensure_topics(world.context(source, "C"))
+    return world
+
+
+def announces(world: World, client: str, subject: str, cluster: str, generation: int = 0) -> None:
+    """Let a client that works on a cluster say so on all of them, as clients do."""
+    ack = Ack(subject, client, generation, "resumed", cluster, world.clock(), host="h")
+    for each in world.clusters.values():
+        each.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+
+def redirected(world: World, request: MoveRequest = OF_A) -> list[str]:
+    """Return the warnings of a plan of clients on other clusters."""
+    plan = moves.plan(world.context(request.source, request.target), request, dry_run=True)
+    return [line for line in plan.warnings if line.startswith("clients on ")]
+
+
+@pytest.mark.parametrize("mode", ["planned", "unplanned"])
+def test_clients_at_home_on_a_third_cluster_are_named_as_the_move_redirects_them(
+    fan_in: World, mode: Literal["planned", "unplanned"]
+) -> None:
+    announces(fan_in, "shop", "topic:Payments", "B")
+    announces(fan_in, "audit", "group:near", "B")
+
+    [warning] = redirected(fan_in, replace(OF_A, mode=mode))
+
+    assert warning == (
+        "clients on B (audit, shop) follow group:near, topic:Payments: the move redirects them to "
+        "C, too, without a wait for B's records and offsets; let those that must stay there follow "
+        "no route, or leave these topics and groups out of the move"
+    )
+
+
+def test_clients_on_each_further_cluster_are_one_warning(fan_in: World) -> None:
+    announces(fan_in, "shop", "topic:Payments", "B")
+    announces(fan_in, "desk", "topic:Payments", "D")
+
+    assert [line.split(" follow ")[0] for line in redirected(fan_in)] == [
+        "clients on B (shop)",
+        "clients on D (desk)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("subject", "cluster"),
+    [("topic:Payments", "A"), ("topic:Payments", "C"), ("topic:Orders", "B"), ("group:far", "B")],
+)
+def test_clients_on_both_clusters_of_the_move_or_of_other_subjects_are_not_redirected(
+    fan_in: World, subject: str, cluster: str
+) -> None:
+    announces(fan_in, "shop", subject, cluster)
+
+    assert redirected(fan_in) == []
+
+
+def test_clients_that_announced_nothing_for_long_are_not_named(fan_in: World) -> None:
+    announces(fan_in, "shop", "topic:Payments", "B")
+    fan_in.passing(90_001)
+
+    assert redirected(fan_in) == []
+
+
+def test_clients_that_follow_the_route_in_force_are_taken_over_on_request_without_a_warning(
+    fan_in: World,
+) -> None:
+    route = Route(3, "B", "go", "earlier", fan_in.clock(), decided=True)
+    for each in fan_in.clusters.values():
+        each.compacted_topic(internal_topics.ROUTING).write({b"topic:Payments": route.value()})
+    announces(fan_in, "shop", "topic:Payments", "B", route.generation)
+    announces(fan_in, "desk", "topic:Payments", "D")
+
+    [warning] = redirected(fan_in, replace(OF_A, mode="unplanned", reroute=True))
+
+    assert warning.startswith("clients on D (desk) follow topic:Payments")
