@@ -4,6 +4,9 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 STAMP := .venv/.installed
 
+# Without bytecode files each of the many processes of a run compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv demo test test-touched test-all deflake lint spec simulate mutants bench clients wheels release-check lock compose-check clean check-java
