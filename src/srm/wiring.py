@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from srm import __version__, patience
 from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
+from srm.domain.names.record_headers import ClusterIds
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
@@ -224,7 +225,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
             context.config,
             _open_wire_of(config, flow),
             MapStarts(flow, context.target),
-            lambda: (context.source.cluster_id(), context.target.cluster_id()),
+            lambda: ClusterIds(context.source.cluster_id(), context.target.cluster_id()),
         )
         yield context, logs
 

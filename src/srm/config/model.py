@@ -16,7 +16,7 @@ from srm.domain.moves.routing import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import SHADOWS, NameFilter, ReplicationPolicy
-from srm.domain.names.record_headers import RecordSettings
+from srm.domain.names.record_headers import ClusterIds, RecordSettings, Transform
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import JsonRecord
 from srm.errors import ConfigError, UsageError
@@ -280,6 +280,10 @@ class FlowConfig:
         """Return True if others write to a topic's copy, too: producers there, or other flows."""
         return self.joins(topic) or self._is_both_ways(topic)
 
+    def transform(self, clusters: ClusterIds, topic: str, target_topic: str) -> Transform:
+        """Return what the flow changes in a topic's records; ``clusters``: ids of both sides."""
+        return Transform(self.records, clusters, self.flow.source, topic, target_topic)
+
     def _is_both_ways(self, topic: str) -> bool:
         names = FlowTopics(self.flow, self.policy, back=self.back)
         return self.both_enabled and names.keeps_name(topic) and names.replica(topic) == topic
@@ -350,8 +354,8 @@ class Config:
 
     def cluster_clients(self, alias: str, flow: Flow | None = None) -> ClusterClients:
         """Return the properties for all clients of a cluster, those of a flow if it is given."""
-        found = (ClientProperties(self.client(alias, kind, flow)) for kind in CLIENT_KINDS)
-        return ClusterClients(*found)
+        found = {kind: ClientProperties(self.client(alias, kind, flow)) for kind in CLIENT_KINDS}
+        return ClusterClients(**found)
 
 
 OF_APPLICATION: Final = frozenset({"enabled", "tasks_max"})

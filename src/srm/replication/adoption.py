@@ -27,6 +27,7 @@ from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_r
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
+from srm.engine.flows.target_topics import assignments
 from srm.engine.groups import offsets_export
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
@@ -225,20 +226,15 @@ def plan(
     for name in sorted(topics or selected):
         remote = targets.get(config.policy.format_remote_topic(config.flow.source, name))
         if remote is not None:
-            source = sources[name]
-            ids = source.topic_id, remote.name, remote.topic_id
-            numbers = range(min(source.partitions, remote.partitions))
-            assigned += [AssignedPartition(name, number, *ids) for number in numbers]
+            assigned += assignments(sources[name], remote)
         elif topics:
             raise NotFoundError(f"{name} has no remote topic on {config.flow.target}")
     offsets_topic = offsets_topic or offsets_export.offsets_topic(config.flow)
     stored = offsets_export.read_mm2_positions(flow.target, offsets_topic, config.flow)
     starts = context.starts.load(assigned) if assigned else {}
-    compacts = _compaction(flow, assigned)
-    walks = _Walks(context, starts, stored, compacts, tell)
+    walks = _Walks(context, starts, stored, _compaction(flow, assigned), tell)
     found = asyncio.run(walks.all(assigned)) if assigned else []
-    running = _running(flow, found, offsets_topic, stored)
-    return AdoptionPlan(config.flow, tuple(found), running)
+    return AdoptionPlan(config.flow, tuple(found), _running(flow, found, offsets_topic, stored))
 
 
 def _running(
@@ -452,9 +448,7 @@ def plan_handing_back(
         source = sources.get(name)
         remote = targets.get(config.policy.format_remote_topic(config.flow.source, name))
         if source is not None and remote is not None:
-            ids = source.topic_id, remote.name, remote.topic_id
-            every = (AssignedPartition(name, n, *ids) for n in range(source.partitions))
-            copied += [one for one in every if one.copy_id in reported]
+            copied += [one for one in assignments(source, remote) if one.copy_id in reported]
     if not copied:
         raise NotFoundError(f"{config.flow} has copied none of these topics")
     positions = []

@@ -114,7 +114,7 @@ class WalkedLogs:
     config: FlowConfig
     connect: Connect
     starts: StartReader
-    cluster_ids: Callable[[], tuple[str, str]]
+    cluster_ids: Callable[[], ClusterIds]
     _ids: ClusterIds | None = None
 
     def copy_ends(
@@ -173,16 +173,14 @@ class WalkedLogs:
         if copied.target_topic_id:
             target_reader = LogReader.of_target(target, copied)
         if start is not None and target_reader is not None:
-            is_shared = self.config.shares(copied.topic)
-            held = await held_log(target_reader, start, is_shared=is_shared)
+            held = await held_log(target_reader, start, is_shared=self.config.shares(copied.topic))
             if held.end < start.target_next:  # what it lost is copied again, and so is residue
                 start = await asyncio.to_thread(self.starts.cut, copied, held.end)
         reader = self._reader(source, copied)
         left = start.left_out if start is not None else ()
         decided = [note.up_to(await reader.held_to(note)) for note in left]
         left_out = [note.left_out for note in decided if note and note.left_out]
-        transform = self._transform(copied)
-        comparison = Comparison.of(self.config, copied.topic, transform, left_out)
+        comparison = Comparison.of(self.config, copied.topic, self._transform(copied), left_out)
         return await find_copy_end(reader, target_reader, start, comparison)
 
     def _reader(self, source: Wire, assigned: AssignedPartition) -> LogReader:
@@ -190,9 +188,7 @@ class WalkedLogs:
         return LogReader.of_source(source, assigned, read_committed=committed)
 
     def _transform(self, assigned: AssignedPartition) -> Transform | None:
-        records = self.config.records
-        if records.does_nothing:
+        if self.config.records.does_nothing:
             return None
-        self._ids = self._ids or ClusterIds(*self.cluster_ids())
-        names = self.config.flow.source, assigned.topic, assigned.target_topic
-        return Transform(records, self._ids, *names)
+        self._ids = self._ids or self.cluster_ids()
+        return self.config.transform(self._ids, assigned.topic, assigned.target_topic)

@@ -35,6 +35,7 @@ from srm.domain.text.amount import amount, some
 from srm.engine.cluster_ports import Cluster, QuotaEntity, Topics, TopicSetting, TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force, state_topic
+from srm.engine.flows.target_topics import assignments
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError
 
@@ -498,11 +499,9 @@ def append(
     for name in topics:
         there = target_topics.get(config.names.remote(name))
         if there is not None:
-            for number in range(min(source_topics[name].partitions, there.partitions)):
-                ids = source_topics[name].topic_id, there.name, there.topic_id
-                assigned = AssignedPartition(name, number, *ids)
+            for assigned in assignments(source_topics[name], there):
                 if assigned.copy_id not in reported:
-                    unreported[assigned] = TopicPartition(there.name, number)
+                    unreported[assigned] = TopicPartition(there.name, assigned.partition)
     ends = target.high_watermarks(list(unreported.values())) if unreported else {}
     decided = tuple(sorted(one for one, place in unreported.items() if ends.get(place)))
     notes = [PartitionNotes.after_others(one, by, context.now_ms()) for one in decided]

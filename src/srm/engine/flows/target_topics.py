@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.replication_records import COMMANDS, REPORTS
+from srm.domain.flow_state.replication_records import COMMANDS, REPORTS, AssignedPartition
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import Cluster, TopicSpec
+from srm.engine.cluster_ports import Cluster, TopicDescription, TopicSpec
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 
@@ -37,6 +37,14 @@ class StateTopic:
 logger = logging.getLogger(__name__)
 
 _ONE_DAY: Final = {"cleanup.policy": "delete", "retention.ms": str(24 * 60 * 60 * 1000)}
+
+
+def assignments(topic: TopicDescription, remote: TopicDescription) -> list[AssignedPartition]:
+    """Return the partitions of a topic that its remote topic has, too."""
+    return [
+        AssignedPartition(topic.name, number, topic.topic_id, remote.name, remote.topic_id)
+        for number in range(min(topic.partitions, remote.partitions))
+    ]
 
 
 def raw_metrics_spec(config: FlowConfig) -> TopicSpec:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
-from srm.domain.names.record_headers import Transform
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import amount, set_key
 from srm.errors import DataLossError, FencedError, SrmError, message
@@ -78,8 +77,8 @@ class Lifecycle:
     def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
         """Take a partition on at its known, or first, position; an error stops it at once."""
         config, known = self._config, start if isinstance(start, Start) else NOWHERE
-        names = config.flow.source, assigned.topic, assigned.target_topic
-        transform = Transform(config.records, self._context.clusters, *names)
+        clusters = self._context.clusters
+        transform = config.transform(clusters, assigned.topic, assigned.target_topic)
         copy = PartitionCopy(
             assigned,
             known,

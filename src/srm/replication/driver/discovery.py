@@ -21,7 +21,7 @@ from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.control_topics import STAMPED, compacted_spec, create_control_topics
 from srm.engine.control.recorded_copies import copies_of_others, with_recorded
 from srm.engine.control.topic_sync import plan_remote_topics
-from srm.engine.flows.target_topics import raw_metrics_spec
+from srm.engine.flows.target_topics import assignments, raw_metrics_spec
 from srm.engine.groups.checkpoints import forget_topics
 from srm.engine.groups.ledger import is_hidden
 from srm.engine.ports import FlowContext
@@ -231,10 +231,10 @@ def assignable(
     selected: Collection[TopicDescription], remotes: Topics, config: FlowConfig
 ) -> Discovered:
     partitions = tuple(
-        AssignedPartition(topic.name, number, topic.topic_id, remote.name, remote.topic_id)
+        assigned
         for topic in selected
         if (remote := remotes.get(config.names.remote(topic.name))) is not None
-        for number in range(min(topic.partitions, remote.partitions))
+        for assigned in assignments(topic, remote)
     )
     return Discovered(partitions, outgrown(selected, remotes, config))
 

@@ -20,6 +20,7 @@ from srm.domain.offset_map.runs import Lineage, Runs
 from srm.domain.recovery.restore import TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import TopicDescription
+from srm.engine.flows.target_topics import assignments
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.claim import Sealed, begins_with_records, first_record_in, seal
@@ -95,9 +96,7 @@ class TopicWork:
     @property
     def partitions(self) -> list[AssignedPartition]:
         """Its partitions as the forward flow is assigned them."""
-        here, there = self.original, self.copy
-        ids = here.topic_id, there.name, there.topic_id
-        return [AssignedPartition(here.name, number, *ids) for number in range(there.partitions)]
+        return assignments(self.original, self.copy)
 
     def places(self, topic: TopicDescription) -> dict[TopicPartition, str]:
         """Return the partitions of the copy or the original that the copy has, with the id."""
