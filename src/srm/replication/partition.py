@@ -590,11 +590,11 @@ class PartitionCopy:
         written_by = self.written_by
         return PartitionPosition(
             *self.assigned.copy_id,
-            Position(self.source_next, self.target_next, self.known_end),
-            written_by.id if written_by else -1,
-            written_by.epoch if written_by else -1,
-            self.source_lineage,
-            self.target_lineage,
+            position=Position(self.source_next, self.target_next, self.known_end),
+            producer_id=written_by.id if written_by else -1,
+            producer_epoch=written_by.epoch if written_by else -1,
+            source_lineage=self.source_lineage,
+            target_lineage=self.target_lineage,
         )
 
     def take_traffic(self) -> Traffic:

@@ -503,8 +503,8 @@ class Reporter:
 
     def _write_syncs(self, syncs: Sequence[_Sync]) -> None:
         self._look_after_syncs()
-        for copy, at in syncs:
-            record = OffsetSync(copy.source, *at)
+        for copy, (upstream_offset, downstream_offset) in syncs:
+            record = OffsetSync(copy.source, upstream_offset, downstream_offset)
             topic, partition = self._syncs_place
             self._offset_syncs.write(topic, record.key(), record.value(), partition)
 

@@ -170,8 +170,8 @@ class Claiming:
     async def _returns(self, copy: PartitionCopy, transform: Transform) -> bool:
         """Return whether the opposite flow copies what the target holds."""
         source = LogReader.of_source(self._source, copy.assigned)
-        ends = await source.wire.log_range(copy.source)
-        async for records in read_range(source, OffsetRange(*copy.source, *ends)):
+        start, end = await source.wire.log_range(copy.source)
+        async for records in read_range(source, OffsetRange(*copy.source, start, end)):
             for record in records:
                 if transform.returns(record):
                     return True

@@ -77,8 +77,8 @@ def open_restores(forward: FlowContext) -> tuple[str, ...]:
             or any(position for position, _ in progress(own, known, original, copy))
         )
         and not all(
-            RestoredPartition((0, 0), *both).is_handed_over
-            for both in progress(own, known, original, copy)
+            RestoredPartition((0, 0), restored, forward=copied).is_handed_over
+            for restored, copied in progress(own, known, original, copy)
         )
     )
 

@@ -126,10 +126,11 @@ def _facts(
         tuple(
             RestoredPartition(
                 copy_logs[TopicPartition(copy.name, n)],
-                *known_ends[n],
+                restored=restored,
+                forward=copied,
                 begins_foreign=TopicPartition(name, n) in foreign,
             )
-            for n in numbers
+            for n, (restored, copied) in enumerate(known_ends)
         ),
         original is not None,
         original is not None and _is_former(known, own, original, [told for _, told in known_ends]),
@@ -202,8 +203,7 @@ def restore(
     records = 0
     if planned.to_restore:
         works, pause = _begin(context, planned, pause, tell)
-        copies = [work.places(work.copy) for work in works]
-        sealed = _seal(context, context.forward, copies, tell)
+        sealed = _seal(context, context.forward, [work.places(work.copy) for work in works], tell)
         tell(f"copying {amount(sum(each.plan.offsets for each in works), 'offset')}")
         context.copy([each.plan.copy for each in works])
         _end(context, pause, works, tell)
@@ -214,8 +214,7 @@ def restore(
         _check_same_pause(context, pause)
         now_ms, flow = context.forward.now_ms(), str(planned.forward)
         for move_id in pause.moves:  # the actual loss of the disaster next to its forecast
-            outcome = Outcome(move_id, flow, "rebuilt", now_ms, context.by)
-            store_outcome(context.forward, outcome)
+            store_outcome(context.forward, Outcome(move_id, flow, "rebuilt", now_ms, context.by))
         tell(f"{planned.forward} continues")
         context.switch.resume(request=pause.request)
     return Restored(

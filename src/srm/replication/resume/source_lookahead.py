@@ -57,8 +57,8 @@ class Comparison:
         cls, config: FlowConfig, topic: str, transform: Transform | None, left_out: _Ranges
     ) -> Comparison:
         accepts_loss = config.data_loss_policy == "continue"
-        others = config.shares(topic), config.joins(topic)
-        return cls(config.records.target_only, accepts_loss, transform, left_out, *others)
+        is_shared, joins = config.shares(topic), config.joins(topic)
+        return cls(config.records.target_only, accepts_loss, transform, left_out, is_shared, joins)
 
     def is_of_another(self, claimed: BatchHeader) -> bool | None:
         """Return whether a flow from another cluster wrote a batch of the target under a claim."""

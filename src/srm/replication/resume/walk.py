@@ -276,8 +276,8 @@ class SourceWalk:
         if others or not place.is_settled or not (place.begun or self._begins_here):
             return None
         place.certain = None
-        lineages = self.source_lineage(place.passed), self.target_lineage
-        return ProvenPlace(place.passed, self._target_next, tuple(place.runs.take()), *lineages)
+        lineage, runs = self.source_lineage(place.passed), tuple(place.runs.take())
+        return ProvenPlace(place.passed, self._target_next, runs, lineage, self.target_lineage)
 
     def source_lineage(self, offset: int) -> Lineage:
         return self._ahead.lineage.before(offset)
@@ -308,8 +308,7 @@ class SourceWalk:
     def _is_possible(self, place: LogReading) -> bool:
         if place.owed or place.at > self._ahead.opened_end:
             return False
-        before = self._ahead.needed_below(place.at, place.source_next)
-        return before <= place.credit
+        return self._ahead.needed_below(place.at, place.source_next) <= place.credit
 
     def _boundary(self, place: LogReading) -> int:
         return place.at + self._ahead.needed_below(place.at, place.source_next)
