@@ -498,8 +498,7 @@ class Windows:
             # The difference of two rounded-down parts, so that all parts add up to the whole.
             of_topic.records += metric.records * high // interval - metric.records * low // interval
             size_bytes = metric.bytes * high // interval - metric.bytes * low // interval
-            share = _Share(metric.time_ms, metric.lag_records, size_bytes)
-            of_topic.add(metric.partition, share)
+            of_topic.add(metric.partition, _Share(metric.time_ms, metric.lag_records, size_bytes))
         of_topic.latency = of_topic.latency.merge(_latency(metric))
 
     def _count(self, metric: CheckpointMetric) -> None:
@@ -555,6 +554,5 @@ def _latency(metric: Measured) -> Statistics:
     return Statistics(low, high, total, metric.latency_count)
 
 
-def _over(values: Collection[int]) -> Statistics:
-    found = (min(values), max(values), sum(values), len(values)) if values else ()
-    return Statistics(*found)
+def _over(found: Collection[int]) -> Statistics:
+    return Statistics(min(found), max(found), sum(found), len(found)) if found else Statistics()

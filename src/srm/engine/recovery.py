@@ -164,15 +164,13 @@ class ReturnedFlow:
             )
             for name, told in shapes.items()
         )
-        was = sorted(
-            {entry.source_cluster for entry in known.state.copied if entry.topic in shapes}
-        )
+        was = sorted({one.source_cluster for one in known.state.copied if one.topic in shapes})
         cluster_id, flow = context.source.cluster_id(), context.config.flow
         before = cluster_id if cluster_id in was else " or ".join(was)
         shape = worst(topic.shape for topic in topics)
         evidence = describe(shape, flow.source, before, cluster_id)
         return SourceReturn(
-            *(str(flow), shape, evidence, cluster_id, before), topics, read, unread, known.pause
+            str(flow), shape, evidence, cluster_id, before, topics, read, unread, known.pause
         )
 
     def plan(self, named: Mapping[str, Choice], default: Choice | None, by: str) -> SettledReturn:
@@ -328,8 +326,7 @@ class ReturnedFlow:
             for place, offset in offsets.items():
                 marks[place].add(offset)
         left_out = {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)}
-        counting = [Counting(marks[place]) for _, place, _ in tails]
-        counts = self._count(wanted, counting, left_out)
+        counts = self._count(wanted, [Counting(marks[place]) for _, place, _ in tails], left_out)
         counted = dict(found)
         for (each, _, _), total in zip(tails, counts, strict=True):
             counted[each] = replace(found[each], **total.totals)
@@ -455,11 +452,11 @@ class ReturnedFlow:
 
 
 def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> PartitionReturn:
-    place = of.topic, of.partition
     if isinstance(end, SrmError):
-        return PartitionReturn(*place, shape, error=str(end))
+        return PartitionReturn(of.topic, of.partition, shape, error=str(end))
     return PartitionReturn(
-        *place,
+        topic=of.topic,
+        partition=of.partition,
         shape="shorter" if end.cut_from is not None else shape,
         copied_to=end.source_next,
         target_next=end.target_next,

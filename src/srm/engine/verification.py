@@ -16,7 +16,6 @@ from typing import Final, Protocol
 from srm.config.model import IsolationLevel
 from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.names import internal_topics
-from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.verification.verification import (
@@ -278,10 +277,8 @@ class _Facts:
         here = self._source_configs.get(partition.topic, {})
         there = self._target_configs.get(remote, {})
         config, (topic, _) = self._config, partition
-        (source_start, source_end), (start, end) = (
-            self._source_logs[partition],
-            self._target_logs[copy],
-        )
+        source_start, source_end = self._source_logs[partition]
+        start, end = self._target_logs[copy]
         decided = self._decided.get(partition, ())
         whole = RangePlan(
             *names,
@@ -297,7 +294,7 @@ class _Facts:
             decided=tuple(note.left_out for note in decided if note.left_out),
             source_id=self._sources[topic].topic_id,
             target_id=self._target_ids.get(remote, ""),
-            transform=Transform(config.records, self._clusters, config.flow.source, topic, remote),
+            transform=config.transform(self._clusters, topic, remote),
             shared=topic in self._shared,
             committed=config.isolation_level == "read_committed",
         )

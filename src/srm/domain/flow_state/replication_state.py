@@ -190,8 +190,8 @@ def decode_state(table: Mapping[bytes, bytes]) -> ReplicationState:
         except IntegrityError as error:
             _logger.warning("replication state record %r cannot be read: %s", key, error)
     reports = tuple(_reports(found[SLOT_PREFIX]))
-    assignments, *others = (tuple(found[prefix]) for prefix in _KINDS)
-    return ReplicationState(assignments, reports, *others)
+    assignments, statuses, notes, copied = (tuple(found[prefix]) for prefix in _KINDS)
+    return ReplicationState(assignments, reports, statuses, notes, copied)
 
 
 def _reports(records: Iterable[SlotHeartbeat | PositionGroup]) -> Iterator[SlotReport]:

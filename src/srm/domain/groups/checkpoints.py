@@ -125,9 +125,8 @@ class CheckpointOutcome:
             return None
         if self.downstream is None or self.downstream_offset is None or self.reached is None:
             return None
-        metadata = self.topic_ids.metadata(is_share=self.is_share)
-        offsets = self.reached, self.downstream_offset
-        return Checkpoint(self.group, self.downstream, *offsets, metadata)
+        ids = self.topic_ids.metadata(is_share=self.is_share)
+        return Checkpoint(self.group, self.downstream, self.reached, self.downstream_offset, ids)
 
     @property
     def total_skipped(self) -> int:

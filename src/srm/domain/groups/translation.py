@@ -100,8 +100,7 @@ class Losses:
                 elsewhere += note.lost - (note.lost_to - note.lost_from)
         if status is not None and status.state != "stopped" and status.lost_from is not None:
             ranges.append((status.lost_from, status.lost_to or status.lost_from))
-        known = (tuple(_join(found)) for found in (discarded, kept))
-        return cls(tuple(_join(ranges)), elsewhere, *known)
+        return cls(tuple(_join(ranges)), elsewhere, tuple(_join(discarded)), tuple(_join(kept)))
 
     def count(self, offset_map: OffsetMap, start: int, end: int = sys.maxsize) -> int:
         """Count noted offsets in [start, end) that were never copied."""

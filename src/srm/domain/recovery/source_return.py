@@ -443,12 +443,23 @@ def outcome_of(
 ) -> Outcome:
     entries = found.partitions
     return Outcome(
-        *(move_id, found.flow, found.shape, now_ms, by),
+        move_id=move_id,
+        flow=found.flow,
+        source_return=found.shape,
+        time_ms=now_ms,
+        by=by,
         partitions=tuple(
             PartitionOutcome(
-                *(entry.topic, entry.partition, entry.copied_to, entry.log_end, entry.records),
-                *(entry.first_ms, entry.last_ms, entry.cut_from, entry.cut_to),
-                *(entry.only_copied or 0, entry.retention_loss),
+                *entry.place,
+                residue_from=entry.copied_to,
+                residue_to=entry.log_end,
+                records=entry.records,
+                first_ms=entry.first_ms,
+                last_ms=entry.last_ms,
+                cut_from=entry.cut_from,
+                cut_to=entry.cut_to,
+                only_copied=entry.only_copied or 0,
+                gone=entry.retention_loss,
             )
             for entry in entries
             if entry.records or entry.cut_from is not None or entry.gone_from is not None

@@ -155,8 +155,8 @@ class _Comparison:
     def run(self) -> RangeResult:
         while self._step(self._source.head(), self._target.head()):
             pass
-        sides = self._source.result(), self._target.result()
-        return RangeResult(*sides, self._foreign, self._one_sided, self._difference)
+        source, target = self._source.result(), self._target.result()
+        return RangeResult(source, target, self._foreign, self._one_sided, self._difference)
 
     def _step(self, source: ComparedRecord | None, target: ComparedRecord | None) -> bool:
         copy = None if source is None else self._on_target.of(source.offset)

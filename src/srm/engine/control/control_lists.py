@@ -96,12 +96,13 @@ def load(target: Cluster, flow: Flow) -> ControlLists:
         if entry is not None:
             name, kind, pattern = entry
             found.setdefault((name, kind), []).append(pattern)
-    kinds: tuple[EntryKind, ...] = ("allow", "deny")
     return ControlLists(
-        *(
-            ListPair(*(tuple(sorted(found.get((name, kind), ()))) for kind in kinds))
+        **{
+            name.replace("-", "_"): ListPair(
+                **{kind: tuple(sorted(found.get((name, kind), ()))) for kind in get_args(EntryKind)}
+            )
             for name in get_args(ListName)
-        )
+        }
     )
 
 
@@ -128,8 +129,7 @@ def change(
 
     def attempt() -> ChangeSummary:
         with closing(target.control_writer(CONTROL_ID)) as writer:
-            current = load(target, flow).pair(name)
-            records, summary = _apply_changes(name, current, changes, now_ms)
+            records, summary = _apply_changes(name, load(target, flow).pair(name), changes, now_ms)
             writer.write({topic: records})
         return replace(summary, lists=load(target, flow).pair(name))
 
@@ -149,7 +149,7 @@ def _apply_changes(
         records |= {_key(name, kind, p): value for p in _missing(add, present)}
         records |= {_key(name, kind, p): None for p in remove if p in present}
     return records, ChangeSummary(
-        lists=ListPair(*(tuple(sorted({*p, *a} - {*r})) for _, p, a, r in kinds)),
+        lists=ListPair(**{kind: tuple(sorted({*p, *a} - {*r})) for kind, p, a, r in kinds}),
         added=tuple(p for _, present, add, _ in kinds for p in _missing(add, present)),
         removed=tuple(p for _, present, _, remove in kinds for p in remove if p in present),
         already=tuple(p for _, present, add, _ in kinds for p in add if p in present),

@@ -321,24 +321,26 @@ def driver_status(
     request, obeyed = read_request(records), None
     if request is not None and request.request == beat.started_after:
         request, obeyed = None, request
-    alive = not beat.ended and not is_silent(age_ms)
     stopped = beat.stopped_by, beat.stopped_flow
     if request is not None and request.action == "stop":
         stopped = request.by, str(flow)
-    return (
-        DriverStatus(
-            *(beat.driver, beat.application_id, beat.host, beat.pid, age_ms, alive),
-            ended=beat.ended,
-            request=request,
-            obeyed=obeyed,
-            stopped_by=stopped[0],
-            stopped_flow=stopped[1],
-            started_ms=beat.started_ms,
-            duties=beat.duties,
-            troubles=beat.troubles,
-        ),
-        {},
+    status = DriverStatus(
+        driver=beat.driver,
+        application_id=beat.application_id,
+        host=beat.host,
+        pid=beat.pid,
+        age_ms=age_ms,
+        alive=not beat.ended and not is_silent(age_ms),
+        ended=beat.ended,
+        request=request,
+        obeyed=obeyed,
+        stopped_by=stopped[0],
+        stopped_flow=stopped[1],
+        started_ms=beat.started_ms,
+        duties=beat.duties,
+        troubles=beat.troubles,
     )
+    return status, {}
 
 
 def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:

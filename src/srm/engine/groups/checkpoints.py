@@ -236,8 +236,8 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
     facts_of = _facts(context, selection, chosen.values())
 
     def ids_of(upstream: TopicPartition, downstream: TopicPartition) -> TopicIds:
-        sides = on_source.get(upstream.topic), on_target.get(downstream.topic)
-        return TopicIds(*("" if topic is None else topic.topic_id for topic in sides))
+        source, target = on_source.get(upstream.topic), on_target.get(downstream.topic)
+        return TopicIds(source.topic_id if source else "", target.topic_id if target else "")
 
     # Commits of some partitions come from a log that share groups do not write to.
     share = context.source.share_groups() if chosen and not isinstance(groups, Mapping) else ()

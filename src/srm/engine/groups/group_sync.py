@@ -72,8 +72,7 @@ def sync(
     """Set idle groups on the target to their source offsets; ``found``: just translated."""
     flow, now_ms = context.config.flow, context.now_ms()
     if not (context.config.sync_group_offsets_enabled or dry_run):
-        skipped = f"{flow}.sync.group.offsets.enabled is false"
-        return GroupSyncSummary(flow, now_ms, skipped=skipped)
+        return GroupSyncSummary(flow, now_ms, skipped=f"{flow}.sync.group.offsets.enabled is false")
     if paused := paused_text(context):
         return GroupSyncSummary(flow, now_ms, skipped=paused)
     found = found or survey(context, groups, remember=not dry_run)
@@ -231,14 +230,16 @@ class _Run:
         return done
 
     def _entry(self, decision: SyncDecision) -> LedgerEntry:
-        before = self.ledger.entry(decision.group, decision.partition)
-        current, source = decision.current, self.context.config.flow.source
-        own = before is not None and current is not None and before.owns(current)
-        topic_id = self.ledger.topic_id(decision.partition.topic)
+        before, current = self.ledger.entry(decision.group, decision.partition), decision.current
         return LedgerEntry(
-            *(decision.group, decision.partition, topic_id, current, _offset(decision)),
-            *(source, self.operation),
-            previous_own=own,
+            group=decision.group,
+            topic_partition=decision.partition,
+            topic_id=self.ledger.topic_id(decision.partition.topic),
+            previous=current,
+            intended=_offset(decision),
+            origin=self.context.config.flow.source,
+            operation=self.operation,
+            previous_own=before is not None and current is not None and before.owns(current),
             progress=_progress(before, decision, self.context.config),
         )
 

@@ -26,7 +26,6 @@ from srm.domain.groups.proof import (
 )
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
-from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.domain.verification.compared_record import ComparedRecord
@@ -69,8 +68,7 @@ def _prove(
 ) -> dict[Key, Verdict]:
     committed = context.config.isolation_level == "read_committed"
     if direction == "forward":
-        sides = _Sides(context.config, context.source, context.target, committed)
-        return sides.judge(claims)
+        return _Sides(context.config, context.source, context.target, committed).judge(claims)
     # The isolation level of the opposite flow is unknown here; it may copy aborted records.
     verdicts = _Sides(context.config, context.target, context.source, committed=True).judge(claims)
     doubtful = {key: claims[key] for key, found in verdicts.items() if found.state == "disproved"}
@@ -125,12 +123,10 @@ class _Sides:
         starts, there = self.originals.log_starts(ours), self.copies.log_starts(theirs)
         compacted = _compacted_topics(self.originals, ours)
         compacted_there = _compacted_topics(self.copies, theirs)
-        records = self.config.records
-        clusters = cluster_ids(records, self.originals, self.copies)
+        clusters = cluster_ids(self.config.records, self.originals, self.copies)
         verdicts = {}
         for key, one in unclear.items():
             here, place = one.claim.original[0], one.claim.copy[0]
-            names = self.config.flow.source, here.topic, place.topic
             evidence = Evidence(
                 originals.get(here, {}),
                 copies.get(place, {}),
@@ -138,7 +134,7 @@ class _Sides:
                 there.get(place, 0),
                 here.topic in compacted,
                 place.topic in compacted_there,
-                Transform(records, clusters, *names).drops,
+                self.config.transform(clusters, here.topic, place.topic).drops,
             )
             verdicts[key] = one.verdict(evidence)
         return verdicts
@@ -228,8 +224,7 @@ class ProofShare:
         """Return the share of a part of all groups, at least one place."""
         if not self.budget or not total:
             return self
-        part = max(1, self.budget * groups // total)
-        return ProofShare(part, self.cursor, self.doubted)
+        return ProofShare(max(1, self.budget * groups // total), self.cursor, self.doubted)
 
 
 def prove_emission(
@@ -263,7 +258,9 @@ def prove_emission(
     }
     unproven = {name: why for name in looked if (why := _why_not(by_group[name], verdicts))}
     proof = FlowProof(
-        *(str(context.config.flow), began_ms, max(0, context.now_ms() - began_ms)),
+        flow=str(context.config.flow),
+        time_ms=began_ms,
+        took_ms=max(0, context.now_ms() - began_ms),
         groups=len(groups),
         sampled=len(looked),
         proven=len(looked) - len(unproven),
@@ -285,8 +282,7 @@ def _verdicts(
         reached, offset = outcome.reached, outcome.downstream_offset
         if outcome.checkpoint and outcome.direction and reached is not None and offset is not None:
             facts = found.facts_of(outcome.upstream, outcome.direction)
-            skipped = outcome.total_skipped > 0
-            claim = TranslationClaim(facts, reached, offset, skipped=skipped)
+            claim = TranslationClaim(facts, reached, offset, skipped=outcome.total_skipped > 0)
             claims[outcome.group, outcome.upstream] = claim
     return verdicts_of(context, claims)
 

@@ -130,14 +130,18 @@ def partition_facts(
     """
     original = upstream[0] if direction == "forward" else downstream[0]
     return PartitionFacts(
-        *(direction, upstream[0], downstream[0], target),
-        *(upstream[1].get(upstream[0]), downstream[1].get(downstream[0])),
-        maps.get(original),
-        maps.errors.get(original, ""),
-        losses_of(maps, original),
-        transactions,
-        maps.gaps.get(original, ""),
-        None if back is None else partition_facts(back, "reverse", upstream, downstream, target),
+        direction=direction,
+        upstream=upstream[0],
+        downstream=downstream[0],
+        target=target,
+        upstream_log=upstream[1].get(upstream[0]),
+        downstream_log=downstream[1].get(downstream[0]),
+        offset_map=maps.get(original),
+        damage=maps.errors.get(original, ""),
+        losses=losses_of(maps, original),
+        transactions=transactions,
+        gap=maps.gaps.get(original, ""),
+        back=partition_facts(back, "reverse", upstream, downstream, target) if back else None,
     )
 
 
@@ -218,10 +222,17 @@ def _answer(
     if found.state != "translated" and not unread:
         _require(sides[0], places[0])
     return TranslatedOffset(
-        *(flow, sides[0].alias, places[0], offset, sides[1].alias, places[1], found.state),
-        found.offset if found.state == "translated" else None,
-        *(found.remaining, found.total_skipped),
-        "; ".join(part for part in (found.reason, unread, unseen) if part),
+        flow=flow,
+        cluster=sides[0].alias,
+        partition=places[0],
+        offset=offset,
+        to_cluster=sides[1].alias,
+        to_partition=places[1],
+        state=found.state,
+        to_offset=found.offset if found.state == "translated" else None,
+        remaining=found.remaining,
+        skipped=found.total_skipped,
+        reason="; ".join(part for part in (found.reason, unread, unseen) if part),
     )
 
 

@@ -201,12 +201,16 @@ class MoveFacts:
     def group(self, name: str) -> GroupFacts:
         source, target = self.source.group(name), self.target.group(name)
         return GroupFacts(
-            name,
-            *(source.state, source.members, target.state, target.members),
-            self.positions(name),
-            *(source.reason, target.reason),
-            tuple(sorted(self.source.pending.get(name, ()))),
-            "; ".join(reason.text for reason in self.unreadable(name)),
+            group=name,
+            source_state=source.state,
+            source_members=source.members,
+            target_state=target.state,
+            target_members=target.members,
+            positions=self.positions(name),
+            source_reason=source.reason,
+            target_reason=target.reason,
+            pending=tuple(sorted(self.source.pending.get(name, ()))),
+            unreadable="; ".join(reason.text for reason in self.unreadable(name)),
         )
 
     def unreadable(self, group: str) -> tuple[Reason, ...]:
@@ -347,8 +351,7 @@ class MoveFacts:
 
     @property
     def without_leader(self) -> tuple[TopicPartition, ...]:
-        logs = self.target.logs
-        return tuple(sorted(place for place, log in logs.items() if log is UNKNOWN_LOG))
+        return tuple(sorted(place for place, log in self.target.logs.items() if log is UNKNOWN_LOG))
 
     @property
     def copy_starts(self) -> Mapping[TopicPartition, int]:

@@ -194,7 +194,8 @@ def _copying(
     if facts.source_error:
         source = SourceLook.of_reports(topics, maps, facts.source_error)
     else:
-        source = SourceLook(topics, *bounds(context, partitions_with_leader(known), maps))
+        ends, starts = bounds(context, partitions_with_leader(known), maps)
+        source = SourceLook(topics, ends, starts)
     copy = facts.on_target.get(facts.remote)
     copies = [] if copy is None else partitions_with_leader(copy)
     starts = context.target.log_starts(copies) if copies else {}
@@ -202,28 +203,28 @@ def _copying(
         FlowFacts(context.config, now_ms, commands, maps, source, facts.on_target, starts)
     )
     views = reported[topic]
-    slots = _slots_by_partition(commands, known)
     reads = asks = None
     if not facts.source_error:
         reads = context.source.topic_rights([topic], "consumer").get(topic)
         asks = context.source.topic_rights([topic]).get(topic)
-    writes = context.target.topic_rights([facts.remote], "producer").get(facts.remote)
     spec = TopicSpec(facts.remote, known.partitions, context.config.replication_factor, {})
     return Copying(
-        status,
+        status=status,
         # An unavailable source is reported once, not for each partition.
-        views if facts.source_error else as_waiting(status, views),
-        *(slots, reads, asks, writes),
-        None if copy is not None else context.target.creation_problem(spec),
-        recent_rate(context, [topic], now_ms) if status.remaining else None,
+        partitions=views if facts.source_error else as_waiting(status, views),
+        slots=_slots_by_partition(commands, known),
+        reads=reads,
+        asks=asks,
+        writes=context.target.topic_rights([facts.remote], "producer").get(facts.remote),
+        creation=None if copy is not None else context.target.creation_problem(spec),
+        rate=recent_rate(context, [topic], now_ms) if status.remaining else None,
     )
 
 
 def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
-    assignments = decode_state(commands).assignments
     return {
         partition.partition: assignment.slot
-        for assignment in assignments
+        for assignment in decode_state(commands).assignments
         for partition in assignment.partitions
         if partition.topic == known.name and known.topic_id in {"", partition.topic_id}
     }
@@ -276,8 +277,7 @@ def _exists(facts: TopicFacts) -> WhyStep:
         return question.unknown(f"{source} does not answer: {facts.source_error}")
     if facts.hidden:
         told = f"{source} does not let srm see whether the topic exists"
-        action = _GRANT.format("Read", facts.topic, source)
-        return question.no(told, action)
+        return question.no(told, _GRANT.format("Read", facts.topic, source))
     left = f", {facts.config.flow.target} still has its copy {facts.remote}"
     told = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
     return question.no(told)
@@ -372,8 +372,7 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
         return question.unknown(told, f"srm topics sync --flow '{facts.config.flow}'")
     if found.partitions < wanted:
         told = f"{remote} has {found.partitions} of {amount(wanted, 'partition')}"
-        action = f"srm topics sync --flow '{facts.config.flow}'"
-        return question.no(told, action)
+        return question.no(told, f"srm topics sync --flow '{facts.config.flow}'")
     told = f"{remote} with {amount(found.partitions, 'partition')}"
     return question.yes(f"{told}{_former(copying.partitions)}")
 
