@@ -135,7 +135,7 @@ def move_timeline(report: MoveReport) -> MoveTimeline | None:
         away_s = _without_service(group, length)
         is_ended = group.rto_seconds is not None
         bar = TimelineBar("without service", away_s, 0.0, percent(away_s), is_ended)
-        marks = (Mark(*moment, percent(moment[-1])) for moment in _moments(group))
+        marks = (Mark(kind, what, at_s, percent(at_s)) for kind, what, at_s in _moments(group))
         return Lane(name, (bar,), tuple(marks))
 
     bars, at = [], 0.0

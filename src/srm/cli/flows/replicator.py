@@ -63,15 +63,15 @@ class Rates:
 
     def lines(self, flows: tuple[FlowProgress, ...]) -> list[FlowLine]:
         now, lines = self._clock(), list[FlowLine]()
-        passed = max(now - self._last, 1e-3)
+        passed, seconds = max(now - self._last, 1e-3), round(now - self._start, 1)
         for progress in flows:
             before = self._before.get(progress.flow)
             if before and before.records > progress.records:
                 before = None  # the counters of a flow that starts again begin at 0
             records, size = (before.records, before.bytes) if before else (0, 0)
-            per_s = (progress.records - records) / passed, (progress.bytes - size) / passed
-            numbers = (round(number, 1) for number in (now - self._start, *per_s))
-            lines.append(FlowLine(progress, *numbers))
+            records_per_s = round((progress.records - records) / passed, 1)
+            bytes_per_s = round((progress.bytes - size) / passed, 1)
+            lines.append(FlowLine(progress, seconds, records_per_s, bytes_per_s))
         self._last, self._before = now, {progress.flow: progress for progress in flows}
         return lines
 

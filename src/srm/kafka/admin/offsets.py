@@ -119,8 +119,8 @@ async def find_leaders(brokers: Brokers, partitions: Places, error: TopicError) 
                 continue
             if found["leader"] < 0:
                 raise error(name, found["error_code"])
-            leader = found["leader"], found["leader_epoch"]
-            leaders[partition] = PartitionLeader(*leader, topic["topic_id"])
+            node, epoch = found["leader"], found["leader_epoch"]
+            leaders[partition] = PartitionLeader(node, epoch, topic["topic_id"])
     return leaders
 
 

@@ -172,8 +172,7 @@ def _late(look: TargetLook, former: Mapping[Flow, FlowLook]) -> TargetLook:
     for flow, found in look.flows.items():
         if found is former[flow] and not found.error:
             silent = f"{flow.source} or {flow.target} hangs or does not answer"
-            error = f"a look takes more than {_SLOW_S:g} s: {silent}"
-            flows[flow] = replace(found, error=error)
+            flows[flow] = replace(found, error=f"a look takes more than {_SLOW_S:g} s: {silent}")
     return replace(look, flows=flows)
 
 
@@ -251,8 +250,8 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
         # The note of a move that no longer holds clients is outdated.
         note = tables.notes.get(plan.move_id) if progress.step in HELD else None
         report = read_report(tables.documents.get(report_key(plan.move_id)))
-        waits = ((), 0) if note is None else (note.waits, note.time_ms)
-        found.append(MoveLook(plan, progress, report, *waits))
+        waits, waits_ms = ((), 0) if note is None else (note.waits, note.time_ms)
+        found.append(MoveLook(plan, progress, report, waits, waits_ms))
     return tuple(sorted(found, key=lambda look: (look.plan.created_ms, look.plan.move_id)))
 
 
