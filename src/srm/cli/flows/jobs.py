@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from srm import telemetry
 from srm.cli.console import Looked, WatchOption, open_console, show, topic_option
-from srm.cli.flows.for_flows import Flows, OneFlow, print_table, say
+from srm.cli.flows.for_flows import FlowResults, Flows, OneFlow, print_table, say
 from srm.clock import now_ms
 from srm.config.values import ClientProperties
 from srm.domain.groups.proof import FlowProof
@@ -52,35 +53,35 @@ def aggregate(
     master: MasterOption = None,
     remote: RemoteOption = None,
 ) -> None:
-    config, spec = flows.settings, WindowSpec(look_back_ms=look_back * 1000)
-    summaries = list[AggregationSummary]()
+    spec = WindowSpec(look_back_ms=look_back * 1000)
+    doing, span = "aggregating raw metrics", "metrics.aggregate"
 
-    def run(one: Flow, compute: Callable[..., AggregationSummary | None]) -> bool:
-        with (
-            telemetry.span("metrics.aggregate", flow=str(one)) as opened,
-            open_flow(config, one) as context,
-        ):
-            found = compute(context, config.cluster_clients(one.target, one).consumer)
-            if found is not None:
-                summaries.append(found)
-                opened.result(found)
-            return found is not None
+    def consumer(context: FlowContext) -> ClientProperties:
+        flow = context.config.flow
+        return flows.settings.cluster_clients(flow.target, flow).consumer
 
-    def in_this_process(context: FlowContext, consumer: ClientProperties) -> Any:
-        read = partial(read_raw_metrics, context.config.flow, consumer)
-        return aggregation.aggregate(context, read, spec)
+    def here(context: FlowContext) -> AggregationSummary | Flow:
+        """Aggregate, or return the flow if that is a job for Spark."""
+        read = partial(read_raw_metrics, context.config.flow, consumer(context))
+        found = None if spark else aggregation.aggregate(context, read, spec)
+        return found or context.config.flow
 
-    large = [one for one in flows.chosen if spark or not run(one, in_this_process)]
+    looked = flows.each(doing, here, span=span)
+    found = [one for one in looked.values if isinstance(one, AggregationSummary)]
+    results = FlowResults(found, looked.failures)
+    large = [one for one in looked.values if isinstance(one, Flow)]
     if large:
         # Importing Spark takes longer than most other commands run.
         from srm.spark.jobs import aggregate as aggregate_in
         from srm.spark.session import file_settings, spark_session
 
-        conf = file_settings(config.spark, master)
+        conf = file_settings(flows.settings.spark, master)
         with spark_session("srm-metrics", master, conf, remote) as session:
-            for one in large:
-                run(one, lambda context, consumer: aggregate_in(session, context, consumer, spec))
-    flows.emit(tuple(summaries), lambda console: _render_summaries(console, summaries))
+            in_spark = replace(flows, flow=large).each(
+                doing, lambda one: aggregate_in(session, one, consumer(one), spec), span=span
+            )
+        results = FlowResults(found + in_spark.values, looked.failures + in_spark.failures)
+    results.emit(flows.as_json, _render_summaries)
 
 
 def show_windows(

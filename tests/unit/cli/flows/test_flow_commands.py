@@ -18,6 +18,9 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import TopicSpec
+from srm.engine.metrics import aggregation
+from srm.engine.metrics.aggregation import AggregationSummary
+from srm.engine.metrics.metrics import WindowBounds
 from srm.engine.ports import FlowContext
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 from srm_lab.testing.fake_cluster import FakeCluster
@@ -102,6 +105,22 @@ def test_a_flow_that_fails_is_named_after_the_others_were_shown(
     assert isinstance(result.exception, UnavailableError)
     assert "B->P: cluster P does not answer" in str(result.exception)
     assert "P->B: 1 group, 1 checkpoint written" in result.stdout
+
+
+def test_raw_metrics_of_the_other_flows_are_aggregated_where_one_flow_fails(
+    config: Path, down: set[Flow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down.add(Flow("B", "P"))
+
+    def aggregate(context: FlowContext, *_: object) -> AggregationSummary:
+        return AggregationSummary(context.config.flow, WindowBounds(0, 1), 1200, 0, windows=90)
+
+    monkeypatch.setattr(aggregation, "aggregate", aggregate)
+
+    result = run("metrics", "aggregate", "--config", str(config))
+
+    assert isinstance(result.exception, UnavailableError)
+    assert "P->B: 1,200 raw records, 90 windows" in result.stdout
 
 
 def test_a_group_that_was_left_out_makes_the_command_fail(config: Path, down: set[Flow]) -> None:
