@@ -117,11 +117,8 @@ def show_windows(
 def _render_summaries(console: Console, summaries: Iterable[AggregationSummary]) -> None:
     for summary in summaries:
         by = "by Spark" if summary.engine == "spark" else "without Spark"
-        news = (
-            f"{amount(summary.written, 'window')} written"
-            if summary.written
-            else "complete before, nothing written"
-        )
+        written = f"{amount(summary.written, 'window')} written"
+        news = written if summary.written else "complete before, nothing written"
         console.print(
             f"{summary.flow}: {amount(summary.raw_records, 'raw record')}, "
             f"{amount(summary.windows, 'window')} {by}, {news}, {summary.expired} expired"

@@ -465,8 +465,7 @@ def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:
                 f"group {group.group}, {position.name}: committed offset {position.committed} is "
                 f"not copied yet, {position.remaining} to go"
             )
-            continue
-        if (problem := position_problem(group.group, position, facts.request)) is not None:
+        elif (problem := position_problem(group.group, position, facts.request)) is not None:
             yield problem
 
 

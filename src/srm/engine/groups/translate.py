@@ -30,8 +30,6 @@ from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 logger = logging.getLogger(__name__)
 
 Logs = Mapping[TopicPartition, LogRange]
-
-
 Starts = Mapping[TopicPartition, int]
 
 

@@ -246,10 +246,8 @@ def _read_last_places(
             places[place] = replace(known, time_ms=max(known.time_ms, entry.time_ms))
         elif known is None or entry.time_ms > known.time_ms:
             written = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
-            is_share = known is not None and known.is_share
-            places[place] = replace(written, is_share=is_share)
-    source = config.flow.source
-    return Away(source, places=found, proof=read_proof(target, config.flow))
+            places[place] = replace(written, is_share=known is not None and known.is_share)
+    return Away(config.flow.source, places=found, proof=read_proof(target, config.flow))
 
 
 def read_facts(
@@ -401,11 +399,10 @@ def _maps(
     for pair in pairs:
         numbers = {tp.partition for tp in starts if tp.topic == pair.topic}
         numbers |= {tp.partition for tp in target_starts if tp.topic == pair.target_topic}
-        both: tuple[Direction, ...] = ("forward", "reverse")
         for number in numbers:
             place = TopicPartition(pair.topic, number)
             counterpart = TopicPartition(pair.target_topic, number)
-            for direction in both if pair.is_shared else (pair.direction,):
+            for direction in wanted if pair.is_shared else (pair.direction,):
                 wanted[direction].add(
                     direction,
                     (place, starts),

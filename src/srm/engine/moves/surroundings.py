@@ -88,8 +88,7 @@ def _elsewhere(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         yield (
             f"clients on {cluster} ({clients}) follow {subjects}: the move redirects them to "
             f"{request.target}, too, without a wait for {cluster}'s records and offsets; let those "
-            f"that must stay there follow no route, or leave these topics and groups out of the "
-            f"move"
+            f"that must stay there follow no route, or leave these topics and groups out"
         )
 
 

@@ -9,7 +9,7 @@ acknowledgements. The age of a state is measured by the client's monotonic clock
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -309,11 +309,10 @@ def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets | None)
     for tp in grown:
         wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]])
     maps, target = wanted.load(context.forward.maps), context.target.alias
-    residue: dict[str, int] = {}
+    residue = Counter[str]()
     for tp in grown:
         facts = partition_facts(maps, "forward", (tp, {}), (tp, {}), target)
-        count = facts.records_upstream(starts[tp], ends[tp])
-        residue[tp.topic] = residue.get(tp.topic, 0) + count
+        residue[tp.topic] += facts.records_upstream(starts[tp], ends[tp])
     return residue
 
 

@@ -207,7 +207,7 @@ def test_clients_at_home_on_a_third_cluster_are_named_as_the_move_redirects_them
     assert warning == (
         "clients on B (audit, shop) follow group:near, topic:Payments: the move redirects them to "
         "C, too, without a wait for B's records and offsets; let those that must stay there follow "
-        "no route, or leave these topics and groups out of the move"
+        "no route, or leave these topics and groups out"
     )
 
 
