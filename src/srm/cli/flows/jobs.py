@@ -30,7 +30,7 @@ from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.ports import FlowContext
 from srm.engine.verification import Comparer, VerificationRequest, carry_out, plan
 from srm.kafka.tables.topic_tail import read_raw_metrics
-from srm.wiring import open_cluster, open_flow
+from srm.wiring import open_flow
 
 MasterOption = Annotated[
     str | None, typer.Option(help="Spark master; without it two cores of this machine.")
@@ -95,21 +95,23 @@ def show_windows(
 ) -> None:
     pick = totals if total else latest
 
+    def read(context: FlowContext) -> tuple[Flow, list[WindowMetric], FlowProof | None]:
+        flow, target = context.config.flow, context.target
+        return flow, list(pick(stored_windows(target, flow, topic))), read_proof(target, flow)
+
     def look() -> Looked:
-        windows, proofs = list[WindowMetric](), list[FlowProof]()
-        for one in flows.chosen:
-            with open_cluster(flows.settings, one.target) as cluster:
-                windows.extend(pick(stored_windows(cluster, one, topic)))
-                if (proof := read_proof(cluster, one)) is not None:
-                    proofs.append(proof)
+        results = flows.each("reading windows", read, quietly=watch is not None, partial=True)
+        if not results.values:
+            results.raise_failures()
+        windows = [window for _, found, _ in results.values for window in found]
 
         def render(console: Console) -> None:
-            _render_windows(console, windows, flows.chosen)
-            for proof in proofs:
+            _render_windows(console, windows, tuple(flow for flow, *_ in results.values))
+            for proof in (proof for *_, proof in results.values if proof is not None):
                 text = f"{proof.flow} checkpoints: {proof.line(now_ms())}"
                 say(console, text, "red" if proof.disproved else "")
 
-        return Looked([json.loads(window.value()) for window in windows], render)
+        return Looked([json.loads(one.value()) for one in windows], render, results.raise_failures)
 
     show(look, watch, as_json=flows.as_json)
 

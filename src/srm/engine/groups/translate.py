@@ -183,8 +183,7 @@ def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> T
     flow, names, number = context.config.flow, context.config.names, partition.partition
     if names.is_shared(partition.topic):
         sides, places = (context.target, context.source), (partition, partition)
-        readers = context.reverse_maps, context.maps
-        return _answer(flow, readers[0], "forward", sides, places, offset, readers[1])
+        return _answer(flow, context.reverse_maps, "forward", sides, places, offset, context.maps)
     if (origin := names.origin(partition.topic)) is not None:
         sides = context.source, context.target
         places = partition, TopicPartition(origin, number)

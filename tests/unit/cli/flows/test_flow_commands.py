@@ -107,8 +107,15 @@ def test_a_flow_that_fails_is_named_after_the_others_were_shown(
     assert "P->B: 1 group, 1 checkpoint written" in result.stdout
 
 
-def test_raw_metrics_of_the_other_flows_are_aggregated_where_one_flow_fails(
-    config: Path, down: set[Flow], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("aggregate", "P->B: 1,200 raw records, 90 windows"),
+        ("show", "srm metrics aggregate --flow 'P->B'"),
+    ],
+)
+def test_metrics_of_the_other_flows_are_shown_where_one_flow_fails(
+    config: Path, down: set[Flow], monkeypatch: pytest.MonkeyPatch, command: str, shown: str
 ) -> None:
     down.add(Flow("B", "P"))
 
@@ -117,10 +124,10 @@ def test_raw_metrics_of_the_other_flows_are_aggregated_where_one_flow_fails(
 
     monkeypatch.setattr(aggregation, "aggregate", aggregate)
 
-    result = run("metrics", "aggregate", "--config", str(config))
+    result = run("metrics", command, "--config", str(config))
 
     assert isinstance(result.exception, UnavailableError)
-    assert "P->B: 1,200 raw records, 90 windows" in result.stdout
+    assert shown in result.stdout
 
 
 def test_a_group_that_was_left_out_makes_the_command_fail(config: Path, down: set[Flow]) -> None:
