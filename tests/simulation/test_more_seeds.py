@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.simulation.playing import pieces, play
 from tests.simulation.test_losing_seeds import OF_A_KIND
+from tests.simulation.test_moves import MOVES, quiet
 from tests.simulation.test_seeds import SEEDS
 
 from srm_lab.testing.simulation.faults import DIVERGING, UNKIND
 from srm_lab.testing.simulation.moves import run as moves
+
+__all__ = ["quiet"]
 
 
 @pytest.mark.timeout(1000)
@@ -37,6 +40,9 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str) -> None:
     play("--kinds", kind, "--seeds", f"{OF_A_KIND}:25")
 
 
-@pytest.mark.parametrize("seed", range(4, 8))
+@pytest.mark.parametrize("seed", range(MOVES, 8))
 def test_in_planned_moves_each_group_reads_each_record_once(seed: int) -> None:
-    assert moves.play(seed).problems == []
+    played = moves.play(seed)
+
+    assert played.problems == []
+    assert played.records

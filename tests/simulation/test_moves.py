@@ -10,7 +10,8 @@ import pytest
 from srm_lab.testing.fake_consumer import FakeConsumer
 from srm_lab.testing.simulation.moves.run import FAULTS, play
 
-SEEDS = range(4)
+MOVES = 4
+"""The fast tier plays as many seeds of planned moves; `test_more_seeds` those after them."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def quiet() -> Iterator[None]:
     logger.setLevel(before)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(MOVES))
 def test_in_planned_moves_each_group_reads_each_record_once(seed: int) -> None:
     played = play(seed)
 

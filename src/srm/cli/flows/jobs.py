@@ -63,13 +63,12 @@ def aggregate(
     def here(context: FlowContext) -> AggregationSummary | Flow:
         """Aggregate, or return the flow if that is a job for Spark."""
         read = partial(read_raw_metrics, context.config.flow, consumer(context))
-        found = None if spark else aggregation.aggregate(context, read, spec)
-        return found or context.config.flow
+        return aggregation.aggregate(context, read, spec) or context.config.flow
 
-    looked = flows.each(doing, here, span=span)
+    looked = FlowResults() if spark else flows.each(doing, here, span=span)
     found = [one for one in looked.values if isinstance(one, AggregationSummary)]
     results = FlowResults(found, looked.failures)
-    large = [one for one in looked.values if isinstance(one, Flow)]
+    large = [*flows.to_open] if spark else [one for one in looked.values if isinstance(one, Flow)]
     if large:
         # Importing Spark takes longer than most other commands run.
         from srm.spark.jobs import aggregate as aggregate_in

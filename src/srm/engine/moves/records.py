@@ -121,7 +121,8 @@ class ControlTables:
         for key, value in self.documents.items():
             if key.startswith("plan:"):
                 plan = decode_or_none(value, MovePlan.decode, f"{key}: ")
-                yield from () if plan is None else (plan,)
+                if plan is not None:
+                    yield plan
 
     def _new_part(self, change: ControlChange) -> ControlChange:
         """Return the part of a change that is new here: a lower rank never follows a higher one."""

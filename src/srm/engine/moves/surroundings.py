@@ -63,7 +63,7 @@ def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
 def _absent(facts: MoveFacts) -> Iterator[str]:
     """Warn of topics that the target has only as copies."""
     here = facts.target.topics if facts.is_away else facts.source.topics
-    for pair in facts.pairs:
+    for pair in sorted(facts.pairs, key=lambda one: one.original):
         name, topic = pair.original, here.get(pair.target_topic if facts.is_away else pair.topic)
         if pair.direction == "forward" and topic and name not in facts.target.topics:
             yield (

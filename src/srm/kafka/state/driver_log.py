@@ -172,8 +172,9 @@ class KafkaDriverLog:
         self._drop_producer()
 
     def _failure(self, error: confluent.KafkaException, doing: str) -> errors.SrmError:
-        need = on_topic("Write", self._topic) | on_transactional_id("Write", self._transactional_id)
-        failure = translate(error.args[0], f"{doing} {self._where}", need)
+        of_id = on_transactional_id("Write", self._transactional_id)
+        needs = on_topic("Write", self._topic) | of_id
+        failure = translate(error.args[0], f"{doing} {self._where}", needs)
         if isinstance(failure, errors.FencedError) or error.args[0].code() in OVERTAKEN:
             return errors.FencedError(
                 f"flow {self._flow} is driven by another replicator now, this one ends ({failure})"

@@ -77,8 +77,7 @@ class Lifecycle:
     def begin(self, assigned: AssignedPartition, start: Start | SrmError | None) -> None:
         """Take a partition on at its known, or first, position; an error stops it at once."""
         config, known = self._config, start if isinstance(start, Start) else NOWHERE
-        clusters = self._context.clusters
-        transform = config.transform(clusters, assigned.topic, assigned.target_topic)
+        transform = config.transform(self._context.clusters, assigned.topic, assigned.target_topic)
         copy = PartitionCopy(
             assigned,
             known,
