@@ -99,10 +99,11 @@ def test_a_run_ends_well_only_if_each_failure_was_unsteady(
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = kafka")
     flag = str(tmp_path / "flag")
     file.write_text(TEST.format(flag=flag, more=more.format(flag=flag)))
-    project = {"PYTHONPATH": str(again.ROOT), "PYTEST_ADDOPTS": "-p no:schemathesis"}
+    options = f"--basetemp={tmp_path / 'runs'}"  # the default deletes the folders of other runs
+    project = {"PYTHONPATH": str(again.ROOT), "PYTEST_ADDOPTS": f"{options} -p no:schemathesis"}
     if not given:  # the plugins take seconds to import
         project["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        project["PYTEST_ADDOPTS"] = "-p pytest_randomly -p xdist.plugin"
+        project["PYTEST_ADDOPTS"] = f"{options} -p pytest_randomly -p xdist.plugin"
     monkeypatch.setattr(again, "ROOT", tmp_path)
     monkeypatch.setattr(again, "LEDGER", tmp_path / "flaky.jsonl")
     monkeypatch.setattr(again, "QUIET", 101.0)
