@@ -106,7 +106,18 @@ EVERYTHING: Final = (
 """A change of one of these selects every group."""
 
 _MOVES: Final = ("src/srm/domain/moves/*", "src/srm/engine/moves/*")
+_GROUPS: Final = (
+    "src/srm/domain/groups/*",
+    "src/srm/domain/names/*",
+    "src/srm/engine/flows/*",
+    "src/srm/engine/groups/*",
+)
 _COPYING: Final = ("src/srm/replication/*", "src/srm/kafka/wire*")
+_RESUMING: Final = (
+    "src/srm/domain/flow_state/*",
+    "src/srm/domain/offset_map/*",
+    "src/srm/domain/recovery/*",
+)
 
 GROUPS: Final = (
     Group(
@@ -189,9 +200,7 @@ GROUPS: Final = (
         ),
         (
             *_COPYING,
-            "src/srm/domain/flow_state/*",
-            "src/srm/domain/offset_map/*",
-            "src/srm/domain/recovery/*",
+            *_RESUMING,
             "src/srm/engine/map_reader*",
             "src/srm/engine/recovery.py",
             "src/srm/kafka/state/*",
@@ -203,9 +212,7 @@ GROUPS: Final = (
         ("simulation/test_more_seeds.py",),
         (
             *_COPYING,
-            "src/srm/domain/flow_state/*",
-            "src/srm/domain/offset_map/*",
-            "src/srm/domain/recovery/*",
+            *_RESUMING,
             "src/srm_lab/testing/simulation/*",
         ),
     ),
@@ -218,11 +225,8 @@ GROUPS: Final = (
         ),
         (
             *_MOVES,
+            *_GROUPS,
             *_COPYING,
-            "src/srm/domain/groups/*",
-            "src/srm/domain/names/*",
-            "src/srm/engine/flows/*",
-            "src/srm/engine/groups/*",
             "src/srm/wiring.py",
         ),
     ),
@@ -324,13 +328,10 @@ GROUPS: Final = (
         ),
         (
             *_MOVES,
+            *_GROUPS,
             "src/srm/client/*",
-            "src/srm/domain/groups/*",
-            "src/srm/domain/names/*",
             "src/srm/engine/control/*",
             "src/srm/engine/drill*",
-            "src/srm/engine/flows/*",
-            "src/srm/engine/groups/*",
         ),
     ),
     Group(
