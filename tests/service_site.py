@@ -161,14 +161,14 @@ def _measure(minute: int) -> Iterator[WindowMetric]:
 
 
 def drills(at: int) -> tuple[Drill, ...]:
-    """Two rehearsals, one of which could not prove everything."""
+    """Two rehearsals: one could not prove everything, one warns."""
     good = DrillGroup("billing", 3, 3, 3)
     bad = DrillGroup("fraud", 3, 2, 2, ("orders-0: offset 120,000 is not copied",))
     return (
         Drill("drill-2", "P->B", "done", at - 26 * 60 * _MIN, "h", 1, groups=(good, bad),
               steps={"plan": 1.2, "apply": 0.8, "read": 2.4}),
         Drill("drill-1", "P->B", "done", at - 50 * 60 * _MIN, "h", 1, groups=(good,),
-              steps={"plan": 1.1, "apply": 0.7, "read": 1.9}),
+              steps={"plan": 1.1, "apply": 0.7, "read": 1.9}, warnings=("no way back",)),
     )  # fmt: skip
 
 

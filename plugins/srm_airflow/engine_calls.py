@@ -104,6 +104,8 @@ def rehearse(flow: str) -> dict[str, Any]:
     ):
         result = run_drill(context, show=lambda step: logger.info("drill: %s", step))
         span.result(result)
+    for warning in result.warnings:
+        logger.warning("%s", warning)
     logger.info("%s", drill_line(result))
     if not result.ok:
         first = next(iter(result.all_problems), "")

@@ -1,6 +1,7 @@
 """Drills: all steps of a failover except its routes, and removal of what a killed one has left.
 
-Both moves are planned, with the source and without it; whatever would refuse either is a problem.
+Both moves are planned, with the source and without it; whatever would refuse either is a problem,
+except a halted copy: it and the warnings of both plans are warnings of the drill.
 Shadow groups get the positions of the move without the source, the ones that count if it is lost.
 The real groups are only read. The drill records its shadow groups before it creates them, so that a
 later run can remove them after a kill.
@@ -37,7 +38,7 @@ from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
-from srm.engine.moves.planning import Findings, findings
+from srm.engine.moves.planning import Findings, look_around
 from srm.engine.moves.records import MoveContext, decode_or_none, without_source
 from srm.engine.status.observing import read_standing
 from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
@@ -229,14 +230,15 @@ class _Drill:
         with self._step("forecast"):
             standing = read_standing(context.forward)
         with self._step("plan"):
-            found = findings(context, request, self.state.drill_id)
+            found = look_around(context, request, self.state.drill_id)
             unplanned = replace(request, mode="unplanned")
             try:
-                lost = findings(without_source(context.forward), unplanned, self.state.drill_id)
-                refusals = [each.text for each in lost.blocking]
+                lost = look_around(without_source(context.forward), unplanned, self.state.drill_id)
+                refusals, further = [each.text for each in lost.blocking], lost.warnings
             except NotFoundError as error:
-                lost, refusals = None, [str(error)]
+                lost, refusals, further = None, [str(error)], ()
             rows = _rows(context, found, lost)
+        known = (*(each.text for each in found.halted), *found.warnings)
         # From here on the next drill or emission knows the shadow groups to remove.
         self.state = replace(
             self.state,
@@ -246,6 +248,10 @@ class _Drill:
             problems=(
                 *(each.text for each in found.problems),
                 *(f"without {flow.source}: {text}" for text in refusals),
+            ),
+            warnings=(
+                *known,
+                *(f"without {flow.source}: {text}" for text in further if text not in known),
             ),
         )
         write_drill(context.target, self.state)

@@ -303,6 +303,7 @@ def drill_view(drill: Drill) -> RenderableType:
         Text(drill_line(drill), style="green" if drill.ok else "red"),
         table,
         Text(f"steps: {steps}"),
+        *(Text(f"warning: {warning}", style="yellow") for warning in drill.warnings),
         *(Text(f"problem: {problem}", style="red") for problem in problems[:_SHOWN_PROBLEMS]),
         *([Text(f"and {more} more, --json shows all")] if more > 0 else []),
     )

@@ -30,11 +30,12 @@ def test_one_line_says_what_was_proven_and_what_it_would_have_cost() -> None:
     )
 
 
-def test_a_result_shows_groups_steps_and_problems() -> None:
-    text = as_text(drill_view(drill("d1", GOOD, BAD)))
+def test_a_result_shows_groups_steps_warnings_and_problems() -> None:
+    text = as_text(drill_view(drill("d1", GOOD, BAD, warnings=("clients on C follow",))))
 
     assert "NOT proven" in text
     assert "plan 1.25 s, read 3.00 s" in text
+    assert "warning: clients on C follow" in text
     assert "problem: group billing: Payments-1: differ in value" in text
 
 
@@ -52,7 +53,7 @@ def test_the_history_shows_rpo_rto_and_proof_over_time() -> None:
 
 
 def test_a_group_is_fine_only_where_each_partition_was_proven_and_read() -> None:
-    assert drill("d", GOOD).ok
+    assert drill("d", GOOD, warnings=("clients on C follow",)).ok
     assert not drill("d", DrillGroup("audit", 2, 2, 1)).ok
     assert not drill("d", GOOD, problems=("held by another move",)).ok
     assert not drill("d", GOOD, state="interrupted").ok

@@ -376,6 +376,7 @@ class Drill(Document):
     steps: Mapping[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     place: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

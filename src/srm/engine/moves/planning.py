@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -132,9 +132,8 @@ class Findings:
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
-    seen = findings(context, request, move_id)
+    seen = look_around(context, request, move_id)
     facts, now_ms = seen.facts, context.now_ms()
-    around = surrounding_warnings(context, facts)
     settings = context.forward.config.redirect
     return MovePlan(
         move_id=move_id,
@@ -143,13 +142,19 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         topics=facts.topics,
         groups=facts.plans,
         blocking=tuple(each.text for each in seen.blocking),
-        warnings=(*around, *seen.warnings),
+        warnings=seen.warnings,
         fingerprint=fingerprint(context.forward.config, context.reverse.config),
         forecast=facts.forecast(now_ms) if facts.is_away else None,
         redirect=request.redirect or settings.kinds,
         fence=request.fence or settings.fence,
         homes=homes_to_move(request, facts.routing.merge),
     )
+
+
+def look_around(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
+    """Look as a plan does: at what moves, and at the surroundings of the move."""
+    seen = findings(context, request, move_id)
+    return replace(seen, found=(*surrounding_warnings(context, seen.facts), *seen.found))
 
 
 def findings(

@@ -356,6 +356,7 @@ class DrillRow:
     proven: int
     rto_seconds: float
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,15 @@ from tests.unit.engine.status.test_loss_forecast import running as report_positi
 from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.moves.disaster import LEASE_MS, Drill
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import drill as drill_run
+from srm.engine import moves
 from srm.engine.drill import place_of_processes, read_drills, run_drill, write_drill
 from srm.engine.emission import emit
 from srm.engine.moves import MoveContext
+from srm.engine.moves.records import ensure_topics, without_source
 from srm.errors import ConflictError, NotFoundError, UnavailableError
 
 GONE_PID = 2**22 - 3
@@ -127,6 +131,35 @@ def test_what_would_refuse_the_unplanned_move_alone_fails_the_drill(world: Copie
     assert result.problems == (
         "without P: flow P->B has never copied anything to B: nothing is known about P",
     )
+
+
+def test_a_drill_warns_of_all_that_a_plan_of_either_move_warns_of(world: CopiedTopic) -> None:
+    context, request = context_of(world), MoveRequest("failover", "P", "B")
+    ensure_topics(context)
+    shop = Ack("topic:Topic", "shop", 0, "resumed", "C", world.clock())
+    world.b.compacted_topic(internal_topics.ROUTING).write({shop.key(): shop.value()})
+    world.b.join("billing")
+    unplanned = replace(request, mode="unplanned")
+    here = moves.plan(context, request, dry_run=True).warnings
+    lost = moves.plan(without_source(context.forward), unplanned, dry_run=True).warnings
+
+    warnings = run_drill(context).warnings
+
+    assert "clients on C (shop) follow topic:Topic: the move redirects them to B" in str(here)
+    assert "group billing is not changed: it is active on B" in str({*lost} - {*here})
+    assert warnings == (*here, *(f"without P: {each}" for each in lost if each not in here))
+
+
+def test_a_halted_copy_is_a_warning_of_a_drill(world: CopiedTopic) -> None:
+    """The planned move would wait in vain; the unplanned one does not need the copy."""
+    world.write(b"10", b"11")
+    world.put()
+    world.clock.advance(60_000)  # its slot is silent
+
+    result = run_drill(context_of(world), groups=("audit",))
+
+    assert result.ok, result.all_problems
+    assert result.warnings[0].startswith("not copied: 2 records of Topic; replicator down: ")
 
 
 def test_the_member_reads_by_itself_what_the_proof_says(world: CopiedTopic, monkeypatch) -> None:

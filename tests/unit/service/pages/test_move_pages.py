@@ -194,6 +194,13 @@ def test_a_drill_that_could_not_prove_everything_has_no_tick(client: TestClient)
     assert "icon-ok" not in red[red.rindex("<li") :]
 
 
+def test_a_drill_shows_its_problems_and_warnings(client: TestClient) -> None:
+    page = words(client.get("/ui/moves").text)
+
+    assert "group fraud: orders-0: offset 120,000 is not copied" in page
+    assert "all proven no way back" in page
+
+
 def test_one_is_singular() -> None:
     [given_up] = [look for look in past_moves(now_ms()) if look.progress.step == "released"]
     holding = MoveProgress(given_up.plan.move_id, step="holding", times_ms={"holding": now_ms()})
