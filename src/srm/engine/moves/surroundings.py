@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from srm.domain.moves.gate import Presence, Writers, strangers, unknown_writers
+from srm.domain.moves.routing import Ack
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import some
@@ -75,20 +76,25 @@ def _absent(facts: MoveFacts) -> Iterator[str]:
 
 
 def _elsewhere(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
-    """Warn of clients on a third cluster, unless the route in force names it."""
+    """Warn of clients that the move, or its release, takes from where they belong."""
     request, routing = facts.request, facts.routing
+    source, target = request.source, request.target
     presence = Presence.of(routing.target.acks, context.now_ms())  # clients report to all clusters
-    found = defaultdict[str, set[tuple[str, str]]](set)
+    found = defaultdict[str, list[Ack]](list)
     for subject in facts.subjects:
         for ack in presence.followers(subject):
-            if ack.cluster not in {request.source, request.target, routing.cluster_of(subject)}:
-                found[ack.cluster].add((ack.client, subject))
-    for cluster, follow in sorted(found.items()):
-        clients, subjects = (some(sorted({*names})) for names in zip(*follow, strict=True))
+            if ack.cluster not in {source, routing.cluster_of(subject)}:
+                found[ack.cluster].append(ack)
+    for cluster, acks in sorted(found.items()):
+        clients = some(sorted({ack.client for ack in acks}))
+        subjects = some(sorted({ack.subject for ack in acks}))
+        danger = f"a release redirects them to {source}"
+        if cluster != target:
+            danger = f"the move redirects them to {target}, a release to {source}"
         yield (
-            f"clients on {cluster} ({clients}) follow {subjects}: the move redirects them to "
-            f"{request.target}, too, without a wait for {cluster}'s records and offsets; let those "
-            f"that must stay there follow no route, or leave these topics and groups out"
+            f"clients on {cluster} ({clients}) follow {subjects}: {danger}, without a wait for "
+            f"{cluster}'s records and offsets; let those that must stay there follow no route, or "
+            f"leave these topics and groups out"
         )
 
 
@@ -105,8 +111,7 @@ def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
                 f"{request.source}'s offsets"
             )
     at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
-    recent_ms = round(request.slow_writer_seconds * 1000)
-    writers = Writers(facts.writers, at_plan, now_ms, recent_ms)
+    writers = Writers(facts.writers, at_plan, now_ms, round(request.slow_writer_seconds * 1000))
     counts = {topic: unknown_writers(topic, writers, presence) for topic in sorted(facts.topics)}
     plain = {topic: count for topic, count in counts.items() if count}
     for topic, count in plain.items():

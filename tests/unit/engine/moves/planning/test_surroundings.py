@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
 
+from srm.client.routing import next_step
 from srm.config.model import Config
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, Route
@@ -206,8 +207,8 @@ def test_clients_at_home_on_a_third_cluster_are_named_as_the_move_redirects_them
 
     assert warning == (
         "clients on B (audit, shop) follow group:near, topic:Payments: the move redirects them to "
-        "C, too, without a wait for B's records and offsets; let those that must stay there follow "
-        "no route, or leave these topics and groups out"
+        "C, a release to A, without a wait for B's records and offsets; let those that must stay "
+        "there follow no route, or leave these topics and groups out"
     )
 
 
@@ -223,14 +224,43 @@ def test_clients_on_each_further_cluster_are_one_warning(fan_in: World) -> None:
 
 @pytest.mark.parametrize(
     ("subject", "cluster"),
-    [("topic:Payments", "A"), ("topic:Payments", "C"), ("topic:Orders", "B"), ("group:far", "B")],
+    [("topic:Payments", "A"), ("topic:Orders", "C"), ("topic:Orders", "B"), ("group:far", "B")],
 )
-def test_clients_on_both_clusters_of_the_move_or_of_other_subjects_are_not_redirected(
+def test_clients_on_the_source_or_of_other_subjects_are_no_danger(
     fan_in: World, subject: str, cluster: str
 ) -> None:
     announces(fan_in, "shop", subject, cluster)
 
     assert redirected(fan_in) == []
+
+
+@pytest.mark.parametrize("mode", ["planned", "unplanned"])
+def test_clients_on_the_target_are_named_as_a_release_redirects_them(
+    world: World, mode: Literal["planned", "unplanned"]
+) -> None:
+    ensure_topics(world.context())
+    announces(world, "desk", "topic:Payments", "B")
+
+    [warning] = redirected(world, replace(REQUEST, mode=mode))
+
+    assert warning == (
+        "clients on B (desk) follow topic:Payments: a release redirects them to P, without a wait "
+        "for B's records and offsets; let those that must stay there follow no route, or leave "
+        "these topics and groups out"
+    )
+
+
+def test_a_release_redirects_clients_of_all_clusters_to_the_source(world: World) -> None:
+    """What the warning says: a client opens on the cluster of the route after its hold."""
+    context = world.context()
+    moves.plan(context, REQUEST, "m1")
+    moves.hold(context, "m1")
+    held = world.routes("B")["topic:Payments"]
+    moves.release(context, "m1")
+    released = world.routes("B")["topic:Payments"]
+
+    assert next_step("B", held) == "leave"
+    assert (next_step(None, released), released.cluster) == ("open", "P")
 
 
 def test_clients_that_announced_nothing_for_long_are_not_named(fan_in: World) -> None:
