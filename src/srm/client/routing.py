@@ -96,10 +96,11 @@ class Announcement:
     All states belong to one generation. A hold discards the states after an earlier hold of it.
     """
 
-    def __init__(self, subject: str, client: str, kind: ClientKind) -> None:
+    def __init__(self, subject: str, client: str, kind: ClientKind, home: str = "") -> None:
         self._subject = subject
         self._client = client
         self._kind = kind
+        self._home = home
         self._route: Route | None = None
         self._state: AckState = "resumed"
         self._reached: dict[AckState, Moment] = {}
@@ -151,6 +152,7 @@ class Announcement:
             socket.gethostname(),
             dict(self._uncommitted),
             ages,
+            self._home,
         )
 
 
@@ -450,7 +452,8 @@ class Announcer:
 
     def _of(self, subject: str) -> Announcement:
         if subject not in self._said:
-            self._said[subject] = Announcement(subject, self._client_id, self._kind)
+            home = self._watcher.home
+            self._said[subject] = Announcement(subject, self._client_id, self._kind, home)
         return self._said[subject]
 
     def _write(self, subject: str) -> None:

@@ -16,6 +16,7 @@ class Watcher:
     """Takes announcements as the routing topic would."""
 
     def __init__(self) -> None:
+        self.home = "P"
         self.acks: list[Ack] = []
         self.withdrawn: list[Ack] = []
 
@@ -38,8 +39,8 @@ def test_what_was_said_is_repeated_with_its_age_until_the_client_is_closed(
     said = len(watcher.acks)
     announcer.lose("topic:t", {"t-0": 1})
 
-    assert {(ack.state, ack.generation, ack.time_ms) for ack in watcher.acks} == {
-        ("resumed", 0, watcher.acks[0].time_ms)
+    assert {(ack.state, ack.generation, ack.home, ack.time_ms) for ack in watcher.acks} == {
+        ("resumed", 0, "P", watcher.acks[0].time_ms)
     }
     assert watcher.acks[-1].ages_ms["resumed"] > watcher.acks[0].ages_ms["resumed"]
     assert len(watcher.acks) == said

@@ -39,6 +39,7 @@ class Routes:
     """What a RoutingWatcher knows, as set by the test; home is P. Takes acknowledgements."""
 
     def __init__(self) -> None:
+        self.home = "P"
         self.acks: list[Ack] = []
         self.withdrawn: list[Ack] = []
         self._changed = threading.Condition()
@@ -49,7 +50,7 @@ class Routes:
 
     def route(self, subject: str) -> Route:
         with self._changed:
-            return self._routes.get(subject, home_route("P"))
+            return self._routes.get(subject, home_route(self.home))
 
     def wait_changes(
         self, known: Mapping[str, Route | None], timeout_s: float | None

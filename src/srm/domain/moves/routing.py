@@ -121,6 +121,7 @@ class Ack(Document):
     ``uncommitted``: records by ``topic-partition`` that it processed before and could not commit.
     ``ages_ms``: age of each state when this was written, by the client's monotonic clock: the
     record's timestamp minus the age is the broker's time of that state.
+    ``home``: cluster on which it works without a route; empty if not reported.
     """
 
     KIND = "routing record"
@@ -135,6 +136,7 @@ class Ack(Document):
     host: str = ""
     uncommitted: Mapping[str, int] = field(default_factory=dict)
     ages_ms: Mapping[AckState, int] = field(default_factory=dict)
+    home: str = ""
 
     @property
     def written_ms(self) -> int:

@@ -79,22 +79,25 @@ def _elsewhere(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     """Warn of clients that the move, or its release, takes from where they belong."""
     request, routing = facts.request, facts.routing
     source, target = request.source, request.target
+    is_return = request.operation == "failback" and not facts.is_away
     presence = Presence.of(routing.target.acks, context.now_ms())  # clients report to all clusters
     found = defaultdict[str, list[Ack]](list)
     for subject in facts.subjects:
         for ack in presence.followers(subject):
-            if ack.cluster not in {source, routing.cluster_of(subject)}:
+            at_home = ack.cluster == source and (ack.home == source or not ack.generation)
+            if (is_return and at_home) or ack.cluster not in {source, routing.cluster_of(subject)}:
                 found[ack.cluster].append(ack)
     for cluster, acks in sorted(found.items()):
         clients = some(sorted({ack.client for ack in acks}))
         subjects = some(sorted({ack.subject for ack in acks}))
-        danger = f"a release redirects them to {source}"
-        if cluster != target:
-            danger = f"the move redirects them to {target}, a release to {source}"
+        blind = f"without a wait for {cluster}'s records and offsets"
+        danger = {
+            source: f"the move redirects them from their home to {target}, too",
+            target: f"a release redirects them to {source}, {blind}",
+        }.get(cluster, f"the move redirects them to {target}, a release to {source}, {blind}")
         yield (
-            f"clients on {cluster} ({clients}) follow {subjects}: {danger}, without a wait for "
-            f"{cluster}'s records and offsets; let those that must stay there follow no route, or "
-            f"leave these topics and groups out"
+            f"clients on {cluster} ({clients}) follow {subjects}: {danger}; let those that must "
+            f"stay there follow no route, or leave these topics and groups out"
         )
 
 

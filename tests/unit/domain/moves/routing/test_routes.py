@@ -144,7 +144,7 @@ def test_an_acknowledgement_of_an_older_client_is_read():
 
     [ack] = acks_of({b"ack:group:g:c": value})
 
-    assert (ack.kind, ack.host, ack.uncommitted, ack.ages_ms) == ("", "", {}, {})
+    assert (ack.kind, ack.host, ack.uncommitted, ack.ages_ms, ack.home) == ("", "", {}, {}, "")
     assert ack.positions == {"P.T-0": 7}
 
 

@@ -183,9 +183,11 @@ def fan_in(tmp_path: Path) -> World:
     return world
 
 
-def announces(world: World, client: str, subject: str, cluster: str, generation: int = 0) -> None:
+def announces(
+    world: World, client: str, subject: str, cluster: str, generation: int = 0, home: str = ""
+) -> None:
     """Let a client that works on a cluster say so on all of them, as clients do."""
-    ack = Ack(subject, client, generation, "resumed", cluster, world.clock(), host="h")
+    ack = Ack(subject, client, generation, "resumed", cluster, world.clock(), host="h", home=home)
     for each in world.clusters.values():
         each.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
 
@@ -261,6 +263,50 @@ def test_a_release_redirects_clients_of_all_clusters_to_the_source(world: World)
 
     assert next_step("B", held) == "leave"
     assert (next_step(None, released), released.cluster) == ("open", "P")
+
+
+BACK = MoveRequest("failback", "B", "P", ("Payments",))
+
+
+def sent_to_b(world: World) -> None:
+    """Let an earlier failover have sent a client of each home to B."""
+    ensure_topics(world.context())
+    route = Route(3, "B", "go", "earlier", world.clock(), decided=True)
+    for each in world.clusters.values():
+        each.compacted_topic(internal_topics.ROUTING).write({b"topic:Payments": route.value()})
+    announces(world, "shop", "topic:Payments", "B", route.generation, home="P")
+    announces(world, "desk", "topic:Payments", "B", route.generation, home="B")
+
+
+def test_clients_at_home_on_the_source_of_a_failback_are_named(world: World) -> None:
+    sent_to_b(world)
+
+    [warning] = redirected(world, BACK)
+
+    assert warning == (
+        "clients on B (desk) follow topic:Payments: the move redirects them from their home to P, "
+        "too; let those that must stay there follow no route, or leave these topics and groups out"
+    )
+
+
+def test_clients_that_no_route_has_moved_are_at_home(world: World) -> None:
+    ensure_topics(world.context())
+    announces(world, "desk", "topic:Payments", "B")
+
+    [warning] = redirected(world, BACK)
+
+    assert warning.startswith("clients on B (desk) follow topic:Payments: the move redirects them")
+
+
+@pytest.mark.parametrize(
+    "request_", [replace(BACK, operation="failover"), replace(BACK, mode="unplanned")]
+)
+def test_a_move_away_from_its_source_is_meant_for_the_clients_at_home_there(
+    world: World, request_: MoveRequest
+) -> None:
+    sent_to_b(world)
+
+    assert redirected(world, request_) == []
 
 
 def test_clients_that_announced_nothing_for_long_are_not_named(fan_in: World) -> None:
