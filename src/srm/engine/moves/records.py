@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 Side = Literal["target", "source"]
 SIDES: tuple[Side, ...] = ("target", "source")
 _OTHER: Final[Mapping[Side, Side]] = {"target": "source", "source": "target"}
-_PROGRESS = "progress:"
+_PROGRESS = b"progress:"
 _KEPT = (b"plan:", b"report:", b"approval:", b"outcome:")
 _T = TypeVar("_T")
 _Ranked = TypeVar("_Ranked", Route, MoveProgress)
@@ -136,7 +136,7 @@ class ControlTables:
 
     def over(self, change: ControlChange) -> dict[str, Records]:
         new = self._new_part(change)
-        moves: Records = {f"{_PROGRESS}{p.move_id}".encode(): p.value() for p in new.progress}
+        moves: Records = {_PROGRESS + p.move_id.encode(): p.value() for p in new.progress}
         moves |= {key.encode(): value for key, value in new.documents.items()}
         routing: Records = {subject.encode(): one.value() for subject, one in new.routes.items()}
         routing |= dict.fromkeys(new.forget)
@@ -185,7 +185,8 @@ class RoutingHistory:
         return tuple(
             (key.decode(), route, row)
             for key, rows in self.records.items()
-            for row in (rows if is_subject(key) else ())
+            if is_subject(key)
+            for row in rows
             if (route := self._decode(decode_route, key, row)) is not None
         )
 
@@ -208,10 +209,10 @@ class RoutingHistory:
 
     def messages(self) -> Iterator[StampedAck]:
         """Yield all acknowledgements, oldest first for each client."""
-        for key, rows in self.records.items():
-            for row in rows if is_ack(key) else ():
-                if (ack := self._decode(decode_ack, key, row)) is not None:
-                    yield StampedAck(ack, row.timestamp_ms, row.by_broker)
+        stored = ((key, row) for key, rows in self.records.items() if is_ack(key) for row in rows)
+        for key, row in stored:
+            if (ack := self._decode(decode_ack, key, row)) is not None:
+                yield StampedAck(ack, row.timestamp_ms, row.by_broker)
 
     @cached_property
     def acks(self) -> tuple[StampedAck, ...]:
@@ -241,11 +242,11 @@ def _progress(
     cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
 ) -> dict[str, MoveProgress]:
     found: dict[str, MoveProgress] = {}
-    for key, rows in history.items():
-        for row in rows if key.startswith(_PROGRESS.encode()) else ():
-            one = decode_or_none(row.value, MoveProgress.decode, f"on cluster {cluster.alias}: ")
-            if one is not None and _outranks(one, found.get(one.move_id)):
-                found[one.move_id] = one
+    stored = [row for key, rows in history.items() if key.startswith(_PROGRESS) for row in rows]
+    for row in stored:
+        one = decode_or_none(row.value, MoveProgress.decode, f"on cluster {cluster.alias}: ")
+        if one is not None and _outranks(one, found.get(one.move_id)):
+            found[one.move_id] = one
     return found
 
 
