@@ -71,13 +71,11 @@ def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
     """Remove the leftovers of drills that no longer run; return the drills that do run."""
     alive: list[Drill] = []
     for drill, heard_ms in _list_drills(target):
-        if drill.state != "running":
-            continue
-        if _is_alive(drill, now_ms - heard_ms):
+        if drill.state == "running" and _is_alive(drill, now_ms - heard_ms):
             alive.append(drill)
-            continue
-        log.warning("drill %s was interrupted: its shadow groups are removed", drill.drill_id)
-        _interrupt(target, drill, "it was killed; a later run removed its shadow groups")
+        elif drill.state == "running":
+            log.warning("drill %s was interrupted: its shadow groups are removed", drill.drill_id)
+            _interrupt(target, drill, "it was killed; a later run removed its shadow groups")
     return tuple(alive)
 
 

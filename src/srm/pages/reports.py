@@ -145,16 +145,9 @@ def _costs(report: MoveReport) -> Iterator[str]:
     if found is None:
         return
     yield from table(*moves.outcome_table(report, found, "-"))
-    yield from table(
-        ("group", "read again at most", "read again", f"residue read on {report.source}"),
-        (
-            (
-                group.group,
-                *map(moves.number, (group.re_read_at_most, group.re_read, group.read_of_residue)),
-            )
-            for group in found.groups
-        ),
-    )
+    head = "group", "read again at most", "read again", f"residue read on {report.source}"
+    counts = ((g.group, g.re_read_at_most, g.re_read, g.read_of_residue) for g in found.groups)
+    yield from table(head, ((name, *map(moves.number, row)) for name, *row in counts))
 
 
 def _with_plan(count: int, planned: int | None) -> str:
