@@ -216,7 +216,9 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
         # Another move may have started since the plan; an unplanned one takes over from any hold.
         if reason := route_problem(subject, route, plan.request, plan.move_id):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
-    generation = next_generation(concerned.values(), known.attempt, unplanned=unplanned)
+    acks = (one.ack for side in SIDES for one in registers.tables(side).routing.acks)
+    seen = (ack.generation for ack in acks if ack.subject in concerned)  # also on third clusters
+    generation = next_generation(concerned.values(), known.attempt, *seen, unplanned=unplanned)
     hold_routes = Attempt(plan, generation).hold(1, now_ms)
     numbered = replace(started, attempt=generation, revision=known.revision)
     holding = numbered.at("holding", now_ms)

@@ -13,10 +13,10 @@ from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import TranslationClaim, Verdict
-from srm.domain.moves.gate import GroupFacts, ReplicationFacts
+from srm.domain.moves.gate import GroupFacts, Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import RedirectKind, Route, subjects_of
+from srm.domain.moves.routing import RedirectKind, Route, home_route, subjects_of
 from srm.domain.text.amount import Reason, amount, some
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
@@ -219,7 +219,7 @@ def _after_loss(
 
 def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Reason | str, ...]]:
     """Leave out what an earlier move sent elsewhere; return findings for what is named."""
-    request, routes = facts.request, facts.routing.merge
+    request, routes = facts.request, routes_in_force(facts)
     there = {
         subject: why
         for subject, why in routing_conflicts(facts, move_id).items()
@@ -364,8 +364,19 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
             yield Reason(f"{where}: check that the replicator runs")
 
 
+def routes_in_force(facts: MoveFacts) -> dict[str, Route]:
+    """Return the routes of what moves; of a third cluster those that clients say they follow."""
+    present = Presence.of(facts.routing.target.acks, facts.maps_ms)  # clients report to all
+    routes = dict(facts.routing.merge)
+    for subject in facts.subjects:
+        for ack in present.followers(subject):
+            if ack.generation > routes.get(subject, home_route(ack.cluster)).generation:
+                routes[subject] = Route(ack.generation, ack.cluster, "go", "unknown")
+    return routes
+
+
 def routing_conflicts(facts: MoveFacts, move_id: str) -> dict[str, str]:
-    routes, request = facts.routing.merge, facts.request
+    routes, request = routes_in_force(facts), facts.request
     found = {one: route_problem(one, routes.get(one), request, move_id) for one in facts.subjects}
     return {subject: why for subject, why in found.items() if why is not None}
 

@@ -328,3 +328,61 @@ def test_clients_that_follow_the_route_in_force_are_taken_over_on_request_withou
     [warning] = redirected(fan_in, replace(OF_A, mode="unplanned", reroute=True))
 
     assert warning.startswith("clients on D (desk) follow topic:Payments")
+
+
+PAIRS = """
+clusters = A, B, C, D
+A.bootstrap.servers = a:9092
+B.bootstrap.servers = b:9092
+C.bootstrap.servers = c:9092
+D.bootstrap.servers = d:9092
+A->C.enabled = true
+C->A.enabled = true
+B->D.enabled = true
+D->B.enabled = true
+topics = Payments.*
+groups = .*
+"""
+
+
+THERE = Route(3, "D", "go", "m1", decided=True)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> World:
+    """Return two pairs of clusters, A->C and B->D, after moves of their topic from B to D."""
+    world = World(config_in(tmp_path, PAIRS), aliases=("A", "B", "C", "D"))
+    world.clusters["A"].produce("Payments", records=10)
+    world.copy("A", "C")
+    world.copy("C", "A")
+    world.clusters["A"].commit("near", {TopicPartition("Payments", 0): 5})
+    for source, target in ("AC", "BD"):
+        ensure_topics(world.context(source, target))
+    for alias in "BD":
+        routing = world.clusters[alias].compacted_topic(internal_topics.ROUTING)
+        routing.write({b"topic:Payments": THERE.value()})
+    announces(world, "shop", "topic:Payments", "D", THERE.generation)
+    return world
+
+
+@pytest.mark.parametrize("mode", ["planned", "unplanned"])
+def test_what_clients_follow_to_a_third_cluster_does_not_leave_the_source(
+    pairs: World, mode: Literal["planned", "unplanned"]
+) -> None:
+    """A and C do not hold the route, but its clients say there that they follow it."""
+    request = replace(OF_A, groups=(), mode=mode)
+
+    plan = moves.plan(pairs.context("A", "C"), request, dry_run=True)
+
+    assert "topic:Payments is routed to D, so it cannot leave A" in plan.blocking[0]
+
+
+def test_a_hold_outranks_the_route_that_only_its_former_clients_know(pairs: World) -> None:
+    """They have stopped; clients that start later read the routes of both moves."""
+    pairs.passing(90_001)
+    context = pairs.context("A", "C")
+    moves.plan(context, OF_A, "m2")
+
+    moves.hold(context, "m2")
+
+    assert pairs.routes("C")["topic:Payments"].generation > THERE.generation
