@@ -222,7 +222,8 @@ class Lifecycle:
             held = await held_log(log, copy.known_start(), is_shared=copy.is_shared)
             if held.end < at:
                 return True
-            is_same = copy.attempt == attempt and copy.target_next == at
+            # The former leader may have acknowledged a batch whose answer is on its way.
+            is_same = copy.attempt == attempt and copy.target_next == at and copy.is_idle
             if is_same and now.end == at:
                 copy.note_target(held.lineage.with_leader(now.epoch, at))
         if self._config.joins(copy.source.topic) or now.end <= at:

@@ -209,3 +209,10 @@ def copies(count: int, epoch: int = 0) -> list[bytes]:
         raw[51:57] = epoch.to_bytes(2, "big") + i.to_bytes(4, "big")
         found.append(bytes(raw))
     return found
+
+
+def equal_copy(at: int, epoch: int, sequence: int) -> bytes:
+    """Return a copy of one of many equal records, written under a claim of some epoch."""
+    raw = bytearray(stored([Record(at, 1, b"k", b"same")], producer_id=OURS))
+    raw[51:57] = epoch.to_bytes(2, "big") + sequence.to_bytes(4, "big")
+    return bytes(raw)
