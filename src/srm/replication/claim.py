@@ -337,15 +337,17 @@ async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) 
 async def _held_by_epochs(ours: _OurSide, start: Start, log_end: int) -> tuple[int, Lineage]:
     """Return the first offset of something else than our copy, and the lineage up to there."""
     target, log_start = ours.target, ours.log_start
-    lineage, at = start.target_lineage, start.target_next
+    lineage, at, passed = start.target_lineage, start.target_next, -1
     while True:
         end, is_exact = await target.shared_end(lineage, at)
         if end >= at:
             return at, lineage
         if not (lineage and is_exact):
             return log_start, lineage
-        if not log_start < end < log_end:
+        # A leader may not know an epoch of its own log, and repeat its answer.
+        if not max(log_start, passed) < end < log_end:
             return max(log_start, end), lineage
+        passed = end
         before, after = await ours.last_before(end), await ours.first_from(end, at)
         if before is None or after is None or not _continues(before, after):
             return end, lineage

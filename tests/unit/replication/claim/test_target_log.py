@@ -189,6 +189,26 @@ def test_what_a_leader_wrote_that_the_next_one_never_saw_is_not_taken_for_the_co
     assert held(log, known).end == begun
 
 
+def test_a_leader_that_does_not_know_an_epoch_of_its_log_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its list of epochs lost one that its batches have, and its answers do not change."""
+    log, start = copy_of([3, 3, 3], elections=[1])
+    boundary = log.boundaries()[1]
+    log.epochs, log.epoch = [(0, 0), (2, boundary)], 2
+    answer, asked = log.epoch_end, 0
+
+    async def epoch_end(partition: TopicPartition, epoch: int) -> EpochEnd:
+        nonlocal asked
+        asked += 1
+        assert asked < 20
+        return await answer(partition, epoch)
+
+    monkeypatch.setattr(log, "epoch_end", epoch_end)
+
+    assert held(log, start).end == boundary
+
+
 def test_an_epoch_that_a_later_election_took_before_any_batch_of_it_is_no_loss() -> None:
     """An idle copy noted it at the log's end; the next batch there is of the later leader."""
     log, known = copy_of([3, 3], elections=[1, 1], noted=1)
