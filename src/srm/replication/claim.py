@@ -130,12 +130,12 @@ class ClaimLifetime:
                 self._asked_at = now_s()
 
 
+def _claim_of(batch: BatchHeader) -> ProducerId:
+    return ProducerId(batch.producer_id, batch.producer_epoch)
+
+
 def is_marker(batch: BatchHeader, claim: Claim) -> bool:
-    return (
-        batch.is_control
-        and batch.producer_id == claim.producer.id
-        and batch.producer_epoch == claim.producer.epoch
-    )
+    return batch.is_control and _claim_of(batch) == claim.producer
 
 
 async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
@@ -308,6 +308,7 @@ async def held_log(target: LogReader, start: Start, *, is_shared: bool = False) 
     - Where the log begins at the cut, retention may have deleted the markers of claims before it.
     - A later epoch alone proves nothing: the same leader may have been elected again between two of
       our batches. Then the batch after the boundary has the next sequence number of the same claim.
+      Where retention has deleted the boundary, all that is left is of the claim of the position.
     - Where others write between our batches, only those under our producer ids count.
     - The batch before the position is of a claim of ours, not of a later one, and no marker where
       the map ends with a record. Where it is gone the epochs and the end decide alone.
@@ -344,12 +345,17 @@ async def _held_by_epochs(ours: _OurSide, start: Start, log_end: int) -> tuple[i
             return at, lineage
         if not (lineage and is_exact):
             return log_start, lineage
+        end = max(log_start, end)
         # A leader may not know an epoch of its own log, and repeat its answer.
-        if not max(log_start, passed) < end < log_end:
-            return max(log_start, end), lineage
+        if not passed < end < log_end:
+            return end, lineage
         passed = end
-        before, after = await ours.last_before(end), await ours.first_from(end, at)
-        if before is None or after is None or not _continues(before, after):
+        is_gone = end == log_start > lineage.begin  # retention has passed the start of an epoch
+        before = await ours.last_before(min(at, log_end) if is_gone else end)
+        after = await ours.first_from(end, at)
+        if before is None or after is None or after.is_control:
+            return end, lineage
+        if not (_spans(start, after, before) if is_gone else _continues(before, after)):
             return end, lineage
         first = await target.batch_from(end) or after  # of whoever wrote it
         longer = lineage.with_unread(first.leader_epoch, end)
@@ -381,15 +387,17 @@ async def _held_by_producers(ours: _OurSide, start: Start, end: int) -> int:
 
 
 def _continues(before: BatchHeader, after: BatchHeader) -> bool:
-    """Return whether a batch is the next of the same claim; the marker precedes the first."""
-    if (before.producer_id, before.producer_epoch) != (after.producer_id, after.producer_epoch):
-        return False
-    if after.is_control:
-        return False
+    """Return whether records are the next of the same claim; the marker precedes the first."""
     wanted = 0
     if not before.is_control:
         wanted = next_sequence(before.base_sequence, before.last_offset_delta + 1)
-    return after.base_sequence == wanted
+    return _claim_of(before) == _claim_of(after) and after.base_sequence == wanted
+
+
+def _spans(start: Start, first: BatchHeader, last: BatchHeader) -> bool:
+    """Return whether the claim of a position wrote all of a log from a batch to that position."""
+    is_last = last.last_offset + 1 == start.target_next
+    return is_last and _claim_of(first) == _claim_of(last) == start.written_by
 
 
 def _can_stand(batch: BatchHeader, start: Start) -> bool:

@@ -63,6 +63,13 @@ class TargetLog:
         self.epochs = [(epoch, at) for epoch, at in self.epochs if at < self.end]
         self.epochs.append((self.epoch, self.end))
 
+    def trim(self, offset: int) -> None:
+        """Delete records before an offset: of the epochs before it the last begins there now."""
+        self.start = offset
+        passed = [epoch for epoch, at in self.epochs if at <= offset]
+        later = [(epoch, at) for epoch, at in self.epochs if at > offset]
+        self.epochs = [(passed[-1], offset), *later]
+
     def boundaries(self) -> list[int]:
         return [self._header(raw).last_offset + 1 for raw in self.stored]
 
@@ -187,6 +194,48 @@ def test_what_a_leader_wrote_that_the_next_one_never_saw_is_not_taken_for_the_co
     log.claim(3)
 
     assert held(log, known).end == begun
+
+
+@settings(deadline=None)
+@given(sizes, elections, st.integers(0, 2), st.data())
+def test_elections_whose_place_retention_has_passed_are_no_loss(
+    batch_sizes: list[int], at: list[int], noted: int, data: st.DataObject
+) -> None:
+    """What was written before an election no claim has seen is gone, and nothing else."""
+    log, start = copy_of(batch_sizes, at, noted)
+    log.trim(data.draw(st.integers(0, log.end)))
+
+    found = held(log, start)
+
+    assert found.end == start.target_next
+
+
+@pytest.mark.parametrize("later", ["claim", "copied", "stranger"])
+def test_what_another_wrote_where_retention_has_passed_a_cut_is_not_taken_for_the_copy(
+    later: str,
+) -> None:
+    log, start = copy_of([3, 3, 3])
+    log.elect(truncated_to=log.boundaries()[1])
+    log.claim(2)
+    log.trim(log.end)
+    if later == "claim":
+        log.claim(3)
+    log.copied(9, sequence=0, epoch=2, producer=STRANGER if later == "stranger" else OURS)
+
+    assert held(log, start).end == log.start
+
+
+def test_copies_that_went_astray_where_retention_has_passed_a_cut_are_no_copy() -> None:
+    """The producer's state is gone with the records: any sequence goes."""
+    log, start = copy_of([3, 3, 3])
+    log.elect(truncated_to=0)
+    for number in range(3):
+        log.copied(2, sequence=9 + 2 * number)
+    for epoch in range(2, 8):
+        log.claim(epoch)
+    log.trim(2)
+
+    assert held(log, start).end == log.start
 
 
 def test_a_leader_that_does_not_know_an_epoch_of_its_log_is_not_asked_for_ever(
