@@ -260,16 +260,21 @@ def _with_reports(
         if note.decision or note.over:
             decided[note.topic_id, note.partition].append(note)
     at_rest = {(s.topic, s.partition): s for s in state.statuses if s.state in AT_REST}
-    former = defaultdict[tuple[str, int], set[int]](set)
-    for copy_id, entries in reported.items():
-        former[copy_id[:2]] |= {one.producer_id for one in entries if one.position.target_next}
+    remote = {(one.topic_id, one.target_topic_id): one.target_topic for one in state.copied}
+    former = defaultdict[tuple[str, int], set[tuple[str, int]]](set)
+    for (topic_id, number, target_id), entries in reported.items():
+        wrote = {(target_id, one.producer_id) for one in entries if one.position.target_next}
+        former[topic_id, number] |= wrote
+        former[remote.get((topic_id, target_id), ""), number] |= wrote
     for assigned in partitions:
         start, copy_id = found.get(assigned), assigned.copy_id
         if isinstance(start, SrmError):
             continue
         if about := decided.get((assigned.topic_id, assigned.partition)):
             start = starts.decided_start(start, about)
-        if copy_id not in reported and (of := former.get(copy_id[:2])):
+        told = (copy_id[:2], (assigned.target_topic, assigned.partition))
+        known = (pair for one in told for pair in former[one] if copy_id not in reported)
+        if of := {one for target_id, one in known if target_id != assigned.target_topic_id}:
             # A batch to the former topic may still have reached this one: it is of these ids.
             start = start or starts.NOWHERE
             ids = start.producer_ids | {producer_id for producer_id in of if producer_id >= 0}

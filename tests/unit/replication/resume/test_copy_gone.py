@@ -16,6 +16,7 @@ from srm.domain.flow_state.replication_records import (
     Incarnation,
     PartitionPosition,
 )
+from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
@@ -27,6 +28,7 @@ from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.flows import P_TO_B
 
 FORMER = replace(ASSIGNED, target_topic_id="C" * 21 + "g")
+FORMER_SOURCE = "D" * 21 + "g"
 
 
 def reported(target_next: int, of: AssignedPartition = FORMER) -> FakeCluster:
@@ -39,13 +41,28 @@ def reported(target_next: int, of: AssignedPartition = FORMER) -> FakeCluster:
     group = PositionGroup("0", Incarnation(1, "a"), "0", (entry,))
     table = target.compacted_topic(internal_topics.replication("P"), REPORTS)
     table.write({group.key(): group.value()})
+    names = of.topic, of.topic_id, of.target_topic, of.target_topic_id
+    copied = CopiedTopic(*names, "p-id", "b-id", active=False)
+    target.compacted_topic(internal_topics.replication("P")).write({copied.key(): copied.value()})
     return target
 
 
-def test_what_was_copied_to_a_topic_that_is_gone_is_known_to_be_copied_again() -> None:
-    found = MapStarts(P_TO_B, reported(9)).load([ASSIGNED])
+@pytest.mark.parametrize("source_id", [ASSIGNED.topic_id, FORMER_SOURCE])
+def test_what_was_copied_to_a_topic_that_is_gone_is_known_to_be_copied_again(
+    source_id: str,
+) -> None:
+    """So a batch to the former topic is known in the present one, if both sides are new, too."""
+    former = replace(FORMER, topic_id=source_id)
+
+    found = MapStarts(P_TO_B, reported(9, former)).load([ASSIGNED])
 
     assert found == {ASSIGNED: replace(NOWHERE, copy_is_gone=True, producer_ids=frozenset({7}))}
+
+
+def test_the_copy_of_a_former_source_is_not_gone() -> None:
+    former = replace(ASSIGNED, topic_id=FORMER_SOURCE)
+
+    assert MapStarts(P_TO_B, reported(9, former)).load([ASSIGNED]) == {}
 
 
 def test_a_topic_that_was_never_copied_has_lost_no_copy() -> None:
