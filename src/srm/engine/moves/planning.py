@@ -229,8 +229,9 @@ def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Re
     named = subjects_of(request.topics, request.groups)
     if every and not named and {*every} <= {*there}:
         movers = some(sorted({routes[one].move_id for one in every}))
+        places = some(sorted({routes[one].cluster for one in every}))
         text = (
-            f"all clients of {flow} are already routed to {flow.target}, by {movers}; if a later "
+            f"all clients of {flow} are already routed to {places}, by {movers}; if a later "
             f"move unknown to {flow.target} sent them to {flow.source}, {TAKE_OVER}"
         )
         return facts.without(every), (Reason(text),)

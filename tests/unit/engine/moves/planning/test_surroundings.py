@@ -377,6 +377,14 @@ def test_what_clients_follow_to_a_third_cluster_does_not_leave_the_source(
     assert "topic:Payments is routed to D, so it cannot leave A" in plan.blocking[0]
 
 
+def test_a_move_of_everything_names_the_cluster_that_all_clients_follow(pairs: World) -> None:
+    request = MoveRequest("failover", "A", "C", mode="unplanned")
+
+    plan = moves.plan(pairs.context("A", "C"), request, dry_run=True)
+
+    assert plan.blocking[0].startswith("all clients of A->C are already routed to D, by unknown;")
+
+
 def test_a_hold_outranks_the_route_that_only_its_former_clients_know(pairs: World) -> None:
     """They have stopped; clients that start later read the routes of both moves."""
     pairs.passing(90_001)
