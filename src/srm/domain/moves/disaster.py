@@ -15,7 +15,7 @@ from itertools import count, takewhile
 from typing import Final, Literal, Self
 
 from srm.domain.names.policy import SHADOW_PREFIX
-from srm.domain.names.topics import Flow
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.amount import amount, duration
 from srm.domain.text.documents import Document, decode, read_json
@@ -35,8 +35,7 @@ class PartitionKnown:
     ``since_ms``: earliest time of the uncopied records, epoch milliseconds; None if not known.
     """
 
-    topic: str
-    partition: int
+    place: TopicPartition
     position: Position | None
     heard_ms: int
     recent: int
@@ -183,7 +182,7 @@ def forecast_topics(
     """Forecast the loss of each topic; ``growth``: offsets a second at the source's last answer."""
     by_topic: dict[str, list[PartitionKnown]] = {}
     for one in known:
-        by_topic.setdefault(one.topic, []).append(one)
+        by_topic.setdefault(one.place.topic, []).append(one)
     return tuple(_topic(topic, some, now_ms, growth) for topic, some in sorted(by_topic.items()))
 
 
@@ -223,11 +222,10 @@ def _seconds(known: Iterable[PartitionKnown]) -> float | None:
 
 def _unknown(known: Collection[PartitionKnown]) -> Iterator[str]:
     for one in known:
-        name = f"{one.topic}-{one.partition}"
         if one.stopped:
-            yield f"{name} is not copied: {one.stopped}"
+            yield f"{one.place} is not copied: {one.stopped}"
         elif one.position is None:
-            yield f"{name}: its replication position was never reported"
+            yield f"{one.place}: its replication position was never reported"
 
 
 Choice = Literal["merge", "keep", "discard"]

@@ -17,7 +17,7 @@ from typing import Final
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.groups.group_sync import IDLE
-from srm.domain.groups.translation import UNFINISHED
+from srm.domain.groups.translation import UNFINISHED, LogRange
 from srm.domain.moves.plan import MovePlan, PartitionMove, position_problem
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.request import MoveRequest
@@ -127,63 +127,54 @@ def unheld_producers(topics: Collection[str], generation: int, presence: Presenc
 class ReplicationFacts:
     """Replication state of one partition of an original topic from the source to the target.
 
-    ``source_next``: None if no position is known; ``log_end``: high watermark on the source.
-    ``stable_end``: last stable offset; ``transactions`` hold back the records from there on.
+    ``source_next``: None if no position is known; ``log``: on the source.
+    ``transactions`` hold back the records from its last stable offset on.
     ``hidden``: reason why srm may not see ``transactions``, which are empty then.
     ``lost``: source offsets still in the log that were noted as never copied.
     """
 
-    topic: str
-    partition: int
+    place: TopicPartition
     source_next: int | None
-    log_start: int
-    log_end: int
-    stopped: str | None = None
-    stable_end: int | None = None
+    log: LogRange
+    stopped: Reason | None = None
     transactions: tuple[OpenTransaction, ...] = ()
     hidden: str = ""
     damage: str = ""
     lost: int = 0
-    action: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
     @property
     def copied_to(self) -> int:
-        return self.log_start if self.source_next is None else self.source_next
+        return self.log.start if self.source_next is None else self.source_next
 
     @property
     def remaining(self) -> int:
         """Source offsets still to be copied, including transaction markers."""
-        return max(0, self.log_end - self.copied_to)
+        return max(0, self.log.end - self.copied_to)
 
     @property
     def held_back(self) -> int:
         """Part of ``remaining`` that open transactions hold back."""
-        end = self.log_end if self.stable_end is None else self.stable_end
-        return max(0, self.log_end - max(end, self.copied_to))
+        return max(0, self.log.end - max(self.log.stable_end, self.copied_to))
 
     @property
     def halt_reason(self) -> Reason | None:
         """Reason why it stays uncopied until an operator acts; None if it is or will be copied."""
         if self.stopped is None or not self.remaining or self.damage:
             return None
-        return Reason(f"replication of {self.name} is stopped: {self.stopped}", self.action)
+        return self.stopped.within(f"replication of {self.place} is stopped")
 
     def missing(self, target: str) -> Iterator[tuple[str, int]]:
         """Yield the gaps of the target with upper bounds of their records."""
         if self.remaining:
             why = f", {self.held_back} held back by open transactions" if self.held_back else ""
-            lacking = f"{self.name}: {amount(self.remaining, 'record')} missing on {target}"
+            lacking = f"{self.place}: {amount(self.remaining, 'record')} missing on {target}"
             yield f"{lacking} from offset {self.copied_to} on{why}", self.remaining
         if self.lost:
-            lost = f"{self.name}: {amount(self.lost, 'record')} never copied to {target}, as noted"
+            lost = f"{self.place}: {amount(self.lost, 'record')} never copied to {target}, as noted"
             yield lost, self.lost
 
     def transaction_reasons(self, source: str) -> Iterator[str]:
-        held = f"{amount(self.held_back, 'record')} of {self.name} on {source} cannot be copied"
+        held = f"{amount(self.held_back, 'record')} of {self.place} on {source} cannot be copied"
         accept = (
             "or move without them: --accept-open-transactions (in the form: "
             "accept_open_transactions)"
@@ -196,7 +187,7 @@ class ReplicationFacts:
         if not self.transactions:
             why = f" ({self.hidden})" if self.hidden else ""
             yield (
-                f"{held}: a transaction is open from offset {self.stable_end} on, its owner is not "
+                f"{held}: a transaction is open from offset {self.log.stable_end} on, its owner is not "
                 f"visible{why}: find it with 'kafka-transactions.sh --bootstrap-server HOST:PORT "
                 f"find-hanging' on {source}, {accept}"
             )
@@ -424,14 +415,15 @@ def _replication_reasons(facts: GateFacts) -> Iterator[str]:
         if not each.remaining:
             continue
         if each.damage:
-            yield f"the offset map of {each.name} cannot be used: {each.damage}"
+            yield f"the offset map of {each.place} cannot be used: {each.damage}"
             continue
         if each.halt_reason is not None:
             yield each.halt_reason.text
         if each.held_back and not facts.request.accept_open_transactions:
             yield from each.transaction_reasons(source)
         if each.remaining > each.held_back:
-            behind[each.topic] = behind.get(each.topic, 0) + each.remaining - each.held_back
+            topic = each.place.topic
+            behind[topic] = behind.get(topic, 0) + each.remaining - each.held_back
     for topic, remaining in sorted(behind.items()):
         yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
     if behind and is_silent(facts.report_age_ms):

@@ -48,8 +48,7 @@ class SourceLook:
 
     def brought_up_to_date(self, known: PartitionKnown) -> PartitionKnown:
         """Return a partition with the current source end instead of the last reported one."""
-        place = TopicPartition(known.topic, known.partition)
-        end = self.ends.get(place)
+        place, end = known.place, self.ends.get(known.place)
         if end is None:  # no longer copied: its new records do not count
             return replace(known, heard_ms=self.time_ms)
         if known.position is None:
@@ -73,8 +72,7 @@ class SourceLook:
 
     def _not_begun(self, place: TopicPartition, end: int) -> PartitionKnown:
         return PartitionKnown(
-            place.topic,
-            place.partition,
+            place,
             Position(self.starts.get(place, end), 0, end),
             self.time_ms,
             0,

@@ -31,7 +31,6 @@ from srm.domain.moves.plan import GroupPlan, GroupPosition, LastPlace, Partition
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
-from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription, Topics
 from srm.engine.flows.source_look import SourceLook
@@ -268,23 +267,20 @@ class MoveFacts:
 
     def _replication(self, tp: TopicPartition) -> ReplicationFacts:
         log, offset_map = self.source.logs[tp], self.maps.get(tp)
-        status = (self.maps.statuses or {}).get(tp)
-        stopped = status if status is not None and status.state == "stopped" else None
+        at, stopped = offset_map.position, None
+        if (status := (self.maps.statuses or {}).get(tp)) and status.state == "stopped":
+            stopped = Reason(status.reason or "no reason given", status.action)
         # Without its last part the map does not show how far the partition is copied.
-        lost_end = self.maps.gaps.get(tp, "") if offset_map.position is None else ""
+        lost_end = self.maps.gaps.get(tp, "") if at is None else ""
         return ReplicationFacts(
-            tp.topic,
-            tp.partition,
-            source_next(offset_map),
-            log.start,
-            log.end,
-            None if stopped is None else stopped.reason or "no reason given",
-            log.stable_end,
+            tp,
+            offset_map.last_source_end if at is None else at.source_next,
+            log,
+            stopped,
             self.transactions.get(tp, ()),
             self.hidden,
             self.maps.errors.get(tp, "") or lost_end,
             self._lost(tp, log),
-            "" if stopped is None else stopped.action,
         )
 
     def _lost(self, tp: TopicPartition, log: LogRange) -> int:
@@ -434,8 +430,7 @@ class MoveFacts:
             remote = (topic.topic_id if topic else "", place.partition)
             heard_ms = heard.get(remote, 0)
             known = PartitionKnown(
-                original.topic,
-                original.partition,
+                original,
                 self.maps.get(original).position,
                 heard_ms,
                 self.away.recent.get(place, 0),
@@ -454,12 +449,6 @@ class MoveFacts:
         if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
             return ""  # it stopped because the source no longer answered
         return status.what or "no reason given"
-
-
-def source_next(offset_map: OffsetMap) -> int | None:
-    if offset_map.position is not None:
-        return offset_map.position.source_next
-    return offset_map.last_source_end
 
 
 def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:

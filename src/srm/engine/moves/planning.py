@@ -461,7 +461,7 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
     Partitions that resume by themselves do not count.
     """
     if down is not None and (missing := _missing(facts)):
-        topics = some(sorted({each.topic for each in missing}))
+        topics = some(sorted({each.place.topic for each in missing}))
         records = amount(sum(missing.values()), "record")
         text = f"not copied: {records} of {topics}; replicator down: {down.text}"
         yield Reason(text, down.action)
@@ -504,12 +504,14 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]
         yield f"the replicator of {request.flow} is down: {message(down.text, down.action)}"
     for partition in facts.replication:
         if down is None and partition.halt_reason is None:
-            behind[partition.topic] = behind.get(partition.topic, 0) + partition.remaining
+            topic = partition.place.topic
+            behind[topic] = behind.get(topic, 0) + partition.remaining
         if partition.held_back:
             leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
             wait = "the move will wait for its end"
             yield (
-                f"{partition.name} has an open transaction from offset {partition.stable_end} on: "
+                f"{partition.place} has an open transaction from offset "
+                f"{partition.log.stable_end} on: "
                 f"{leave if request.accept_open_transactions else wait}"
             )
     for topic, remaining in sorted(behind.items()):

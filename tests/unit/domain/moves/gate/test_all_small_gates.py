@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from tests.unit.domain.moves.gate.test_gate import HELD, HELD_BACK, OPEN, position
+from tests.unit.domain.moves.gate.test_gate import HELD, HELD_BACK, OPEN, partition, position
 
 from srm.domain.moves.gate import GateFacts, GroupFacts, ReplicationFacts, decide
 from srm.domain.moves.plan import PartitionMove
@@ -53,7 +53,7 @@ CONDITIONS: Mapping[str, Callable[[GateFacts], GateFacts]] = {
     "a commit is not copied": _place(position("not-copied-yet", None, None, remaining=2)),
     "a commit is ahead": _place(position("conflict", 10, 12)),
     "records would be skipped": _place(position(skipped=1)),
-    "a partition is behind": _copied(ReplicationFacts("T", 1, 90, 0, 100)),
+    "a partition is behind": _copied(partition(90, number=1)),
     "a transaction is open": _copied(HELD_BACK),
 }
 

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.groups.translation import LogRange
 from srm.domain.moves.gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
 from srm.domain.moves.plan import PartitionMove
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import OpenTransaction, TopicPartition
+from srm.domain.text.amount import Reason
 
 REQUEST = MoveRequest("failover", "P", "B", wait_seconds=60)
 HELD = Route(5, "P", "hold", "m1")
@@ -21,7 +23,14 @@ def position(state="translated", resume=10, there=10, **more):
 
 
 TRANSACTION = OpenTransaction(TopicPartition("T", 0), 60, 7, 0, "someone", 12_000)
-HELD_BACK = ReplicationFacts("T", 0, 60, 0, 100, stable_end=60, transactions=(TRANSACTION,))
+
+
+def partition(copied, end=100, start=0, number=0, stable_end=None, **more):
+    log = LogRange(start, end if stable_end is None else stable_end, end)
+    return ReplicationFacts(TopicPartition("T", number), copied, log, **more)
+
+
+HELD_BACK = partition(60, stable_end=60, transactions=(TRANSACTION,))
 TRANSACTION_REASON = (
     "40 records of T-0 on P cannot be copied: a transaction is open from offset 60 on "
     "(producer id 7, transactional id 'someone', age 12 s): end it, on P with "
@@ -35,7 +44,7 @@ OPEN = GateFacts(
     request=REQUEST,
     topics=("T",),
     groups=(GROUP,),
-    replication=(ReplicationFacts("T", 0, 100, 0, 100),),
+    replication=(partition(100),),
     routes={"topic:T": HELD, "group:g": HELD},
     moving={},
     now_ms=10_000,
@@ -92,19 +101,19 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
             "group:g is not held",
         ),
         (
-            replace(OPEN, replication=(ReplicationFacts("T", 0, 98, 0, 100),)),
+            replace(OPEN, replication=(partition(98),)),
             "replication of T from P is 2 records behind",
         ),
         (
-            replace(OPEN, replication=(ReplicationFacts("T", 0, None, 5, 9),)),
+            replace(OPEN, replication=(partition(None, 9, start=5),)),
             "4 records behind",
         ),
         (
-            replace(OPEN, replication=(ReplicationFacts("T", 0, 1, 0, 9, "data lost"),)),
+            replace(OPEN, replication=(partition(1, 9, stopped=Reason("data lost")),)),
             "T-0 is stopped: data lost",
         ),
         (
-            replace(OPEN, replication=(ReplicationFacts("T", 0, None, 0, 9, damage="block 7"),)),
+            replace(OPEN, replication=(partition(None, 9, damage="block 7"),)),
             "the offset map of T-0 cannot be used: block 7",
         ),
         (
@@ -116,7 +125,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
             "open from offset 60 on, its owner is not visible (no right)",
         ),
         (
-            replace(OPEN, replication=(ReplicationFacts("T", 0, 1, 0, 9),), report_age_ms=60_000),
+            replace(OPEN, replication=(partition(1, 9),), report_age_ms=60_000),
             "last reported 1 min ago: is it running",
         ),
     ],
@@ -158,7 +167,7 @@ def test_records_that_an_open_transaction_holds_back_are_counted_when_they_are_a
 
 
 def test_records_that_were_never_copied_count_as_missing_on_the_target():
-    replication = ReplicationFacts("T", 0, 100, 0, 100, lost=20)
+    replication = partition(100, lost=20)
     rows = (position(skipped=5, uncopied=5), position(skipped=9, uncopied=9))
     groups = tuple(replace(GROUP, group=str(i), positions=(row,)) for i, row in enumerate(rows))
     accepted = replace(REQUEST, accept_skips=True)
@@ -193,7 +202,7 @@ def test_the_gate_opens_only_when_all_conditions_hold(
                 positions=(position(state, there=10 if applied else 3),),
             ),
         ),
-        replication=(ReplicationFacts("T", 0, copied, 0, end),),
+        replication=(partition(copied, end),),
         moving={"T": 1} if moving else {},
     )
 
