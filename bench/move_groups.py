@@ -28,10 +28,11 @@ from bench.service_idle import running
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.progress import RunStep
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.moves import MoveRequest, MoveStore
+from srm.engine.moves.records import MoveStore
 from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_move
 from srm_lab.stack.stack import Stack, StackOptions

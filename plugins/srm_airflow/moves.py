@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from srm import telemetry
+from srm.domain.moves.report import Approval
 from srm.domain.moves.request import (
     MoveRequest,
     RunSettings,
@@ -255,9 +256,7 @@ def _keep_approval(
     context: MoveContext, planned: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
     asked = planned["approval"]
-    approval = moves.Approval(
-        answer["by"], "Airflow", answer["time_ms"], asked["text"], asked["numbers"]
-    )
+    approval = Approval(answer["by"], "Airflow", answer["time_ms"], asked["text"], asked["numbers"])
     moves.approve(context, planned["move_id"], approval)
 
 

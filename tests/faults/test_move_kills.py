@@ -22,10 +22,10 @@ from tests.integration.moving import Site, hold_and_go
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, topic_subject
 from srm.engine import moves
-from srm.engine.moves import MoveRequest, MoveStore
-from srm.engine.moves.records import RoutingTables
+from srm.engine.moves.records import MoveStore, RoutingTables
 from srm.errors import ConflictError
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -23,13 +23,13 @@ from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     Assignment,
 )
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route, next_generation
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import SIDES, ControlChange, Registers
+from srm.engine.moves.records import SIDES, ControlChange, MoveContext, Registers
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.writers import KafkaStateLog

@@ -13,8 +13,8 @@ from tests.replicating import is_copied
 from tests.waiting import eventually
 
 from srm.config.model import Config
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.moves import MoveRequest
 from srm.engine.verification import VerificationRequest, carry_out, plan
 from srm.kafka.cluster import KafkaCluster
 from srm.spark.verification import BothClusters, RangeComparer

@@ -17,12 +17,13 @@ from tests.waiting import Stopwatch, eventually
 
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.control.control_topics import compacted_spec
 from srm.engine.emission import emit
-from srm.engine.moves import MoveRequest, RunEvent
+from srm.engine.moves import RunEvent
 from srm.engine.moves.records import ensure_topics
 from srm.wiring import open_move
 from srm_lab.stack.kafka import KafkaBroker

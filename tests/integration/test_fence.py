@@ -26,8 +26,8 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.config.model import ClusterClients
+from srm.domain.moves.request import MoveRequest
 from srm.engine import moves
-from srm.engine.moves import MoveRequest
 from srm.engine.moves.effects import set_fence
 from srm.engine.moves.records import ensure_topics
 from srm.kafka.cluster import KafkaCluster

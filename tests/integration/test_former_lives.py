@@ -14,12 +14,12 @@ from tests.waiting import eventually
 from srm.clock import now_ms
 from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves import MoveRequest
 from srm.engine.ports import FlowContext
 from srm.wiring import open_flow, open_move
 from srm_lab.stack.kafka import KafkaBroker

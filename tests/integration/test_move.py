@@ -28,9 +28,10 @@ from tests.integration.moving import (
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.moves import MoveReport, MoveRequest
 from srm.errors import NotFoundError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

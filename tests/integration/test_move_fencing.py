@@ -14,13 +14,13 @@ from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID
-from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import RoutingTables, ensure_topics
+from srm.engine.moves.records import MoveContext, RoutingTables, ensure_topics
 from srm.kafka.state.writers import KafkaControlWriter
 from srm_lab.stack.kafka import KafkaBroker
 

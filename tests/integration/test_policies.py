@@ -19,13 +19,13 @@ from tests.waiting import eventually
 from srm.client.consumer import FailoverConsumer
 from srm.client.routing import RoutingWatcher
 from srm.config.model import Config
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves, verification
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
-from srm.engine.moves import MoveRequest
 from srm.engine.recovery import ReturnedFlow
 from srm.engine.verification import VerificationRequest
 from srm.engine.why.answer import list_topics

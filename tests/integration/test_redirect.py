@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.config.loader import load_config
+from srm.domain.moves.request import MoveRequest
 from srm.engine import moves
-from srm.engine.moves import MoveRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

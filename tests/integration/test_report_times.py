@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.client import routing
 from srm.client.routing import Moment, RoutingWatcher
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import moves
-from srm.engine.moves import MoveContext, MoveRequest
+from srm.engine.moves.records import MoveContext
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

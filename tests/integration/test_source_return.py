@@ -17,10 +17,11 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.domain.moves.disaster import Outcome, stored_outcome
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.groups.translate import translate
-from srm.engine.moves import MoveRequest, kept_outcome
+from srm.engine.moves.records import ControlTables, MoveContext
 from srm.engine.recovery import ReturnedFlow, pause_in_force
 from srm.errors import GateClosedError
 from srm.wiring import open_move, open_return
@@ -98,8 +99,8 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
         # Groups fail back before anybody writes to P again: it is the planned move.
         pair.commit(pair.b, reader, {pair.remote(merged): pair.map(merged).forward(74).offset})
         with open_move(pair.config, pair.b, pair.p) as back:
-            outcome = kept_outcome(back, "m1")
-            assert outcome is not None
+            tables = ControlTables.read_moves(back.target)
+            outcome = Outcome.decode(stored_outcome(tables.documents, "m1") or b"")
             assert outcome.choices.items() >= choices.items()
             assert outcome.groups[reader].records == 21
             fail_back(back, pair, reader, stranger)
@@ -138,7 +139,7 @@ def srm(pair: Pair, *arguments: str) -> str:
     return done.stdout
 
 
-def fail_back(back: moves.MoveContext, pair: Pair, *groups: str) -> None:
+def fail_back(back: MoveContext, pair: Pair, *groups: str) -> None:
     topics = tuple(pair.topics[:3])
     request = MoveRequest("failback", pair.b, pair.p, topics, groups, quiet_seconds=0.2)
     begin(back, request, "m2")

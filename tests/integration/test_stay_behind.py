@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import Site, begin, pass_gate
 from tests.waiting import eventually
 
+from srm.domain.moves.request import MoveRequest
 from srm.engine import moves
-from srm.engine.moves import MoveRequest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

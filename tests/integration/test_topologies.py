@@ -21,11 +21,11 @@ from tests.replicating import configure, replicating
 from tests.waiting import eventually
 
 from srm.config.model import Config
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.emission import emit
-from srm.engine.moves import MoveRequest
 from srm.wiring import open_flow, open_move
 from srm_lab.stack.kafka import KafkaBroker
 

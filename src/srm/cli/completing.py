@@ -85,7 +85,7 @@ def groups(ctx: typer.Context) -> list[str]:
 def moves(ctx: typer.Context) -> list[str]:
     """Return the ids of moves, the newest first."""
     from srm.cli.moves.failover import TwoClusters
-    from srm.engine.moves import MoveStore
+    from srm.engine.moves.records import MoveStore
 
     def read() -> list[str]:
         given: Any = {name: ctx.params.get(name) for name in ("config", "source", "target")}

@@ -24,6 +24,7 @@ from srm.domain.names.topics import Flow
 from srm.engine import emission, moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import group_sync
+from srm.engine.moves.records import MoveStore
 from srm.engine.recovery import ReturnedFlow, SettledReturn
 from srm.engine.status.observing import flow_status
 from srm.errors import SrmError, StackError
@@ -167,7 +168,7 @@ class Disaster:
             if planned.forecast is not None:
                 display.say(planned.forecast.line("P"))
             report = moves.carry_out(context, planned.move_id)
-            forecast = moves.MoveStore(context).progress(planned.move_id).forecast
+            forecast = MoveStore(context).progress(planned.move_id).forecast
         if forecast is None:
             raise StackError(f"move {planned.move_id} has no forecast")
         display.say(f"{forecast.line('P')}; RTO {report.rto_seconds} s")

@@ -19,7 +19,7 @@ from srm.config.model import read_public_key
 from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_break, short
 from srm.engine import moves
 from srm.engine.drill import read_drills, run_drill
-from srm.engine.moves import MoveContext, MoveStore
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import (
     ConfigError,
     ConflictError,

@@ -35,12 +35,14 @@ from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import RUN_STEPS, MoveProgress, MoveStep
+from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import some
 from srm.engine import moves
 from srm.engine.flows.supervision import operator
-from srm.engine.moves import MoveContext, MoveStore, RunEvent
+from srm.engine.moves import RunEvent
 from srm.engine.moves.effects import lift_fence
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import ConflictError, UnavailableError, UsageError
 from srm.pages.moves import (
     plan_view,
@@ -254,7 +256,7 @@ def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
     if planned.request.is_unplanned and not yes:
         how = f"typed {_typed_source(planned)}"
     by, now_ms = operator(context.host), context.now_ms()
-    approval = moves.Approval(by, how, now_ms, planned.summary(), planned.numbers())
+    approval = Approval(by, how, now_ms, planned.summary(), planned.numbers())
     moves.approve(context, planned.move_id, approval)
 
 

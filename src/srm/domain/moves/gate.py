@@ -187,9 +187,9 @@ class ReplicationFacts:
         if not self.transactions:
             why = f" ({self.hidden})" if self.hidden else ""
             yield (
-                f"{held}: a transaction is open from offset {self.log.stable_end} on, its owner is not "
-                f"visible{why}: find it with 'kafka-transactions.sh --bootstrap-server HOST:PORT "
-                f"find-hanging' on {source}, {accept}"
+                f"{held}: a transaction is open from offset {self.log.stable_end} on, its owner is "
+                f"not visible{why}: find it with 'kafka-transactions.sh --bootstrap-server "
+                f"HOST:PORT find-hanging' on {source}, {accept}"
             )
 
 

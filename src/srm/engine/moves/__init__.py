@@ -16,18 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from srm.domain.moves.plan import MovePlan as MovePlan
-    from srm.domain.moves.report import Approval as Approval
-    from srm.domain.moves.report import MoveReport as MoveReport
-    from srm.domain.moves.request import MoveRequest as MoveRequest
     from srm.engine.moves.effects import call_redirectors as call_redirectors
     from srm.engine.moves.holding import go as go
     from srm.engine.moves.holding import hold as hold
     from srm.engine.moves.holding import release as release
     from srm.engine.moves.planning import new_move_id as new_move_id
     from srm.engine.moves.planning import plan as plan
-    from srm.engine.moves.records import MoveContext as MoveContext
-    from srm.engine.moves.records import MoveStore as MoveStore
     from srm.engine.moves.steps import RunEvent as RunEvent
     from srm.engine.moves.steps import apply as apply
     from srm.engine.moves.steps import apply_and_go as apply_and_go
@@ -35,7 +29,6 @@ if TYPE_CHECKING:
     from srm.engine.moves.steps import status as status
     from srm.engine.moves.steps import wait_status as wait_status
     from srm.engine.moves.verification import approve as approve
-    from srm.engine.moves.verification import kept_outcome as kept_outcome
     from srm.engine.moves.verification import kept_report as kept_report
     from srm.engine.moves.verification import kept_reports as kept_reports
     from srm.engine.moves.verification import report as report
@@ -43,17 +36,11 @@ if TYPE_CHECKING:
     from srm.engine.moves.verification import watch_residue as watch_residue
 
 _HOMES: Final = {
-    "domain.moves.plan": "MovePlan",
-    "domain.moves.report": "Approval MoveReport",
-    "domain.moves.request": "MoveRequest",
-    "engine.moves.effects": "call_redirectors",
-    "engine.moves.holding": "go hold release",
-    "engine.moves.planning": "new_move_id plan",
-    "engine.moves.records": "MoveContext MoveStore",
-    "engine.moves.steps": "RunEvent apply apply_and_go carry_out status wait_status",
-    "engine.moves.verification": (
-        "approve kept_outcome kept_report kept_reports report verify watch_residue"
-    ),
+    "effects": "call_redirectors",
+    "holding": "go hold release",
+    "planning": "new_move_id plan",
+    "steps": "RunEvent apply apply_and_go carry_out status wait_status",
+    "verification": "approve kept_report kept_reports report verify watch_residue",
 }
 """Names by module: each is imported on first use, as a status needs few of them."""
 
@@ -61,5 +48,5 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names.split():
-            return getattr(import_module(f"srm.{home}"), name)
+            return getattr(import_module(f"{__name__}.{home}"), name)
     raise AttributeError(name)

@@ -402,10 +402,6 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
     return tuple(sorted(known, key=lambda kept: (kept.report.created_ms, kept.report.move_id)))
 
 
-def kept_outcome(context: MoveContext, move_id: str) -> Outcome | None:
-    return _outcome(read_both(context, ControlTables.read_moves), move_id)
-
-
 def _find_report(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
     key = report_key(move_id)
     found = (read_report(table.documents.get(key)) for table in tables)

@@ -13,9 +13,10 @@ from tests.unit.domain.moves.report.reporting import FORECAST
 from tests.unit.engine.moves.control.moving import REQUEST, busy_world, config_in, planned
 
 from srm.cli.moves.failover import _approve
+from srm.domain.moves.plan import MovePlan
 from srm.engine import moves
 from srm.engine.flows.supervision import operator
-from srm.engine.moves import MoveContext, MovePlan
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import UsageError
 
 
@@ -26,7 +27,7 @@ def context(tmp_path: Path) -> MoveContext:
 
 @pytest.fixture
 def plan(context: MoveContext) -> MovePlan:
-    made = moves.MoveStore(context).plan("m1")
+    made = MoveStore(context).plan("m1")
     return replace(made, request=replace(REQUEST, mode="unplanned"), forecast=FORECAST)
 
 
@@ -73,7 +74,7 @@ def test_who_runs_a_planned_move_is_kept_with_the_numbers_of_the_plan(
 ) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
 
-    _approve(context, moves.MoveStore(context).plan("m1"), yes=False)
+    _approve(context, MoveStore(context).plan("m1"), yes=False)
 
     [approval] = moves.report(context, "m1").approvals
     assert (approval.by, approval.how) == ("ada@ops-1", "srm failover run")

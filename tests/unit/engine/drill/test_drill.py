@@ -21,8 +21,7 @@ from srm.engine import drill as drill_run
 from srm.engine import moves
 from srm.engine.drill import place_of_processes, read_drills, run_drill, write_drill
 from srm.engine.emission import emit
-from srm.engine.moves import MoveContext
-from srm.engine.moves.records import ensure_topics, without_source
+from srm.engine.moves.records import MoveContext, ensure_topics, without_source
 from srm.errors import ConflictError, NotFoundError, UnavailableError
 
 GONE_PID = 2**22 - 3

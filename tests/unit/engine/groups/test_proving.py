@@ -12,6 +12,7 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.groups.translation import PartitionFacts, translate
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
@@ -20,7 +21,7 @@ from srm.engine.groups.checkpoints import emit, selection_of
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.proving import read_proof, verdicts_of
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
-from srm.engine.moves import MoveContext, MoveRequest
+from srm.engine.moves.records import MoveContext
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConflictError
 

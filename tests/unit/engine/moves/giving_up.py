@@ -8,13 +8,14 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport, read_pause
+from srm.domain.moves.plan import MovePlan
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves import MoveContext
+from srm.engine.moves.records import MoveContext
 from srm_lab.testing.fake_switch import FakeSwitch
 
 UNPLANNED = replace(REQUEST, mode="unplanned", slow_writer_seconds=0.0)
@@ -57,7 +58,7 @@ class Disaster:
     def pause(self):
         return read_pause(self.world.b.compacted_topic(internal_topics.replication("P")).read())
 
-    def planned(self, **changes: object) -> moves.MovePlan:
+    def planned(self, **changes: object) -> MovePlan:
         return moves.plan(self.context, replace(UNPLANNED, **changes), "m1")
 
     def through(self, *steps: str) -> None:

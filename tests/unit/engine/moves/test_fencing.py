@@ -20,13 +20,14 @@ from tests.unit.engine.moves.control.moving import (
 
 from srm.config.model import Config
 from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.moves import MoveContext, MoveRequest, MoveStore
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 ROUTING = internal_topics.ROUTING

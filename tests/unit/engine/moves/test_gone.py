@@ -17,12 +17,13 @@ from tests.unit.engine.moves.control.moving import (
 )
 
 from srm.config.model import Config
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, AckState
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.groups.ledger import read_ledger
-from srm.engine.moves import MoveContext, MoveRequest, MoveStore
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import (
     ConflictError,
     UnavailableError,

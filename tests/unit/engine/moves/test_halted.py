@@ -20,10 +20,10 @@ from srm.domain.flow_state.replication_records import (
     State,
 )
 from srm.domain.flow_state.slot_records import SlotHeartbeat
+from srm.domain.moves.plan import MovePlan
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
-from srm.engine.moves import MovePlan
 from srm.errors import ConflictError
 
 PAYMENTS = TopicPartition("Payments", 0)

@@ -8,6 +8,7 @@ from tests.unit.engine.moves.test_gone import gone
 
 from srm.config.model import Config
 from srm.domain.groups.group_sync import LedgerEntry
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
@@ -130,7 +131,7 @@ def test_what_a_group_does_on_the_source_after_the_move_back_makes_no_problem(wo
     for group in ("near", "far"):
         world.b.leave(group)
     world.copy("B", "P")
-    back = moves.MoveRequest("failback", "B", "P", ("Payments",), ("near", "far"))
+    back = MoveRequest("failback", "B", "P", ("Payments",), ("near", "far"))
     returning = world.context("B", "P")
     moves.plan(returning, back, "m2")
     moves.hold(returning, "m2")

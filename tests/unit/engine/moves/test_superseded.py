@@ -8,6 +8,7 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import ERA, Route
 from srm.domain.names import internal_topics
@@ -15,7 +16,6 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves import MoveReport
 from srm.errors import ConflictError
 from srm_lab.testing.fake_switch import FakeSwitch
 

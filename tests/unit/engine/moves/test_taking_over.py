@@ -10,7 +10,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, held
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine import moves
-from srm.engine.moves import MoveContext, MoveStore
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import GateClosedError
 
 

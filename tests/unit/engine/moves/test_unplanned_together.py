@@ -11,6 +11,7 @@ from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.engine import moves
+from srm.engine.moves.records import MoveStore
 from srm.errors import ConflictError
 
 __all__ = ["disaster"]
@@ -86,7 +87,7 @@ def test_a_move_that_another_one_has_taken_over_from_does_not_say_that_its_clien
         disaster.through("go")
 
     assert disaster.world.routes("B") == before
-    assert not moves.MoveStore(disaster.context).progress("m1").is_decided
+    assert not MoveStore(disaster.context).progress("m1").is_decided
     disaster.through("release")
     assert disaster.world.routes("B") == before
     disaster.through("hold", "apply", "go")
@@ -155,7 +156,7 @@ def test_of_a_go_and_a_settlement_at_its_last_step_one_is_refused(
     with suppress(ConflictError):
         disaster.through("go")
 
-    decided = moves.MoveStore(disaster.context).progress("m1").is_decided
+    decided = MoveStore(disaster.context).progress("m1").is_decided
     assert decided == (disaster.pause() is not None)
     assert {r.state for r in disaster.world.routes("B").values()} == {"go" if decided else "hold"}
 

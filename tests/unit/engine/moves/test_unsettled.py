@@ -11,7 +11,7 @@ from tests.unit.engine.moves.giving_up import Disaster, disaster
 from srm.domain.flow_state.replication_records import Pause
 from srm.engine import moves
 from srm.engine.drill import run_drill
-from srm.engine.moves import MoveContext
+from srm.engine.moves.records import MoveContext
 from srm.engine.status.observing import flow_status
 from srm.engine.why import why_group
 from srm.errors import ConflictError

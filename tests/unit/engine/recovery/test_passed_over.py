@@ -7,7 +7,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import Run
 from srm.engine import moves
-from srm.engine.moves import MoveContext
+from srm.engine.moves.records import MoveContext
 
 
 def test_a_group_that_is_past_what_was_kept_is_warned_of(sites) -> None:

@@ -11,7 +11,9 @@ from math import ceil
 from typing import Final
 
 from srm.domain.moves.disaster import Choice, Outcome
+from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import (
     FenceKind,
     Route,
@@ -25,8 +27,7 @@ from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves import MoveContext, MovePlan, MoveRequest
-from srm.engine.moves.records import RoutingHistory
+from srm.engine.moves.records import MoveContext, RoutingHistory
 from srm.engine.recovery import ReturnedFlow
 from srm.errors import AuthorizationError, GateClosedError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset

@@ -32,7 +32,7 @@ from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import create_control_topics, ensure_compacted
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves import MoveContext
+from srm.engine.moves.records import MoveContext
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError, UnavailableError
 from srm.replication.ports import DecodedRecord

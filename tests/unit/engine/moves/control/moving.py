@@ -11,12 +11,12 @@ from typing import Any
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import SlotReport
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine import moves
-from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import RoutingHistory
+from srm.engine.moves.records import MoveContext, RoutingHistory
 from srm.engine.ports import FlowContext
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeMapReader

@@ -13,9 +13,8 @@ from tests.unit.engine.moves.giving_up import Disaster
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import moves
-from srm.engine.moves import MoveContext
 from srm.engine.moves.effects import lift_fence, lift_target, read_fences, set_fence
-from srm.engine.moves.records import MoveStore, ensure_topics
+from srm.engine.moves.records import MoveContext, MoveStore, ensure_topics
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
 
 FENCED = replace(REQUEST, fence="acl")

@@ -12,9 +12,9 @@ from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.progress import MoveProgress, Observation, WaitNote
 from srm.domain.names import internal_topics
 from srm.engine import moves
-from srm.engine.moves import MoveContext, MoveStore, wait_status
+from srm.engine.moves import wait_status
 from srm.engine.moves.holding import require
-from srm.engine.moves.records import ControlTables
+from srm.engine.moves.records import ControlTables, MoveContext, MoveStore
 from srm.errors import GateClosedError
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route, merge
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves import MoveContext, MoveRequest
-from srm.engine.moves.records import ensure_topics, homes_to_move
+from srm.engine.moves.records import MoveContext, ensure_topics, homes_to_move
 from srm.engine.status.observing import read_known
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch

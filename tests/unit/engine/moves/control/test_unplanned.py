@@ -11,14 +11,14 @@ from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaste
 
 from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.groups.mm2_records import Checkpoint
-from srm.domain.moves.plan import PartitionMove
+from srm.domain.moves.plan import MovePlan, PartitionMove
 from srm.domain.moves.routing import ERA, Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves.records import RoutingTables, ensure_topics
+from srm.engine.moves.records import MoveStore, RoutingTables, ensure_topics
 from srm.errors import (
     ConflictError,
     GateClosedError,
@@ -34,7 +34,7 @@ ROUTED = (
 )
 
 
-def place(plan: moves.MovePlan, group: str = "near") -> PartitionMove:
+def place(plan: MovePlan, group: str = "near") -> PartitionMove:
     """Return the place of a group in the copy of Payments."""
     [positions] = [each.positions for each in plan.groups if each.group == group]
     [position] = [each for each in positions if each.target == COPY]
@@ -164,7 +164,7 @@ def test_a_copy_that_cannot_be_sealed_is_named_and_stops_nothing(disaster: Disas
 
     disaster.through("hold", "apply", "go")
 
-    progress = moves.MoveStore(disaster.context).progress("m1")
+    progress = MoveStore(disaster.context).progress("m1")
     assert progress.forecast is not None
     assert any("no leader" in note for note in progress.forecast.notes)
 
@@ -248,7 +248,7 @@ def test_a_copy_without_a_leader_is_named_and_stops_nothing(disaster: Disaster) 
     assert not plan.blocking
     assert any("P.Payments-0 on B has no leader now" in line for line in plan.warnings)
     disaster.through("hold", "apply", "go")
-    progress = moves.MoveStore(disaster.context).progress("m1")
+    progress = MoveStore(disaster.context).progress("m1")
     assert progress.forecast is not None
     assert progress.forecast.not_copied == 7
     assert any("no leader" in note for note in progress.forecast.notes)
@@ -424,7 +424,7 @@ def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) 
 
     disaster.through("hold")
 
-    members = moves.MoveStore(disaster.context).progress("m1").members_at_hold
+    members = MoveStore(disaster.context).progress("m1").members_at_hold
     assert members == {"far": 0, "near": 1}
 
 
@@ -549,7 +549,7 @@ def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: 
     assert any("far is not changed: its offsets cannot be read" in w for w in plan.warnings)
     disaster.through("hold", "apply", "go")
     assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
-    assert "no coordinator" in moves.MoveStore(disaster.context).progress("m1").left_alone["far"]
+    assert "no coordinator" in MoveStore(disaster.context).progress("m1").left_alone["far"]
 
 
 def test_a_share_group_is_created_from_its_checkpoint(disaster: Disaster) -> None:

@@ -11,14 +11,16 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, held
 from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import DRIVER_KEY, DriverHeartbeat, PartitionNotes
 from srm.domain.flow_state.replication_state import CopiedTopic
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine import moves
 from srm.engine.flows.target_topics import StateTopic
-from srm.engine.moves import MoveContext, MoveReport, MoveRequest
 from srm.engine.moves.reading import read_facts
+from srm.engine.moves.records import MoveContext
 from srm.errors import AuthorizationError, GateClosedError, UsageError
 
 PAYMENTS = TopicPartition("Payments", 0)

@@ -16,8 +16,7 @@ from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.moves import MoveContext
-from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.records import MoveContext, ensure_topics
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from tests.unit.engine.moves.control.moving import Killed, World, run_through
 from tests.unit.engine.moves.giving_up import Disaster
 from tests.unit.engine.moves.test_gone import acknowledge, gone
 
+from srm.domain.moves.report import Approval
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, chain_break
 from srm.domain.names import internal_topics
 from srm.engine import moves
-from srm.engine.moves import Approval, MoveContext, MoveStore
-from srm.engine.moves.records import Notary
+from srm.engine.moves.records import MoveContext, MoveStore, Notary
 from srm.engine.moves.verification import keep_report
 from srm.errors import ConfigError, NotFoundError, UnavailableError
 
@@ -187,7 +188,7 @@ def test_an_approval_is_kept_once_and_stands_in_the_report(world: World) -> None
     context = signing(world)
     with pytest.raises(NotFoundError, match="move 'm1' is not known: plan it, then approve it"):
         moves.approve(context, "m1", APPROVAL)
-    moves.plan(context, moves.MoveRequest("failover", "P", "B", ("Payments",), ("near",)), "m1")
+    moves.plan(context, MoveRequest("failover", "P", "B", ("Payments",), ("near",)), "m1")
 
     again = replace(APPROVAL, by="bob@ops", how="typed failover", time_ms=9)
     assert moves.approve(context, "m1", APPROVAL) == (APPROVAL,)

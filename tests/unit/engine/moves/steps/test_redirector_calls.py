@@ -12,10 +12,12 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, held
 from tests.unit.engine.moves.giving_up import Disaster
 
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectOrder, call_key
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves import MoveContext, MoveRequest, MoveStore, effects
+from srm.engine.moves import effects
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.engine.ports import CallResult
 from srm.errors import ConflictError, SrmError, UnavailableError
 

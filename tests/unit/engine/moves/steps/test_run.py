@@ -11,8 +11,10 @@ from rich.console import Console
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.cli.moves.failover import move_view
+from srm.domain.moves.report import MoveReport
+from srm.domain.moves.request import MoveRequest
 from srm.engine import moves
-from srm.engine.moves import MoveReport, RunEvent
+from srm.engine.moves import RunEvent
 from srm.engine.moves.records import MoveStore
 from srm.errors import ConflictError, GateClosedError, UnavailableError
 from srm.pages.moves import plan_view, report_view
@@ -39,7 +41,7 @@ class Clients:
             self.world.start("far", "B", {})
 
 
-def run(world: World, clients: Clients, request: moves.MoveRequest = REQUEST) -> MoveReport:
+def run(world: World, clients: Clients, request: MoveRequest = REQUEST) -> MoveReport:
     context = world.context()
     moves.plan(context, request, "m1")
     return moves.carry_out(context, "m1", clients, poll_seconds=0.001)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held, planned
 
+from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
-from srm.engine.moves import MoveContext, MoveRequest
+from srm.engine.moves.records import MoveContext
 from srm.errors import (
     ConflictError,
     GateClosedError,
