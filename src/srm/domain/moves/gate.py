@@ -1,10 +1,5 @@
-"""Gate of a move: presence of its clients, and the decision whether they may go to the target.
+"""Gate of a move: presence of its clients, facts about hold and replication, and its answer.
 
-*Ready*: all clients have left the source, replication has nothing left to copy, and every group's
-last commit is decided and translated. Offsets may be applied on the target.
-*Open*: the offsets on the target are also the intended ones. Clients may go there.
-
-Writes count up to the high watermark: an open transaction stops the last stable offset for all.
 Times of clients are the broker's: records of the routing topic carry its clock (LogAppendTime).
 """
 
@@ -15,22 +10,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from srm.domain.flow_state.liveness_thresholds import is_silent
-from srm.domain.groups.group_sync import IDLE
-from srm.domain.groups.translation import UNFINISHED, LogRange
-from srm.domain.moves.plan import MovePlan, PartitionMove, position_problem
+from srm.domain.groups.translation import LogRange
+from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import (
     Ack,
-    Route,
     StampedAck,
     group_subject,
-    subjects_of,
     topic_subject,
 )
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
-from srm.domain.text.amount import Reason, ago, amount
+from srm.domain.text.amount import Reason, amount
 
 ANNOUNCED_MS = 90_000
 """Expiry of a client after its last announcement; clients repeat it every 30 s."""
@@ -193,43 +184,20 @@ class ReplicationFacts:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFacts:
-    """One group on both clusters after the hold; ``pending``: commits in an open transaction."""
-
-    group: str
-    source_state: str
-    source_members: tuple[str, ...]
-    target_state: str
-    target_members: tuple[str, ...]
-    positions: tuple[PartitionMove, ...]
-    source_reason: str = ""
-    target_reason: str = ""
-    pending: tuple[TopicPartition, ...] = ()
-    unreadable: str = ""
-
-
 @dataclass(frozen=True)
-class GateFacts:
-    """Input of the gate, read from the clusters themselves.
+class HoldFacts:
+    """Facts about the hold of a move, which its gate adds to those of the clusters.
 
     ``moving``: offsets since the hold, by topic written to on the source within the quiet time.
-    ``report_age_ms``: age of the replicator's newest heartbeat, None if there is none.
     ``samples``: (epoch ms, remaining) of earlier looks.
     ``doubted``: topics that a producer without a route has recently written to, or may have.
     ``unheld``, ``unconfirmed``: reasons by producers, and by redirectors or a fence.
     """
 
     move_id: str
-    request: MoveRequest
-    topics: tuple[str, ...]
-    groups: tuple[GroupFacts, ...]
-    replication: tuple[ReplicationFacts, ...]
-    routes: Mapping[str, Route]
-    moving: Mapping[str, int]
     now_ms: int
-    held_ms: int | None
-    report_age_ms: int | None = None
+    held_ms: int | None = None
+    moving: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[tuple[int, int], ...] = ()
     doubted: tuple[str, ...] = ()
     unheld: tuple[str, ...] = ()
@@ -278,50 +246,6 @@ class SyncStatus:
         return self.ready and self.applied
 
 
-def decide(facts: GateFacts) -> SyncStatus:
-    blocking = (
-        *_routing_reasons(facts),
-        *facts.unconfirmed,
-        *facts.unheld,
-        *_writer_reasons(facts),
-        *waiting_reasons(facts),
-    )
-    unapplied = tuple(
-        f"group {group.group}, {p.target}: offset on {facts.request.target} "
-        f"is {p.target_committed}, intended is {p.resume}"
-        for group in facts.groups
-        for p in group.positions
-        if not p.is_applied
-    )
-    remaining = sum(partition.remaining for partition in facts.replication)
-    missing = dict(_missing(facts))
-    elapsed = 0.0 if facts.held_ms is None else max(0, facts.now_ms - facts.held_ms) / 1000
-    return SyncStatus(
-        move_id=facts.move_id,
-        ready=not blocking,
-        applied=not unapplied,
-        blocking=blocking,
-        unapplied=unapplied,
-        remaining_records=remaining,
-        groups=tuple(
-            GroupSync(
-                group.group,
-                len(group.source_members),
-                synchronised=not any(_group_reasons(group, facts)),
-                applied=all(position.is_applied for position in group.positions),
-                remaining=sum(position.remaining for position in group.positions),
-            )
-            for group in facts.groups
-        ),
-        eta_seconds=0.0 if not blocking else eta_seconds(facts.samples, facts.now_ms, remaining),
-        elapsed_seconds=elapsed,
-        timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
-        rpo_records=sum(missing.values()),
-        missing=tuple(missing),
-        asks=facts.asks,
-    )
-
-
 def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus | None:
     """Decide by progress alone (decided, or unplanned and held); None if a look is needed."""
     blocking = unapplied = tuple[str, ...]()
@@ -355,13 +279,6 @@ def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> 
     )
 
 
-def waiting_reasons(facts: GateFacts) -> Iterator[str]:
-    """Yield what is not copied, left or translated yet, with or without a hold."""
-    yield from _replication_reasons(facts)
-    for group in facts.groups:
-        yield from _group_reasons(group, facts)
-
-
 def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: int) -> float | None:
     if remaining == 0 or not samples:
         return None
@@ -370,95 +287,6 @@ def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: in
     if copied <= 0 or passed <= 0:
         return None
     return round(remaining * passed / copied / 1000, 1)
-
-
-def _routing_reasons(facts: GateFacts) -> Iterator[str]:
-    for subject in subjects_of(facts.topics, (group.group for group in facts.groups)):
-        route = facts.routes.get(subject)
-        if route is None or route.state != "hold" or route.move_id != facts.move_id:
-            owner = "" if route is None or not route.move_id else f" (last set by {route.move_id})"
-            yield f"{subject} is not held by this move{owner}: hold first"
-
-
-def _writer_reasons(facts: GateFacts) -> Iterator[str]:
-    request = facts.request
-    longer = max(request.quiet_seconds, request.slow_writer_seconds)
-    for topic, offsets in sorted(facts.moving.items()):
-        quiet = f"{request.quiet_seconds:g} s"
-        if topic in facts.doubted:
-            quiet = f"{longer:g} s: a producer that follows no route wrote to it recently"
-        grown = f"{amount(offsets, 'offset')} since the hold"
-        yield (
-            f"topic {topic} is still written to on {request.source} ({grown}): stop its producers"
-            if offsets
-            else f"topic {topic} must be idle on {request.source} for {quiet}"
-        )
-
-
-def _missing(facts: GateFacts) -> Iterator[tuple[str, int]]:
-    """Yield the gaps of the target, with records (or offsets that may be markers)."""
-    target = facts.request.target
-    for each in facts.replication:
-        yield from each.missing(target)
-    uncopied: dict[str, int] = {}
-    for p in (p for group in facts.groups for p in group.positions if p.uncopied):
-        uncopied[p.name] = max(p.uncopied, uncopied.get(p.name, 0))
-    for name, count in uncopied.items():
-        before = f"{amount(count, 'offset')} from before the first record copied to {target}"
-        yield f"{name}: {before}", count
-
-
-def _replication_reasons(facts: GateFacts) -> Iterator[str]:
-    source = facts.request.source
-    behind: dict[str, int] = {}
-    for each in facts.replication:
-        if not each.remaining:
-            continue
-        if each.damage:
-            yield f"the offset map of {each.place} cannot be used: {each.damage}"
-            continue
-        if each.halt_reason is not None:
-            yield each.halt_reason.text
-        if each.held_back and not facts.request.accept_open_transactions:
-            yield from each.transaction_reasons(source)
-        if each.remaining > each.held_back:
-            topic = each.place.topic
-            behind[topic] = behind.get(topic, 0) + each.remaining - each.held_back
-    for topic, remaining in sorted(behind.items()):
-        yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
-    if behind and is_silent(facts.report_age_ms):
-        age = facts.report_age_ms
-        seen = "has never reported" if age is None else f"last reported {ago(age)}"
-        yield f"the replicator of {facts.request.flow} {seen}: is it running? see 'srm status'"
-
-
-def _group_reasons(group: GroupFacts, facts: GateFacts) -> Iterator[str]:
-    source, target = facts.request.source, facts.request.target
-    sides = (
-        (source, group.source_state, group.source_members, group.source_reason),
-        (target, group.target_state, group.target_members, group.target_reason),
-    )
-    for alias, state, members, reason in sides:
-        if state not in IDLE:
-            who = ", ".join(members) or f"state {state}{reason and ': '}{reason}"
-            yield f"group {group.group} is still active on {alias} ({who}): stop it there"
-    if group.unreadable:
-        yield f"offsets of group {group.group} cannot be read: {group.unreadable}"
-    if group.pending:
-        where = ", ".join(map(str, group.pending))
-        yield (
-            f"group {group.group} has offsets of {where} in a transaction on {source} that is not "
-            f"decided: wait for it or end it there, 'kafka-transactions.sh --bootstrap-server "
-            f"HOST:PORT list' shows it as Ongoing"
-        )
-    for position in group.positions:
-        if position.state in UNFINISHED:
-            yield (
-                f"group {group.group}, {position.name}: committed offset {position.committed} is "
-                f"not copied yet, {position.remaining} to go"
-            )
-        elif (problem := position_problem(group.group, position, facts.request)) is not None:
-            yield problem
 
 
 def asks_at_hold(

@@ -1,4 +1,11 @@
-"""Facts for decisions of a move: one look at both clusters, or at the target of a lost source."""
+"""Facts of a move, from one look at both clusters or at the target of a lost source, and its gate.
+
+*Ready*: all clients have left the source, replication has nothing left to copy, and every group's
+last commit is decided and translated. Offsets may be applied on the target.
+*Open*: the offsets on the target are also the intended ones. Clients may go there.
+
+Writes count up to the high watermark: an open transaction stops the last stable offset for all.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +14,12 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import SlotReport
-from srm.domain.groups.group_sync import GroupLedger
+from srm.domain.groups.group_sync import IDLE, GroupLedger
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import (
+    UNFINISHED,
     UNKNOWN_LOG,
     Direction,
     LogRange,
@@ -26,12 +35,26 @@ from srm.domain.moves.disaster import (
     rate_of,
     with_held_back,
 )
-from srm.domain.moves.gate import GateFacts, GroupFacts, Presence, ReplicationFacts
-from srm.domain.moves.plan import GroupPlan, GroupPosition, LastPlace, PartitionMove, partition_move
+from srm.domain.moves.gate import (
+    GroupSync,
+    HoldFacts,
+    Presence,
+    ReplicationFacts,
+    SyncStatus,
+    eta_seconds,
+)
+from srm.domain.moves.plan import (
+    GroupPlan,
+    GroupPosition,
+    LastPlace,
+    PartitionMove,
+    partition_move,
+    position_problem,
+)
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
-from srm.domain.text.amount import Reason
+from srm.domain.text.amount import Reason, ago, amount
 from srm.engine.cluster_ports import GroupDescription, Topics
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.translate import Logs, losses_of, partition_facts
@@ -197,21 +220,6 @@ class MoveFacts:
         places = self.away.places.get(group, {})
         return {place: last for place, last in places.items() if place.topic in moving}
 
-    def group(self, name: str) -> GroupFacts:
-        source, target = self.source.group(name), self.target.group(name)
-        return GroupFacts(
-            group=name,
-            source_state=source.state,
-            source_members=source.members,
-            target_state=target.state,
-            target_members=target.members,
-            positions=self.positions(name),
-            source_reason=source.reason,
-            target_reason=target.reason,
-            pending=tuple(sorted(self.source.pending.get(name, ()))),
-            unreadable="; ".join(reason.text for reason in self.unreadable(name)),
-        )
-
     def unreadable(self, group: str) -> tuple[Reason, ...]:
         sides = (self.source, self.target)
         return tuple(side.errors[group] for side in sides if group in side.errors)
@@ -234,21 +242,6 @@ class MoveFacts:
         moving = {pair.topic for pair in self.pairs}
         topics = {tp.topic for tp in self.source.committed.get(group, {})}
         return tuple(sorted((topics - moving) & set(self.source.topics)))
-
-    def gate(self, move_id: str, now_ms: int) -> GateFacts:
-        """Return what the gate decides on, as without a hold."""
-        return GateFacts(
-            move_id=move_id,
-            request=self.request,
-            topics=self.topics,
-            groups=tuple(map(self.group, self.groups)),
-            replication=self.replication,
-            routes=self.routing.merge,
-            moving={},
-            now_ms=now_ms,
-            held_ms=None,
-            report_age_ms=self.report_age_ms,
-        )
 
     @cached_property
     def replication(self) -> tuple[ReplicationFacts, ...]:
@@ -449,6 +442,145 @@ class MoveFacts:
         if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
             return ""  # it stopped because the source no longer answered
         return status.what or "no reason given"
+
+
+def decide(facts: MoveFacts, hold: HoldFacts) -> SyncStatus:
+    """Decide whether the clients of a held move may go to the target."""
+    blocking = (
+        *_routing_reasons(facts, hold),
+        *hold.unconfirmed,
+        *hold.unheld,
+        *_writer_reasons(facts, hold),
+        *waiting_reasons(facts),
+    )
+    unapplied = tuple(
+        f"group {group.group}, {p.target}: offset on {facts.request.target} "
+        f"is {p.target_committed}, intended is {p.resume}"
+        for group in facts.plans
+        for p in group.positions
+        if not p.is_applied
+    )
+    remaining = sum(partition.remaining for partition in facts.replication)
+    missing = dict(_missing(facts))
+    elapsed = 0.0 if hold.held_ms is None else max(0, hold.now_ms - hold.held_ms) / 1000
+    return SyncStatus(
+        move_id=hold.move_id,
+        ready=not blocking,
+        applied=not unapplied,
+        blocking=blocking,
+        unapplied=unapplied,
+        remaining_records=remaining,
+        groups=tuple(
+            GroupSync(
+                group.group,
+                len(group.members),
+                synchronised=not any(_group_reasons(group, facts)),
+                applied=all(position.is_applied for position in group.positions),
+                remaining=sum(position.remaining for position in group.positions),
+            )
+            for group in facts.plans
+        ),
+        eta_seconds=0.0 if not blocking else eta_seconds(hold.samples, hold.now_ms, remaining),
+        elapsed_seconds=elapsed,
+        timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
+        rpo_records=sum(missing.values()),
+        missing=tuple(missing),
+        asks=hold.asks,
+    )
+
+
+def waiting_reasons(facts: MoveFacts) -> Iterator[str]:
+    """Yield what is not copied, left or translated yet, with or without a hold."""
+    yield from _replication_reasons(facts)
+    for group in facts.plans:
+        yield from _group_reasons(group, facts)
+
+
+def _routing_reasons(facts: MoveFacts, hold: HoldFacts) -> Iterator[str]:
+    for subject in facts.subjects:
+        route = facts.routing.merge.get(subject)
+        if route is None or route.state != "hold" or route.move_id != hold.move_id:
+            owner = "" if route is None or not route.move_id else f" (last set by {route.move_id})"
+            yield f"{subject} is not held by this move{owner}: hold first"
+
+
+def _writer_reasons(facts: MoveFacts, hold: HoldFacts) -> Iterator[str]:
+    request = facts.request
+    longer = max(request.quiet_seconds, request.slow_writer_seconds)
+    for topic, offsets in sorted(hold.moving.items()):
+        quiet = f"{request.quiet_seconds:g} s"
+        if topic in hold.doubted:
+            quiet = f"{longer:g} s: a producer that follows no route wrote to it recently"
+        grown = f"{amount(offsets, 'offset')} since the hold"
+        yield (
+            f"topic {topic} is still written to on {request.source} ({grown}): stop its producers"
+            if offsets
+            else f"topic {topic} must be idle on {request.source} for {quiet}"
+        )
+
+
+def _missing(facts: MoveFacts) -> Iterator[tuple[str, int]]:
+    """Yield the gaps of the target, with records (or offsets that may be markers)."""
+    target = facts.request.target
+    for each in facts.replication:
+        yield from each.missing(target)
+    uncopied: dict[str, int] = {}
+    for p in (p for group in facts.plans for p in group.positions if p.uncopied):
+        uncopied[p.name] = max(p.uncopied, uncopied.get(p.name, 0))
+    for name, count in uncopied.items():
+        before = f"{amount(count, 'offset')} from before the first record copied to {target}"
+        yield f"{name}: {before}", count
+
+
+def _replication_reasons(facts: MoveFacts) -> Iterator[str]:
+    source = facts.request.source
+    behind: dict[str, int] = {}
+    for each in facts.replication:
+        if not each.remaining:
+            continue
+        if each.damage:
+            yield f"the offset map of {each.place} cannot be used: {each.damage}"
+            continue
+        if each.halt_reason is not None:
+            yield each.halt_reason.text
+        if each.held_back and not facts.request.accept_open_transactions:
+            yield from each.transaction_reasons(source)
+        if each.remaining > each.held_back:
+            topic = each.place.topic
+            behind[topic] = behind.get(topic, 0) + each.remaining - each.held_back
+    for topic, remaining in sorted(behind.items()):
+        yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
+    if behind and is_silent(facts.report_age_ms):
+        age = facts.report_age_ms
+        seen = "has never reported" if age is None else f"last reported {ago(age)}"
+        yield f"the replicator of {facts.request.flow} {seen}: is it running? see 'srm status'"
+
+
+def _group_reasons(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
+    name = group.group
+    for side in (facts.source, facts.target):
+        found = side.group(name)
+        if found.state not in IDLE:
+            state = f"state {found.state}{found.reason and ': '}{found.reason}"
+            who = ", ".join(found.members) or state
+            yield f"group {name} is still active on {side.alias} ({who}): stop it there"
+    if unreadable := "; ".join(reason.text for reason in facts.unreadable(name)):
+        yield f"offsets of group {name} cannot be read: {unreadable}"
+    if pending := facts.source.pending.get(name):
+        where = ", ".join(map(str, sorted(pending)))
+        yield (
+            f"group {name} has offsets of {where} in a transaction on {facts.source.alias} that is "
+            f"not decided: wait for it or end it there, 'kafka-transactions.sh --bootstrap-server "
+            f"HOST:PORT list' shows it as Ongoing"
+        )
+    for position in group.positions:
+        if position.state in UNFINISHED:
+            yield (
+                f"group {name}, {position.name}: committed offset {position.committed} is "
+                f"not copied yet, {position.remaining} to go"
+            )
+        elif (problem := position_problem(name, position, facts.request)) is not None:
+            yield problem
 
 
 def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:

@@ -21,11 +21,10 @@ from dataclasses import dataclass, replace
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.moves.gate import (
-    GateFacts,
+    HoldFacts,
     SyncStatus,
     Writers,
     asks_at_hold,
-    decide,
     strangers,
     unheld_producers,
     unknown_writers,
@@ -55,7 +54,7 @@ from srm.engine.moves.effects import (
     require_in_force,
     topics_without_fence,
 )
-from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.facts import MoveFacts, decide
 from srm.engine.moves.planning import findings, route_problem, unsettled_problems
 from srm.engine.moves.reading import MoveScope, read_facts, read_outlook, read_target
 from srm.engine.moves.records import (
@@ -380,7 +379,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         else:
             seen = patient_look(context, plan, known)
             require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
-            groups, ends = seen.facts.groups, seen.clusters.original_ends()
+            groups, ends = seen.clusters.plans, seen.clusters.original_ends()
             going = seen.progress.at(
                 "going",
                 context.now_ms(),
@@ -556,15 +555,15 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
 
 @dataclass(frozen=True)
 class Look:
-    """Facts for the gate, its answer, the move's progress, and the clusters that were read.
+    """Facts about hold and clusters, the gate's answer to them, and the move's progress.
 
     ``rested``: topics and commits on the source have been quiet for long enough.
     """
 
-    facts: GateFacts
+    hold: HoldFacts
+    clusters: MoveFacts
     status: SyncStatus
     progress: MoveProgress
-    clusters: MoveFacts
     seen: Observation
     rested: bool
 
@@ -573,9 +572,10 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Read the clusters, decide, and keep the state for the next look in this process."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now, clock = context.now_ms(), context.monotonic()
-    facts = clusters.gate(plan.move_id, now)
     if progress.step not in HELD:
-        return Look(facts, decide(facts), progress, clusters, Observation(clock), rested=False)
+        hold = HoldFacts(plan.move_id, now)
+        status = decide(clusters, hold)
+        return Look(hold, clusters, status, progress, Observation(clock), rested=False)
     presence, attempt = clusters.routing.presence, progress.attempt
     before = context.observations.get(plan.move_id)
     context.observations[plan.move_id] = seen = (
@@ -583,7 +583,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     ).next(
         clock,
         _marks(clusters),
-        (now, sum(partition.remaining for partition in facts.replication)),
+        (now, sum(partition.remaining for partition in clusters.replication)),
         [topic for topic in plan.topics if not presence.not_held(topic_subject(topic), attempt)],
     )
     held_ms, slow_ms = progress.times_ms.get("holding", 0), plan.request.slow_writer_seconds * 1000
@@ -595,13 +595,14 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     )
     moving = _moving(plan, progress, seen, doubted, clock)
     readers = tuple(_readers(plan, seen, clock))
-    facts = replace(
-        facts,
+    hold = HoldFacts(
+        move_id=plan.move_id,
+        now_ms=now,
+        held_ms=progress.times_ms.get("holding"),
         moving=moving,
+        samples=seen.samples,
         doubted=doubted,
         unheld=(*unheld_producers(plan.topics, attempt, presence), *readers),
-        held_ms=progress.times_ms.get("holding"),
-        samples=seen.samples,
         unconfirmed=(
             *missing_confirmations(plan.redirect, progress.calls, attempt, "hold"),
             *topics_without_fence(context, plan),
@@ -610,8 +611,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     )
     if "manual" in plan.redirect:
         members = {
-            group.group: strangers(group.group, group.source_members, presence)
-            for group in facts.groups
+            group.group: strangers(group.group, group.members, presence) for group in clusters.plans
         }
         plain = {
             topic: unknown_writers(topic, writers, presence)
@@ -619,23 +619,21 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
             if not presence.not_held(topic_subject(topic), attempt)
         }
         asks = asks_at_hold(plan.request, address_of_target(context), members, plain)
-        facts = replace(facts, asks=tuple(asks))
+        hold = replace(hold, asks=tuple(asks))
     rested = not (moving or readers)
-    return Look(facts, decide(facts), progress, clusters, seen, rested)
+    return Look(hold, clusters, decide(clusters, hold), progress, seen, rested)
 
 
 def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Look; look twice if only the time of watching, begun by another process, is too short."""
     seen = look(context, plan, progress)
-    facts, clock = seen.facts, context.monotonic()
-    only_too_short = len(seen.status.blocking) == len(facts.moving) and not any(
-        facts.moving.values()
-    )
+    moving, clock = seen.hold.moving, context.monotonic()
+    only_too_short = len(seen.status.blocking) == len(moving) and not any(moving.values())
     if seen.status.ready or not only_too_short:
         return seen
     missing_s = [
-        _quiet_s(plan, topic, facts.doubted) - seen.seen.rested_s(topic_subject(topic), clock)
-        for topic in facts.moving
+        _quiet_s(plan, topic, seen.hold.doubted) - seen.seen.rested_s(topic_subject(topic), clock)
+        for topic in moving
     ]
     context.pause(max(0.0, *missing_s))
     return look(context, plan, progress)

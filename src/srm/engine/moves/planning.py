@@ -13,11 +13,12 @@ from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import TranslationClaim, Verdict
-from srm.domain.moves.gate import GroupFacts, Presence, ReplicationFacts
+from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, home_route, subjects_of
 from srm.domain.text.amount import Reason, amount, some
+from srm.engine.cluster_ports import GroupDescription
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -411,26 +412,25 @@ def left_alone(facts: MoveFacts) -> dict[str, str]:
     """Return the groups whose offsets on the target cannot be set now, with the reason."""
     left: dict[str, str] = {}
     for group in facts.groups:
-        found = facts.group(group)
+        there = facts.target.group(group)
         if unreadable := facts.unreadable(group):
             left[group] = f"its offsets cannot be read: {unreadable[0].text}"
-        elif found.target_state not in IDLE:
-            left[group] = f"it is active on {facts.request.target} ({_members_there(found)})"
+        elif there.state not in IDLE:
+            left[group] = f"it is active on {facts.request.target} ({_members(there)})"
     return left
 
 
-def _members_there(found: GroupFacts) -> str:
-    return ", ".join(found.target_members) or found.target_reason or found.target_state
+def _members(group: GroupDescription) -> str:
+    return ", ".join(group.members) or group.reason or group.state
 
 
 def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
-    found, request = facts.group(name), facts.request
-    if found.target_state not in IDLE:
-        who = f"group {name} is active on {request.target} ({_members_there(found)})"
+    here, there, request = facts.source.group(name), facts.target.group(name), facts.request
+    if there.state not in IDLE:
+        who = f"group {name} is active on {request.target} ({_members(there)})"
         yield Reason(f"{who}: stop it there")
-    if found.source_state == "unknown":
-        why = found.source_reason or "its state is not known"
-        reason = Reason(why, facts.source.group(name).action)
+    if here.state == "unknown":
+        reason = Reason(here.reason or "its state is not known", here.action)
         yield reason.within(f"group {name} on {request.source} may have members")
     for reason in facts.unreadable(name):
         yield reason.within(f"offsets of group {name} cannot be read")

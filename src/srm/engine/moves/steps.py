@@ -97,8 +97,8 @@ def _had_time(look: Look, group: str, members: int) -> bool:
     held = (group_subject(group), look.progress.attempt, "held")
     acks = [one.ack for one in look.clusters.routing.stamped_acks]
     ready = sum((ack.subject, ack.generation, ack.state) == held for ack in acks)
-    since = look.facts.held_ms
-    return ready >= members or (since is not None and look.facts.now_ms - since >= _GRACE_MS)
+    since = look.hold.held_ms
+    return ready >= members or (since is not None and look.hold.now_ms - since >= _GRACE_MS)
 
 
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
@@ -121,7 +121,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         store.save_note(WaitNote.of(progress, seen.seen, now_ms, reasons, rested=seen.rested))
         remove_static_members(context, plan, seen)
         # All clients that follow the hold have finished writing.
-        if not seen.facts.unheld and topics_without_fence(context, plan):
+        if not seen.hold.unheld and topics_without_fence(context, plan):
             keep_fence(context, plan)
         if _is_due(plan, seen, context.now_ms()):
             renew_now(context, plan)

@@ -15,7 +15,7 @@ from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNFINISHED
-from srm.domain.moves.gate import Presence, strangers, waiting_reasons
+from srm.domain.moves.gate import Presence, strangers
 from srm.domain.moves.plan import state_remedy
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
@@ -30,6 +30,7 @@ from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
+from srm.engine.moves.facts import waiting_reasons
 from srm.engine.moves.planning import Findings, findings
 from srm.engine.moves.records import RoutingHistory, RoutingTables, as_move, without_source
 from srm.engine.ports import FlowContext
@@ -221,18 +222,17 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
 def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movement:
     """Return what the gate would wait for, without a hold."""
     facts, now_ms = found.facts, look.now_ms
-    group = facts.group(look.group)
-    gate = replace(facts.gate("", now_ms), groups=(group,))
+    members = facts.source.group(look.group).members
     presence = Presence.of(facts.routing.stamped_acks, now_ms)
-    remaining = sum(partition.remaining for partition in gate.replication)
+    remaining = sum(partition.remaining for partition in facts.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(
         found.blocking,
-        tuple(waiting_reasons(gate)),
-        group.source_members,
-        strangers(look.group, group.source_members, presence),
+        tuple(waiting_reasons(facts)),
+        members,
+        strangers(look.group, members, presence),
         seconds_to_go(remaining, rate),
-        members_there=group.target_members,
+        members_there=facts.target.group(look.group).members,
     )
 
 

@@ -1,18 +1,23 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.groups.translation import LogRange
-from srm.domain.moves.gate import GateFacts, GroupFacts, ReplicationFacts, decide, eta_seconds
-from srm.domain.moves.plan import PartitionMove
+from srm.domain.moves.gate import HoldFacts, ReplicationFacts, eta_seconds
+from srm.domain.moves.plan import GroupPlan, PartitionMove
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason
+from srm.engine.cluster_ports import GroupDescription, Stamped
+from srm.engine.moves.facts import MoveFacts, SideFacts, decide
+from srm.engine.moves.records import RoutingHistory, RoutingTables
+from srm.engine.ports import FlowMaps
 
 REQUEST = MoveRequest("failover", "P", "B", wait_seconds=60)
 HELD = Route(5, "P", "hold", "m1")
@@ -38,31 +43,58 @@ TRANSACTION_REASON = (
     "--start-offset 60', or move without them: "
     "--accept-open-transactions (in the form: accept_open_transactions)"
 )
-GROUP = GroupFacts("g", "empty", (), "dead", (), (position(),))
-OPEN = GateFacts(
-    move_id="m1",
+
+
+@dataclass(frozen=True)
+class Facts(MoveFacts):
+    """Facts with the results of their look as given, not computed from maps."""
+
+    plans: tuple[GroupPlan, ...] = ()
+    replication: tuple[ReplicationFacts, ...] = ()
+    report_age_ms: int | None = None
+
+
+def routed(**routes):
+    """Return the routes that both topics and groups have, by ``kind_name``."""
+    names = {name.replace("_", ":").encode(): route for name, route in routes.items()}
+    rows = {name: (Stamped(route.value(), 0),) for name, route in names.items()}
+    return RoutingTables(RoutingHistory("B", rows))
+
+
+OPEN = Facts(
     request=REQUEST,
     topics=("T",),
-    groups=(GROUP,),
+    groups=("g",),
+    pairs=(),
+    source=SideFacts("P", groups={"g": GroupDescription("g", "empty")}),
+    target=SideFacts("B", groups={"g": GroupDescription("g", "dead")}),
+    ledger=GroupLedger({}, {}),
+    maps=FlowMaps({}),
+    maps_ms=0,
+    routing=routed(topic_T=HELD, group_g=HELD),
+    plans=(GroupPlan("g", (), (position(),)),),
     replication=(partition(100),),
-    routes={"topic:T": HELD, "group:g": HELD},
-    moving={},
-    now_ms=10_000,
-    held_ms=4_000,
     report_age_ms=500,
 )
+HOLD = HoldFacts("m1", now_ms=10_000, held_ms=4_000)
 
 
-def group(**changes):
-    return replace(OPEN, groups=(replace(GROUP, **changes),))
+def here(state="empty", members=(), reason="", **side):
+    described = {"g": GroupDescription("g", state, members=members, reason=reason)}
+    return replace(OPEN, source=replace(OPEN.source, groups=described, **side))
 
 
-def at(row):
-    return group(positions=(row,))
+def there(state="dead", members=()):
+    described = {"g": GroupDescription("g", state, members=members)}
+    return replace(OPEN, target=replace(OPEN.target, groups=described))
+
+
+def at(*rows):
+    return replace(OPEN, plans=(GroupPlan("g", (), rows),))
 
 
 def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
-    status = decide(OPEN)
+    status = decide(OPEN, HOLD)
 
     assert (status.ready, status.applied, status.open) == (True, True, True)
     assert (status.blocking, status.unapplied, status.timed_out) == ((), (), False)
@@ -70,14 +102,20 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
 
 
 @pytest.mark.parametrize(
-    ("facts", "reason"),
+    ("change", "reason"),
     [
-        (group(source_state="active", source_members=("app@h",)), "still active on P (app@h)"),
-        (group(target_state="active", target_members=("app@h",)), "still active on B (app@h)"),
-        (group(source_state="unknown"), "still active on P (state unknown)"),
-        (group(source_state="unknown", source_reason="grant Describe"), "unknown: grant Describe"),
-        (group(unreadable="grant Describe on g"), "offsets of group g cannot be read: grant"),
-        (group(pending=(TopicPartition("T", 0),)), "offsets of T-0 in a transaction on P that is"),
+        (here("active", ("app@h",)), "still active on P (app@h)"),
+        (there("active", ("app@h",)), "still active on B (app@h)"),
+        (here("unknown"), "still active on P (state unknown)"),
+        (here("unknown", reason="grant Describe"), "unknown: grant Describe"),
+        (
+            here(errors={"g": Reason("grant Describe on g")}),
+            "offsets of group g cannot be read: grant",
+        ),
+        (
+            here(pending={"g": {TopicPartition("T", 0)}}),
+            "offsets of T-0 in a transaction on P that is",
+        ),
         (at(position("not-copied-yet", None, remaining=3)), "not copied yet, 3 to go"),
         (at(position("map-behind", None, remaining=3)), "not copied yet, 3 to go"),
         (at(position("no-map", None, reason="never copied")), "never copied; is the replication"),
@@ -89,15 +127,15 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
             at(position(skipped=4, reason="as noted")),
             "would skip 4 records it has still to read (as",
         ),
-        (replace(OPEN, moving={"T": 7}), "still written to on P (7 offsets since the hold)"),
-        (replace(OPEN, moving={"T": 0}), "must be idle on P"),
-        (replace(OPEN, routes={"group:g": HELD}), "topic:T is not held by this move"),
+        (replace(HOLD, moving={"T": 7}), "still written to on P (7 offsets since the hold)"),
+        (replace(HOLD, moving={"T": 0}), "must be idle on P"),
+        (replace(OPEN, routing=routed(group_g=HELD)), "topic:T is not held by this move"),
         (
-            replace(OPEN, routes={"topic:T": HELD, "group:g": replace(HELD, move_id="m2")}),
+            replace(OPEN, routing=routed(topic_T=HELD, group_g=replace(HELD, move_id="m2"))),
             "group:g is not held by this move (last set by m2)",
         ),
         (
-            replace(OPEN, routes={"topic:T": HELD, "group:g": replace(HELD, state="go")}),
+            replace(OPEN, routing=routed(topic_T=HELD, group_g=replace(HELD, state="go"))),
             "group:g is not held",
         ),
         (
@@ -130,8 +168,9 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
         ),
     ],
 )
-def test_each_single_thing_out_of_place_closes_the_gate_and_is_named(facts, reason):
-    status = decide(facts)
+def test_each_single_thing_out_of_place_closes_the_gate_and_is_named(change, reason):
+    is_hold = isinstance(change, HoldFacts)
+    status = decide(OPEN, change) if is_hold else decide(change, HOLD)
 
     assert not status.ready
     assert not status.open
@@ -139,7 +178,7 @@ def test_each_single_thing_out_of_place_closes_the_gate_and_is_named(facts, reas
 
 
 def test_offsets_still_to_be_applied_leave_the_move_ready_but_the_gate_closed():
-    status = decide(at(position(resume=10, there=9)))
+    status = decide(at(position(resume=10, there=9)), HOLD)
 
     assert (status.ready, status.applied, status.open) == (True, False, False)
     assert status.unapplied == ("group g, P.T-0: offset on B is 9, intended is 10",)
@@ -148,15 +187,15 @@ def test_offsets_still_to_be_applied_leave_the_move_ready_but_the_gate_closed():
 def test_what_the_request_accepts_does_not_block():
     lenient = replace(REQUEST, accept_skips=True, overwrite=True)
 
-    assert decide(replace(at(position(skipped=4)), request=lenient)).ready
-    assert decide(replace(at(position("conflict", 10, 20)), request=lenient)).ready
+    assert decide(replace(at(position(skipped=4)), request=lenient), HOLD).ready
+    assert decide(replace(at(position("conflict", 10, 20)), request=lenient), HOLD).ready
 
 
 def test_records_that_an_open_transaction_holds_back_are_counted_when_they_are_accepted():
     """What was copied up to the transaction still has to be: the flag is about nothing else."""
     lenient = replace(OPEN, request=replace(REQUEST, accept_open_transactions=True))
-    ready = decide(replace(lenient, replication=(HELD_BACK,)))
-    behind = decide(replace(lenient, replication=(replace(HELD_BACK, source_next=58),)))
+    ready = decide(replace(lenient, replication=(HELD_BACK,)), HOLD)
+    behind = decide(replace(lenient, replication=(replace(HELD_BACK, source_next=58),)), HOLD)
 
     assert (ready.ready, ready.rpo_records) == (True, 40)
     assert ready.missing == (
@@ -169,9 +208,9 @@ def test_records_that_an_open_transaction_holds_back_are_counted_when_they_are_a
 def test_records_that_were_never_copied_count_as_missing_on_the_target():
     replication = partition(100, lost=20)
     rows = (position(skipped=5, uncopied=5), position(skipped=9, uncopied=9))
-    groups = tuple(replace(GROUP, group=str(i), positions=(row,)) for i, row in enumerate(rows))
+    plans = tuple(GroupPlan(str(i), (), (row,)) for i, row in enumerate(rows))
     accepted = replace(REQUEST, accept_skips=True)
-    status = decide(replace(OPEN, request=accepted, groups=groups, replication=(replication,)))
+    status = decide(replace(OPEN, request=accepted, plans=plans, replication=(replication,)), HOLD)
 
     assert status.rpo_records == 29
     assert status.missing == (
@@ -193,18 +232,12 @@ def test_the_gate_opens_only_when_all_conditions_hold(
     source_state, target_state, copied, end, state, applied, moving
 ):
     facts = replace(
-        OPEN,
-        groups=(
-            replace(
-                GROUP,
-                source_state=source_state,
-                target_state=target_state,
-                positions=(position(state, there=10 if applied else 3),),
-            ),
-        ),
+        at(position(state, there=10 if applied else 3)),
+        source=here(source_state).source,
+        target=there(target_state).target,
         replication=(partition(copied, end),),
-        moving={"T": 1} if moving else {},
     )
+    hold = replace(HOLD, moving={"T": 1} if moving else {})
 
     expected = (
         source_state in {"empty", "dead"}
@@ -213,16 +246,16 @@ def test_the_gate_opens_only_when_all_conditions_hold(
         and state in {"translated", "no-commit"}
         and not moving
     )
-    assert decide(facts).ready == expected
-    assert decide(facts).open == (expected and applied)
+    assert decide(facts, hold).ready == expected
+    assert decide(facts, hold).open == (expected and applied)
 
 
 def test_a_wait_times_out_by_the_clock_since_the_hold():
-    closed = group(source_state="active")
+    closed, late = here("active"), replace(HOLD, now_ms=4_000 + 60_001)
 
-    assert not decide(closed).timed_out
-    assert decide(replace(closed, now_ms=4_000 + 60_001)).timed_out
-    assert not decide(replace(OPEN, now_ms=4_000 + 60_001)).timed_out
+    assert not decide(closed, HOLD).timed_out
+    assert decide(closed, late).timed_out
+    assert not decide(OPEN, late).timed_out
 
 
 def test_the_forecast_follows_the_rate_of_copying():
