@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.moves.disaster import Forecast
-from srm.domain.moves.routing import Call, topic_subject
+from srm.domain.moves.routing import Call, CallStep, topic_subject
 from srm.domain.text.amount import few, some
 from srm.domain.text.documents import Document
 
@@ -242,6 +242,15 @@ class MoveProgress(Document):
     @property
     def is_decided(self) -> bool:
         return self.step in DECIDED
+
+    @property
+    def order_in_force(self) -> CallStep | None:
+        """The last order to clients, None before the first hold."""
+        if self.step == "released":
+            return "release"
+        if self.step in HELD:
+            return "hold"
+        return "go" if self.is_decided else None
 
     @property
     def had_members(self) -> bool:

@@ -222,11 +222,6 @@ ROUTING_ALONE: Final[tuple[RedirectKind, ...]] = ("routing",)
 ORDER_VERSION: Final = 1
 
 _PHASES: Final[Mapping[CallStep, int]] = {"hold": 0, "release": 1, "go": 2}
-_IN_FORCE: Final[Mapping[str, CallStep]] = {
-    **dict.fromkeys(("holding", "held", "applied", "going"), "hold"),
-    "released": "release",
-    **dict.fromkeys(("gone", "verified", "reported"), "go"),
-}
 
 
 def in_order(names: Iterable[str]) -> tuple[RedirectKind, ...]:
@@ -323,11 +318,6 @@ def order_number(attempt: int, step: CallStep) -> int:
 
 def call_key(attempt: int, step: CallStep, kind: str) -> str:
     return f"{attempt}/{step}/{kind}"
-
-
-def step_in_force(move_step: str) -> CallStep | None:
-    """Return the last order to clients of a move at this step, None before the first hold."""
-    return _IN_FORCE.get(move_step)
 
 
 def to_call(

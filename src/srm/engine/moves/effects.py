@@ -29,7 +29,6 @@ from srm.domain.moves.routing import (
     call_key,
     missing_confirmations,
     order_number,
-    step_in_force,
     to_call,
     topic_subject,
 )
@@ -305,7 +304,7 @@ def call_redirectors(
     tried: set[str] = set()
     while True:
         progress = MoveStore(context).progress(plan.move_id)
-        step, attempt = step_in_force(progress.step), progress.attempt
+        step, attempt = progress.order_in_force, progress.attempt
         if step is None or (plan.request.is_unplanned and step != "go"):
             return ()  # an unplanned move waits for no client, so no hold was sent
         missing = to_call(plan.redirect, progress.calls, attempt, step)
@@ -357,7 +356,7 @@ class _Redirector:
     def _call_for_later(self, move_id: str) -> None:
         """Repeat a noted call of a later move: the call of this one may have come after it."""
         plan, progress = MoveStore(self.context).load(move_id)
-        between, step = between_same(self.context, plan), step_in_force(progress.step)
+        between, step = between_same(self.context, plan), progress.order_in_force
         if step is None or between is None or self.kind not in plan.redirect:
             log.warning(
                 "redirector %s was called late: check that it follows move %s", self.kind, move_id
@@ -388,7 +387,7 @@ class _Redirector:
 
         def keep(registers: Registers) -> bool:
             known = registers.progress(self.plan.move_id)
-            if (attempt, step) != (known.attempt, step_in_force(known.step)):
+            if (attempt, step) != (known.attempt, known.order_in_force):
                 return False  # the step now in force is called next
             ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}
             calls = {**ours, call_key(attempt, step, self.kind): call}

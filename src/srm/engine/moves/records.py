@@ -37,7 +37,6 @@ from srm.domain.moves.routing import (
     is_ack,
     is_subject,
     merge_tables,
-    step_in_force,
 )
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster, ControlWriter, Stamped
@@ -676,7 +675,7 @@ class InForce:
             and route.move_id != plan.move_id
             and route.generation >= progress.attempt
         }
-        return cls(progress.attempt, step_in_force(progress.step), later)
+        return cls(progress.attempt, progress.order_in_force, later)
 
 
 def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], None]) -> InForce:

@@ -6,8 +6,15 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from srm.domain.moves.progress import DECIDED, HELD, RUN_STEPS, STEPS, MoveStep, RunStep
-from srm.domain.moves.routing import step_in_force
+from srm.domain.moves.progress import (
+    DECIDED,
+    HELD,
+    RUN_STEPS,
+    STEPS,
+    MoveProgress,
+    MoveStep,
+    RunStep,
+)
 
 PAGE = Path(__file__).parents[5] / "docs" / "failover.md"
 
@@ -27,8 +34,8 @@ def test_a_failure_releases_until_the_decision_and_clients_hear_of_each_step_aft
 
     assert ends - {"ready", "gone"} == HELD
     assert {each.ended for each in RUN_STEPS if not each.releases} | {"gone"} == DECIDED
-    assert {step_in_force(step) for step in HELD} == {"hold"}
-    assert {step_in_force(step) for step in DECIDED} == {"go"}
+    assert {MoveProgress("m1", step=step).order_in_force for step in HELD} == {"hold"}
+    assert {MoveProgress("m1", step=step).order_in_force for step in DECIDED} == {"go"}
 
 
 def test_the_page_on_moves_has_a_row_for_each_step_with_what_it_records() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.moves.gate import asks_at_go, asks_at_hold
+from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest, read
 from srm.domain.moves.routing import (
     KINDS,
@@ -19,7 +20,6 @@ from srm.domain.moves.routing import (
     missing_confirmations,
     order_number,
     order_schema,
-    step_in_force,
     to_call,
 )
 from srm.errors import UsageError
@@ -83,7 +83,7 @@ def test_only_who_has_not_confirmed_is_called_in_order_and_never_routing():
     [("planned", None), ("going", "hold"), ("released", "release"), ("reported", "go")],
 )
 def test_each_step_of_a_move_has_one_thing_that_clients_were_told_last(step, told):
-    assert step_in_force(step) == told
+    assert MoveProgress("m1", step=step).order_in_force == told
 
 
 def test_people_are_told_whom_to_stop_where_and_what_to_prepare():
