@@ -465,7 +465,8 @@ def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> 
         high_watermark=end.high_watermark,
         cut_from=end.cut_from,
         cut_to=None if end.cut_from is None else end.known_next,
-        gone_from=None if end.gone_to is None or shape != "same" else end.source_next,
+        # Records before the log start were still to be copied.
+        gone_from=end.source_next if shape == "same" and end.log_start > end.source_next else None,
         notes=end.notes,
         epoch=end.epoch,
     )

@@ -50,11 +50,6 @@ class CopyEnd:
     notes: tuple[str, ...] = ()
     epoch: int = -1
 
-    @property
-    def gone_to(self) -> int | None:
-        """Log start, if records before it were still to be copied."""
-        return self.log_start if self.log_start > self.source_next else None
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionReturn:
@@ -84,10 +79,6 @@ class PartitionReturn:
     notes: tuple[str, ...] = ()
     epoch: int = -1
     error: str = ""
-
-    @property
-    def name(self) -> str:
-        return str(self.place)
 
     @property
     def place(self) -> TopicPartition:
@@ -179,8 +170,7 @@ def topic_shape(
 
 def worst(shapes: Iterable[Shape]) -> Shape:
     """Return the worst of some shapes, ``same`` for none."""
-    found = set(shapes)
-    return next((shape for shape in SHAPES if shape in found), "same")
+    return min(shapes, key=SHAPES.index, default="same")
 
 
 def topic_return(
@@ -192,7 +182,7 @@ def topic_return(
     if shape == "same" and cut:
         shape = "shorter"
         ends = (
-            f"{one.name} ends at {one.cut_from}, but was copied to {one.cut_to}" for one in cut[:3]
+            f"{one.place} ends at {one.cut_from}, but was copied to {one.cut_to}" for one in cut[:3]
         )
         more = f", {len(cut) - 3} more" if len(cut) > 3 else ""
         evidence = f"{evidence}; {', '.join(ends)}{more}"
@@ -398,10 +388,10 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
             )
     for entry in found.partitions:
         if entry.error and choices.get(entry.topic) != "merge":
-            yield f"{entry.name}: {entry.error}. Merged, it is copied as soon as it can be read"
+            yield f"{entry.place}: {entry.error}. Merged, it is copied as soon as it can be read"
         elif entry.has_open_transaction and choices.get(entry.topic) in {"keep", "discard"}:
             yield (
-                f"{entry.name}: a transaction is open from offset {entry.log_end} on, its outcome "
+                f"{entry.place}: a transaction is open from offset {entry.log_end} on, its outcome "
                 "is not known yet. It ends at its timeout; or abort it (kafka-transactions.sh)"
             )
 
@@ -467,9 +457,9 @@ def outcome_of(
         groups=found.groups,
         choices=settlement.choices,
         unread=(
-            *(f"{entry.name}: {entry.error}" for entry in entries if entry.error),
+            *(f"{entry.place}: {entry.error}" for entry in entries if entry.error),
             *(
-                f"{entry.name}: {amount(entry.high_watermark - entry.log_end, 'offset')} after an "
+                f"{entry.place}: {amount(entry.high_watermark - entry.log_end, 'offset')} after an "
                 f"open transaction, from {entry.log_end} on"
                 for entry in entries
                 if entry.has_open_transaction

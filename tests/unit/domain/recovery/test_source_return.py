@@ -7,7 +7,6 @@ import pytest
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.recovery.source_return import (
     SHAPES,
-    CopyEnd,
     PartitionReturn,
     describe,
     topic_return,
@@ -62,9 +61,6 @@ def test_each_shape_is_said_in_words_with_the_other_cluster_if_it_is_another(sha
 
 
 def test_what_retention_took_before_it_was_copied_is_no_residue() -> None:
-    end = CopyEnd(100, 100, 90, 140, 150, 150)
     entry = PartitionReturn("T", 0, "same", 100, 90, 140, 150, 150, records=10, gone_from=100)
 
-    assert end.gone_to == 140
     assert entry.residue == (140, 150)
-    assert CopyEnd(100, 100, 90, 100, 150, 150).gone_to is None

@@ -31,7 +31,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord, restore_flow
-from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Wanted
+from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Shape, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
@@ -39,6 +39,7 @@ from srm.engine.moves.records import ControlTables, RoutingHistory
 from srm.engine.ports import FlowContext
 from srm.engine.recovery import (
     ReturnedFlow,
+    _partition,
     read_residue,
     store_outcome,
 )
@@ -552,3 +553,17 @@ def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(
     assert done.applied
     assert pause_in_force(returned.context) is None
     assert "the outcome of move m1 is not on B" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("shape", "log_start", "gone_from"),
+    [("same", 140, 100), ("same", 100, None), ("rebuilt", 140, None)],
+)
+def test_what_retention_took_before_it_was_copied_is_gone(
+    shape: Shape, log_start: int, gone_from: int | None
+) -> None:
+    assigned = AssignedPartition("T", 0, "id", "P.T", "copy")
+
+    found = _partition(assigned, shape, CopyEnd(100, 100, 90, log_start, 150, 150))
+
+    assert found.gone_from == gone_from
