@@ -15,7 +15,7 @@ from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import Cluster, Place, TopicDescription, Topics
 from srm.engine.flows.supervision import state_topic
 from srm.engine.ports import FlowContext, FlowMaps
-from srm.errors import SrmError
+from srm.errors import SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -92,19 +92,18 @@ def partitions_with_leader(topic: TopicDescription) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for number in numbers]
 
 
-def topics_of_source(context: FlowContext) -> dict[str, TopicDescription]:
-    found = context.source.topics()
-    return {name: found[name] for name in context.config.names.select(found)}
-
-
-def topics_by_copies(context: FlowContext) -> dict[str, TopicDescription]:
-    """Return the selected topics by their existing copies on the target, without the source."""
-    copies = context.target.topics()
-    found = {
-        original: TopicDescription(original, "", copies[copy].partitions)
-        for copy, original in originals_of(context, copies).items()
-    }
-    return {name: found[name] for name in context.config.names.select(found)}
+def selected_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
+    """Return the selected topics; if the source does not answer, those with copies, and why."""
+    error = ""
+    try:
+        found = context.source.topics()
+    except UnavailableError as unavailable:
+        error, copies = str(unavailable), context.target.topics()
+        found = {
+            original: TopicDescription(original, "", copies[copy].partitions)
+            for copy, original in originals_of(context, copies).items()
+        }
+    return {name: found[name] for name in context.config.names.select(found)}, error
 
 
 def originals_of(context: FlowContext, on_target: Topics) -> dict[str, str]:

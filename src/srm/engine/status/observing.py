@@ -95,7 +95,7 @@ def observe(context: FlowContext) -> FlowState:
 
 def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     now_ms, commands = context.now_ms(), state_topic(context).read_commands()
-    topics, error = _ask_topics(context)
+    topics, error = source_look.selected_topics(context)
     known: MoveFacts | None = None
     errors: dict[str, str] = {}
     try:
@@ -127,13 +127,6 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
         status = _with_groups(context, status, known, surveyed)
     partitions = {name: as_waiting(status, views) for name, views in reported.items()}
     return FlowState(status, partitions, known, standing)
-
-
-def _ask_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], str]:
-    try:
-        return source_look.topics_of_source(context), ""
-    except UnavailableError as error:
-        return source_look.topics_by_copies(context), str(error)
 
 
 def _copy_starts(
