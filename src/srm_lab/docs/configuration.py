@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from srm.config.keys import (
     CLASS_KEYS,
@@ -22,7 +22,8 @@ from srm.config.keys import (
     ClientKey,
     ConfigKey,
 )
-from srm.domain.moves.routing import order_schema
+from srm.domain.moves.routing import RedirectOrder
+from srm.domain.text.documents import adapter
 from srm_lab.docs.page import write
 
 DEFAULT_PATH: Final = Path("docs/configuration.md")
@@ -119,6 +120,10 @@ def _by_reason(keys: Iterable[ClientKey]) -> dict[str, str]:
 
 def _cell(text: str | None) -> str:
     return (text or "").replace("|", "\\|")
+
+
+def order_schema() -> dict[str, Any]:
+    return adapter(RedirectOrder).json_schema(mode="serialization")
 
 
 def main(arguments: list[str]) -> None:

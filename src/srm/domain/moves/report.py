@@ -14,7 +14,7 @@ from srm.domain.moves.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
 from srm.domain.moves.routing import AckState, Call, ClientKind, StampedAck, missing_confirmations
 from srm.domain.text.amount import amount, some
-from srm.domain.text.documents import Document, adapter, decode, encode
+from srm.domain.text.documents import Document, decode, encode
 from srm.errors import UsageError
 
 SCHEMA: Final = "srm.move-report/1"
@@ -61,10 +61,6 @@ def join_approvals(*some: Iterable[Approval]) -> tuple[Approval, ...]:
         if approval not in found:
             found.append(approval)
     return tuple(sorted(found, key=lambda one: (one.time_ms, one.by, one.how)))
-
-
-def encode_approvals(approvals: Iterable[Approval]) -> bytes:
-    return adapter(tuple[Approval, ...]).dump_json(tuple(approvals))
 
 
 def decode_approvals(value: bytes) -> tuple[Approval, ...]:

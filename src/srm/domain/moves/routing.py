@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator
 
-from srm.domain.text.documents import Document, adapter, decode
+from srm.domain.text.documents import Document, decode
 from srm.errors import IntegrityError, UsageError
 
 RouteState = Literal["go", "hold"]
@@ -305,10 +305,6 @@ class RedirectOrder(Document):
     replicas: Mapping[str, str] = field(default_factory=dict)
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     version: int = ORDER_VERSION
-
-
-def order_schema() -> dict[str, Any]:
-    return adapter(RedirectOrder).json_schema(mode="serialization")
 
 
 def order_number(attempt: int, step: CallStep) -> int:

@@ -253,12 +253,8 @@ def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
     """Return True if a document is missing on the cluster, or is a later revision of a report."""
     if known is None or not key.startswith(report_key("")):
         return known is None
-    kept = read_report(known)
-    return kept is None or newest((kept, read_report(value) or kept)) is not kept
-
-
-def read_report(value: bytes | None) -> KeptReport | None:
-    return decode_or_none(value, KeptReport.decode)
+    kept, other = (decode_or_none(each, KeptReport.decode) for each in (known, value))
+    return kept is None or newest((kept, other or kept)) is not kept
 
 
 def decode_or_none(

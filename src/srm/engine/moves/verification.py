@@ -28,7 +28,6 @@ from srm.domain.moves.report import (
     approval_key,
     build_report,
     decode_approvals,
-    encode_approvals,
     followers_of,
     join_approvals,
     members_of,
@@ -46,6 +45,7 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
+from srm.domain.text.documents import encode
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group
@@ -67,7 +67,6 @@ from srm.engine.moves.records import (
     furthest,
     newest_plan,
     read_both,
-    read_report,
     record,
     transact,
 )
@@ -404,7 +403,7 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
 
 def _find_report(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
     key = report_key(move_id)
-    found = (read_report(table.documents.get(key)) for table in tables)
+    found = (decode_or_none(table.documents.get(key), KeptReport.decode) for table in tables)
     return newest(kept for kept in found if kept is not None)
 
 
@@ -476,7 +475,7 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
             raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
         tables = [registers.tables(side) for side in SIDES]
         known = join_approvals(approvals_in(tables, move_id), (approval,))
-        documents = {approval_key(move_id): encode_approvals(known)}
+        documents = {approval_key(move_id): encode(known)}
         registers.write_both(ControlChange(documents=documents))
         return known
 

@@ -24,7 +24,7 @@ from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD
-from srm.domain.moves.revisions import report_key
+from srm.domain.moves.revisions import KeptReport, report_key
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import duration
@@ -33,7 +33,7 @@ from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.map_reader import KafkaMapReader
-from srm.engine.moves.records import ControlTables, decode_or_none, furthest, read_report
+from srm.engine.moves.records import ControlTables, decode_or_none, furthest
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import SrmError
@@ -249,7 +249,7 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
         progress = furthest([tables], plan.move_id)
         # The note of a move that no longer holds clients is outdated.
         note = tables.notes.get(plan.move_id) if progress.step in HELD else None
-        report = read_report(tables.documents.get(report_key(plan.move_id)))
+        report = decode_or_none(tables.documents.get(report_key(plan.move_id)), KeptReport.decode)
         waits, waits_ms = ((), 0) if note is None else (note.waits, note.time_ms)
         found.append(MoveLook(plan, progress, report, waits, waits_ms))
     return tuple(sorted(found, key=lambda look: (look.plan.created_ms, look.plan.move_id)))

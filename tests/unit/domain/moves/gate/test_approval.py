@@ -10,15 +10,15 @@ from tests.unit.domain.moves.report.reporting import approvals
 from srm.domain.moves.report import (
     Approval,
     decode_approvals,
-    encode_approvals,
     join_approvals,
 )
+from srm.domain.text.documents import encode
 from srm.errors import IntegrityError, UsageError
 
 
 @given(st.lists(approvals, max_size=4).map(tuple))
 def test_approvals_survive_their_encoding(some: tuple[Approval, ...]) -> None:
-    assert decode_approvals(encode_approvals(some)) == some
+    assert decode_approvals(encode(some)) == some
 
 
 @given(st.lists(approvals, max_size=4))

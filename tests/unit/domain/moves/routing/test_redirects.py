@@ -19,10 +19,10 @@ from srm.domain.moves.routing import (
     in_order,
     missing_confirmations,
     order_number,
-    order_schema,
     to_call,
 )
 from srm.errors import UsageError
+from srm_lab.docs.configuration import order_schema
 
 SCHEMA = Path(__file__).parents[5] / "docs" / "redirect.schema.json"
 DONE, FAILED = Call("done", 1, "thanks"), Call("failed", 1, "hook answered 500")
