@@ -91,7 +91,7 @@ def measure_long(cluster: KafkaCluster, topic: str) -> dict[str, float]:
         maps = reader.load([topic], wanted)
         loaded = time.perf_counter()
         side = (partition, {partition: UNKNOWN_LOG})
-        facts = partition_facts(maps, "forward", side, side, "B")
+        facts = partition_facts({"forward": maps}, "forward", side, side, "B")
         states = {translate(facts, offset).state for offset in offsets}
         figures[f"{name}_seconds"] = time.perf_counter() - began
         figures[f"{name}_translate_seconds"] = time.perf_counter() - loaded

@@ -191,7 +191,7 @@ def test_a_group_before_a_noted_loss_is_translated_and_told_what_it_will_not_fin
     maps = world.look(205)
 
     side = (world.partition, {world.partition: UNKNOWN_LOG})
-    found = translate(partition_facts(maps, "forward", side, side, "B"), 205)
+    found = translate(partition_facts({"forward": maps}, "forward", side, side, "B"), 205)
     assert (found.state, found.offset, found.refused) == ("translated", 185, 10)
 
 

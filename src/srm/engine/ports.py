@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -125,3 +125,9 @@ class FlowContext:
     callers: Mapping[RedirectKind, Caller] = field(default_factory=dict)
     switch: FlowSwitch | None = None
     opposite: FlowConfig | None = None
+
+    @property
+    def backwards(self) -> FlowContext:
+        """The same flow, with clusters and maps in each other's place."""
+        source, target, maps = self.target, self.source, self.reverse_maps
+        return replace(self, source=source, target=target, maps=maps, reverse_maps=self.maps)

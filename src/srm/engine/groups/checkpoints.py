@@ -327,22 +327,20 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     counterparts = {p: selection.downstream(p, direction) for p, direction in chosen.items()}
     starts = starts_of(context.source, chosen)
     target_starts = starts_of(context.target, set(counterparts.values()))
-    wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
+    wanted = WantedMaps()
     for p, direction in chosen.items():
         sides = (p, starts), (counterparts[p], target_starts)
-        wanted[direction].add(direction, *sides, offsets[p])
+        wanted.add(direction, *sides, offsets[p])
         if selection.names.is_shared(p.topic):
-            wanted["reverse"].add("reverse", *sides, offsets[p])
-    forward = wanted["forward"].load(context.maps)
-    reverse = wanted["reverse"].load(context.reverse_maps)
+            wanted.add("reverse", *sides, offsets[p])
+    maps = wanted.load(context)
     upstream = logs_of(context.source, chosen, starts)
     downstream = logs_of(context.target, set(counterparts.values()), target_starts)
 
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
         place = selection.downstream(partition, direction)
         sides = (partition, upstream), (place, downstream), selection.names.flow.target
-        back = reverse if selection.names.is_shared(partition.topic) else None
-        maps = forward if direction == "forward" else reverse
-        return partition_facts(maps, direction, *sides, back=back)
+        is_shared = selection.names.is_shared(partition.topic)
+        return partition_facts(maps, direction, *sides, is_shared=is_shared)
 
     return facts_of

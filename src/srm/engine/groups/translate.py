@@ -24,13 +24,15 @@ from srm.domain.names.topics import Flow, OpenTransaction, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.engine.cluster_ports import Cluster, Place
-from srm.engine.ports import FlowContext, FlowMaps, MapReader
+from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 
 logger = logging.getLogger(__name__)
 
 Logs = Mapping[TopicPartition, LogRange]
 Starts = Mapping[TopicPartition, int]
+Maps = Mapping[Direction, FlowMaps]
+"""The maps of a flow, and those of the opposite flow for commits on its copies."""
 
 
 def starts_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> Starts:
@@ -54,10 +56,10 @@ def logs_of(
 
 
 class WantedMaps:
-    """Collects the offsets to translate, by source partition of the map."""
+    """Collects the offsets to translate, by direction and source partition of the map."""
 
     def __init__(self) -> None:
-        self._found: dict[TopicPartition, Wanted] = {}
+        self._found: dict[Direction, dict[TopicPartition, Wanted]] = {"forward": {}, "reverse": {}}
 
     def add(
         self,
@@ -74,12 +76,18 @@ class WantedMaps:
             (*offsets, upstream[1].get(upstream[0])),
             (*also, downstream[1].get(downstream[0])),
         )
-        self._found[original] = self._found.get(original, Wanted()) | wanted
+        found = self._found[direction]
+        found[original] = found.get(original, Wanted()) | wanted
 
-    def load(self, reader: MapReader) -> FlowMaps:
+    def load(self, context: FlowContext) -> Maps:
         """Load the maps; without offsets to translate, send no request."""
-        topics = {partition.topic for partition in self._found}
-        return reader.load(topics, self._found) if topics else FlowMaps({})
+        readers = {"forward": context.maps, "reverse": context.reverse_maps}
+        return {
+            direction: readers[direction].load({place.topic for place in wanted}, wanted)
+            if wanted
+            else FlowMaps({})
+            for direction, wanted in self._found.items()
+        }
 
 
 def past_markers(
@@ -114,18 +122,17 @@ def losses_of(maps: FlowMaps, original: TopicPartition) -> Losses:
 
 
 def partition_facts(
-    maps: FlowMaps,
+    both: Maps,
     direction: Direction,
     upstream: tuple[TopicPartition, Logs],
     downstream: tuple[TopicPartition, Logs],
     target: str,
     transactions: tuple[OpenTransaction, ...] = (),
-    back: FlowMaps | None = None,
+    *,
+    is_shared: bool = False,
 ) -> PartitionFacts:
-    """Assemble the facts about one partition; ``maps`` are of the flow that copies.
-
-    ``back``: the opposite maps, if both flows copy into one name.
-    """
+    """Assemble the facts about one partition; ``is_shared``: both flows copy into one name."""
+    maps, sides = both[direction], (upstream, downstream, target)
     original = upstream[0] if direction == "forward" else downstream[0]
     return PartitionFacts(
         direction=direction,
@@ -139,7 +146,7 @@ def partition_facts(
         losses=losses_of(maps, original),
         transactions=transactions,
         gap=maps.gaps.get(original, ""),
-        back=partition_facts(back, "reverse", upstream, downstream, target) if back else None,
+        back=partition_facts(both, "reverse", *sides) if is_shared else None,
     )
 
 
@@ -174,52 +181,46 @@ def translate(
         return _backward(context, partition, offset)
     remote = context.config.names.remote(partition.topic)
     places = partition, TopicPartition(remote, partition.partition)
-    sides = context.source, context.target
-    back = context.reverse_maps if context.config.names.is_shared(partition.topic) else None
-    return _answer(context.config.flow, context.maps, "forward", sides, places, offset, back)
+    return _answer(context, "forward", places, offset)
 
 
 def _backward(context: FlowContext, partition: TopicPartition, offset: int) -> TranslatedOffset:
-    flow, names, number = context.config.flow, context.config.names, partition.partition
+    names, number, back = context.config.names, partition.partition, context.backwards
     if names.is_shared(partition.topic):
-        sides, places = (context.target, context.source), (partition, partition)
-        return _answer(flow, context.reverse_maps, "forward", sides, places, offset, context.maps)
+        return _answer(back, "forward", (partition, partition), offset)
     if (origin := names.origin(partition.topic)) is not None:
-        sides = context.source, context.target
-        places = partition, TopicPartition(origin, number)
-        return _answer(flow, context.reverse_maps, "reverse", sides, places, offset)
+        return _answer(context, "reverse", (partition, TopicPartition(origin, number)), offset)
     topic = names.original(partition.topic) or partition.topic
     remote = TopicPartition(names.remote(topic), number)
-    sides, places = (context.target, context.source), (remote, TopicPartition(topic, number))
-    return _answer(flow, context.maps, "reverse", sides, places, offset)
+    return _answer(back, "reverse", (remote, TopicPartition(topic, number)), offset)
 
 
 def _answer(
-    flow: Flow,
-    reader: MapReader,
+    context: FlowContext,
     direction: Direction,
-    sides: tuple[Cluster, Cluster],
     places: tuple[TopicPartition, TopicPartition],
     offset: int,
-    back: MapReader | None = None,
 ) -> TranslatedOffset:
+    sides = context.source, context.target
+    is_shared = direction == "forward" and context.config.names.is_shared(places[0].topic)
     (own_start, unread), (other_start, unseen) = map(_starts, sides, places)
-    starts = (places[0], own_start), (places[1], other_start)
-    wanted, opposite = WantedMaps(), WantedMaps()
+    starts, wanted = ((places[0], own_start), (places[1], other_start)), WantedMaps()
     wanted.add(direction, *starts, [offset])
-    opposite.add("reverse", *starts, [offset])
-    maps, back_maps = wanted.load(reader), None if back is None else opposite.load(back)
+    if is_shared:
+        wanted.add("reverse", *starts, [offset])
+    maps = dict(wanted.load(context))
     upstream, unread = _logs(sides[0], places[0], own_start, unread)
     downstream, unseen = _logs(sides[1], places[1], other_start, unseen)
     if direction == "reverse":
-        maps = past_markers(maps, sides[0], {places[1]: (places[0], offset)}, upstream)
+        copies = {places[1]: (places[0], offset)}
+        maps["reverse"] = past_markers(maps["reverse"], sides[0], copies, upstream)
     ends = (places[0], upstream), (places[1], downstream), sides[1].alias
-    facts = partition_facts(maps, direction, *ends, back=back_maps)
+    facts = partition_facts(maps, direction, *ends, is_shared=is_shared)
     found = translation.translate(facts, offset)
     if found.state != "translated" and not unread:
         _require(sides[0], places[0])
     return TranslatedOffset(
-        flow=flow,
+        flow=context.config.flow,
         cluster=sides[0].alias,
         partition=places[0],
         offset=offset,

@@ -311,13 +311,13 @@ class MoveFacts:
         key = pair.direction, tp
         if key not in self._of_partitions:
             self._of_partitions[key] = partition_facts(
-                self.maps if pair.direction == "forward" else self.reverse_maps,
+                {"forward": self.maps, "reverse": self.reverse_maps},
                 pair.direction,
                 (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
                 (counterpart, self.target.logs),
                 self.target.alias,
                 self.transactions.get(tp, ()),
-                self.reverse_maps if pair.is_shared and not self.is_away else None,
+                is_shared=pair.is_shared and not self.is_away,
             )
         return self._of_partitions[key]
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from heapq import nlargest
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 from srm.config.model import FlowConfig
 from srm.domain.groups.group_sync import GroupLedger
@@ -30,7 +30,7 @@ from srm.engine.groups.checkpoints import (
 )
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import read_proof
-from srm.engine.groups.translate import Starts, WantedMaps, logs_of, past_markers, starts_of
+from srm.engine.groups.translate import Maps, Starts, WantedMaps, logs_of, past_markers, starts_of
 from srm.engine.moves.facts import (
     Away,
     MoveFacts,
@@ -277,11 +277,9 @@ def read_facts(
     routing = RoutingTables.read(context)
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
     maps_ms = context.now_ms()
-    maps, reverse_maps = _maps(
-        context, pairs, (starts, committed), (target_starts, target_committed)
-    )
+    maps = _maps(context, pairs, (starts, committed), (target_starts, target_committed))
     logs = logs_of(source, upstream, starts)
-    reverse_maps = past_markers(reverse_maps, source, _read_copies(pairs, committed), logs)
+    copies = _read_copies(pairs, committed)
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
     held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
     transactions, hidden = _if_authorized(source.open_transactions, held_back)
@@ -316,9 +314,9 @@ def read_facts(
         transactions=transactions,
         hidden=hidden,
         ledger=read_ledger(context.target, target_topics),
-        maps=maps,
+        maps=maps["forward"],
         maps_ms=maps_ms,
-        reverse_maps=reverse_maps,
+        reverse_maps=past_markers(maps["reverse"], source, copies, logs),
         routing=routing,
         writers=read_writers(source, originals),
     )
@@ -391,29 +389,24 @@ def _wanted_after_loss(
     return wanted
 
 
-def _maps(
-    context: MoveContext, pairs: Collection[TopicPair], source: _Logs, target: _Logs
-) -> tuple[FlowMaps, FlowMaps]:
+def _maps(context: MoveContext, pairs: Collection[TopicPair], source: _Logs, target: _Logs) -> Maps:
     (starts, committed), (target_starts, target_committed) = source, target
-    wanted: dict[Direction, WantedMaps] = {"forward": WantedMaps(), "reverse": WantedMaps()}
+    wanted, both = WantedMaps(), get_args(Direction)
     for pair in pairs:
         numbers = {tp.partition for tp in starts if tp.topic == pair.topic}
         numbers |= {tp.partition for tp in target_starts if tp.topic == pair.target_topic}
         for number in numbers:
             place = TopicPartition(pair.topic, number)
             counterpart = TopicPartition(pair.target_topic, number)
-            for direction in wanted if pair.is_shared else (pair.direction,):
-                wanted[direction].add(
+            for direction in both if pair.is_shared else (pair.direction,):
+                wanted.add(
                     direction,
                     (place, starts),
                     (counterpart, target_starts),
                     [offsets.get(place) for offsets in committed.values()],
                     [offsets.get(counterpart) for offsets in target_committed.values()],
                 )
-    return (
-        wanted["forward"].load(context.forward.maps),
-        wanted["reverse"].load(context.forward.reverse_maps),
-    )
+    return wanted.load(context.forward)
 
 
 def _read_copies(

@@ -407,16 +407,7 @@ def without_source(context: FlowContext) -> MoveContext:
 
 def as_move(context: FlowContext) -> MoveContext:
     opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
-    back = replace(
-        context,
-        config=opposite,
-        source=context.target,
-        target=context.source,
-        maps=context.reverse_maps,
-        reverse_maps=context.maps,
-        switch=None,
-        opposite=context.config,
-    )
+    back = replace(context.backwards, config=opposite, switch=None, opposite=context.config)
     return MoveContext(context, back)
 
 

@@ -50,7 +50,7 @@ from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group
 from srm.engine.groups.ledger import read_ledger
-from srm.engine.groups.translate import WantedMaps, partition_facts
+from srm.engine.groups.translate import Maps, WantedMaps, partition_facts
 from srm.engine.moves.effects import call_redirectors, lift_late_fence
 from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
 from srm.engine.moves.holding import address_of_target, by_name
@@ -70,7 +70,7 @@ from srm.engine.moves.records import (
     record,
     transact,
 )
-from srm.engine.ports import FlowMaps, MapReader
+from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
 
 log = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets | None)
     wanted = WantedMaps()
     for tp in grown:
         wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]])
-    maps, target = wanted.load(context.forward.maps), context.target.alias
+    maps, target = wanted.load(context.forward), context.target.alias
     residue = Counter[str]()
     for tp in grown:
         facts = partition_facts(maps, "forward", (tp, {}), (tp, {}), target)
@@ -581,27 +581,27 @@ class TargetRecords:
         self._pairs: dict[str, TopicPair] = {
             pair.target_topic: pair for pair in topic_pairs(context, plan.topics)
         }
+        self._maps: dict[Direction, Maps] = {}
 
-    @cached_property
-    def _maps(self) -> FlowMaps:
-        return self._load(self._context.forward.maps, "forward")
-
-    @cached_property
-    def _reverse_maps(self) -> FlowMaps:
-        try:
-            return self._load(self._context.forward.reverse_maps, "reverse")
-        except UnavailableError as error:  # the maps are on the source: every offset counts
-            log.log(loudness(error), "records are counted by their offsets: %s", error)
-            return FlowMaps({})
-
-    def _load(self, reader: MapReader, direction: Direction) -> FlowMaps:
+    def _maps_of(self, direction: Direction) -> Maps:
+        if direction in self._maps:
+            return self._maps[direction]
         wanted = WantedMaps()
         for place, offsets in self._offsets.items():
             pair = self._pairs.get(place.topic)
             if pair is not None and pair.direction == direction:
                 upstream = TopicPartition(pair.topic, place.partition)
                 wanted.add(direction, (upstream, {}), (place, self._ends), (), offsets)
-        return wanted.load(reader)
+        try:
+            found = wanted.load(self._context.forward)
+        except UnavailableError as error:
+            if direction == "forward":
+                raise
+            # The reverse maps are on the source: every offset counts.
+            log.log(loudness(error), "records are counted by their offsets: %s", error)
+            found = {"reverse": FlowMaps({})}
+        self._maps[direction] = found
+        return found
 
     @cached_property
     def _ends(self) -> Mapping[TopicPartition, int]:
@@ -632,7 +632,6 @@ class TargetRecords:
         if pair is None or start >= end:
             return 0
         upstream = TopicPartition(pair.topic, place.partition)
-        maps = self._maps if pair.direction == "forward" else self._reverse_maps
-        target = self._context.target.alias
+        maps, target = self._maps_of(pair.direction), self._context.target.alias
         facts = partition_facts(maps, pair.direction, (upstream, {}), (place, {}), target)
         return facts.records_downstream(start, end)

@@ -50,14 +50,12 @@ def play(steps: Sequence[str], *, distinct: bool = True) -> CopiedTopic:
 
 def facts(world: CopiedTopic, offset: int, direction: str = "forward") -> PartitionFacts:
     context = world.forward if direction == "forward" else world.backward
-    maps = context.maps if direction == "forward" else context.reverse_maps
     upstream, downstream = (ORIGINAL, COPY) if direction == "forward" else (COPY, ORIGINAL)
     starts = starts_of(context.source, [upstream]), starts_of(context.target, [downstream])
     wanted = WantedMaps()
     wanted.add(direction, (upstream, starts[0]), (downstream, starts[1]), [offset])
-    loaded = wanted.load(maps)
     return partition_facts(
-        loaded,
+        wanted.load(context),
         direction,
         (upstream, logs_of(context.source, [upstream], starts[0])),
         (downstream, logs_of(context.target, [downstream], starts[1])),
