@@ -102,17 +102,13 @@ def _report(config: Config, checks: Checks) -> CheckReport:
         clusters={
             alias: config.client(alias, "admin")["bootstrap.servers"] for alias in config.clusters
         },
-        flows={str(flow): _flow_summary(flow_config) for flow, flow_config in _flows(config)},
+        flows={str(flow): _flow_summary(one) for flow, one in sorted(config.flow_configs.items())},
         warnings=config.warnings,
         notes=tuple(_notes(config)),
         sha256=config.sha256,
         report_key_id=None if key is None else key.public.key_id,
         findings=tuple(checks),
     )
-
-
-def _flows(config: Config) -> list[tuple[Flow, FlowConfig]]:
-    return sorted(config.flow_configs.items())
 
 
 def _flow_summary(flow_config: FlowConfig) -> dict[str, object]:
@@ -155,7 +151,7 @@ def _show_report(console: Console, report: CheckReport, config: Config) -> None:
             *(", ".join(one.topics) or "-", ", ".join(one.groups) or "-"),
             "yes" if one.reverse_checkpointing_enabled else "no",
         )
-        for flow, one in _flows(config)
+        for flow, one in sorted(config.flow_configs.items())
     )
     print_table(console, ("flow", "enabled", "topics", "groups", "reverse"), rows)
     signed = "not signed" if report.report_key_id is None else f"signed: {report.report_key_id}"

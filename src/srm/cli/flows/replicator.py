@@ -167,11 +167,10 @@ def replication_view(
             yield
         return
     rates, ended = Rates(), threading.Event()
-    write = _write_json if as_json else _write_plain
 
     def follow() -> None:
         while not ended.wait(LINE_EVERY_S):
-            write(rates.lines(progress()))
+            _write(rates.lines(progress()), as_json=as_json)
 
     thread = threading.Thread(target=follow, name="srm view", daemon=True)
     thread.start()
@@ -180,7 +179,7 @@ def replication_view(
     finally:
         ended.set()
         thread.join(LINE_EVERY_S)
-        write(rates.lines(progress()))
+        _write(rates.lines(progress()), as_json=as_json)
 
 
 @contextmanager
@@ -207,17 +206,14 @@ def _log_to_stderr() -> None:
             handler.setStream(sys.stderr)
 
 
-def _write_plain(lines: list[FlowLine]) -> None:
+def _write(lines: list[FlowLine], *, as_json: bool) -> None:
     for line in lines:
-        sys.stdout.write(plain(line) + "\n")
-    sys.stdout.flush()
-
-
-def _write_json(lines: list[FlowLine]) -> None:
-    for line in lines:
-        flat = {**asdict(line.progress), **asdict(line)}
-        del flat["progress"]
-        write_document(encode(flat).decode() + "\n")
+        if as_json:
+            flat = {**asdict(line.progress), **asdict(line)}
+            del flat["progress"]
+            write_document(encode(flat).decode() + "\n")
+        else:
+            sys.stdout.write(plain(line) + "\n")
     sys.stdout.flush()
 
 

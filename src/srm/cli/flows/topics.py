@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,8 +20,6 @@ from srm.engine.control.topic_sync import TopicSyncPlan
 from srm.engine.flows.supervision import operator
 from srm.engine.ports import FlowContext
 from srm.engine.why.answer import ListedGroup, ListedTopic, list_groups, list_topics
-
-_Row = TypeVar("_Row", bound=ListedTopic | ListedGroup)
 
 
 @dataclass(frozen=True)
@@ -196,13 +194,16 @@ def show_topics(
         for one in found:
             places = f"topic on {one.flow.source}", "partitions", f"on {one.flow.target}"
             heads = *places, "partitions", "state"
-            _render_listed(console, one.flow, heads, one.topics, _topic_cells)
+            rows = (
+                (
+                    *(row.topic, row.partitions, row.remote_topic, row.remote_partitions),
+                    *(row.state, _verdict(row)),
+                )
+                for row in one.topics
+            )
+            _render_listed(console, one.flow, heads, rows)
 
     flows.each("listing topics", call, partial=True).emit(flows.as_json, render)
-
-
-def _topic_cells(row: ListedTopic) -> tuple[object, ...]:
-    return row.topic, row.partitions, row.remote_topic, row.remote_partitions, row.state
 
 
 def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
@@ -214,7 +215,7 @@ def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
         for one in found:
             places = f"on {one.flow.source}", "members", f"offsets on {one.flow.target}"
             heads = "group", *places, "checkpoint"
-            _render_listed(console, one.flow, heads, one.groups, _group_cells)
+            _render_listed(console, one.flow, heads, map(_group_cells, one.groups))
 
     flows.each("listing groups", call, partial=True).emit(flows.as_json, render)
 
@@ -222,19 +223,16 @@ def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
 def _group_cells(row: ListedGroup) -> tuple[object, ...]:
     there = None if row.offsets_on_target is None else "yes" if row.offsets_on_target else "no"
     age = None if row.checkpoint_age_ms is None else ago(row.checkpoint_age_ms)
-    return row.group, row.state, row.members, there, age
+    return row.group, row.state, row.members, there, age, _verdict(row)
+
+
+def _verdict(row: ListedTopic | ListedGroup) -> str:
+    return "yes" if row.selected else f"no: {row.reason}"
 
 
 def _render_listed(
-    console: Console,
-    flow: Flow,
-    heads: Sequence[str],
-    rows: Sequence[_Row],
-    cells_of: Callable[[_Row], tuple[object, ...]],
+    console: Console, flow: Flow, heads: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> None:
-    def cells(row: _Row) -> tuple[object, ...]:
-        verdict = "yes" if row.selected else f"no: {row.reason}"
-        return (*(None if cell == "" else cell for cell in cells_of(row)), verdict)
-
+    shown = ([None if cell == "" else cell for cell in row] for row in rows)
     console.print(f"[bold]{flow}[/bold]")
-    print_table(console, (*heads, "selected"), map(cells, rows))
+    print_table(console, (*heads, "selected"), shown)

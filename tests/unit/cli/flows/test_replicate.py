@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from srm.cli.flows.replicator import FlowLine, Rates, _write_json, overview, plain
+from srm.cli.flows.replicator import FlowLine, Rates, _write, overview, plain
 from srm.domain.flow_state.replication_records import PartitionStatus, parse_duties
 from srm.errors import UsageError
 from srm.replication.driver.state_book import FlowProgress
@@ -123,7 +123,7 @@ def test_before_the_first_report_there_is_an_empty_view() -> None:
 
 
 def test_json_is_one_object_per_flow_and_line(capsys):
-    _write_json([FlowLine(progress(10), 5.0, 2.0, 0.0)])
+    _write([FlowLine(progress(10), 5.0, 2.0, 0.0)], as_json=True)
 
     (line,) = capsys.readouterr().out.splitlines()
     decoded = json.loads(line)
