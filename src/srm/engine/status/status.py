@@ -15,7 +15,6 @@ from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof import FlowProof
 from srm.domain.moves.disaster import Forecast
-from srm.domain.moves.findings import Finding, FindingId
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import Reason, amount, some
@@ -260,8 +259,30 @@ NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
 """Health, the same for commands, DAGs, REST and pages; docs/operate.md explains it."""
 
+FindingId = Literal[
+    "absent-topic",
+    "duty",
+    "no-topic",
+    "off",
+    "paused",
+    "proof",
+    "replicator",
+    "silent-slot",
+    "source-away",
+    "stopped",
+    "unreadable",
+]
 _STATES: Final[Mapping[FindingId, State]] = {"off": "OFF", "paused": "PAUSED", "no-topic": "IDLE"}
 """States that one condition decides; any other blocking condition means STOPPED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition of a flow with its remedy; one that ``blocks`` prevents copying, others warn."""
+
+    id: FindingId
+    reason: Reason
+    blocks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
