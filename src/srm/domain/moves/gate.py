@@ -1,4 +1,4 @@
-"""Gate of a move: presence of its clients, facts about hold and replication, and its answer.
+"""Gate of a move: presence of its clients, facts about the replication, and its answer.
 
 Times of clients are the broker's: records of the routing topic carry its clock (LogAppendTime).
 """
@@ -182,27 +182,6 @@ class ReplicationFacts:
                 f"not visible{why}: find it with 'kafka-transactions.sh --bootstrap-server "
                 f"HOST:PORT find-hanging' on {source}, {accept}"
             )
-
-
-@dataclass(frozen=True)
-class HoldFacts:
-    """Facts about the hold of a move, which its gate adds to those of the clusters.
-
-    ``moving``: offsets since the hold, by topic written to on the source within the quiet time.
-    ``samples``: (epoch ms, remaining) of earlier looks.
-    ``doubted``: topics that a producer without a route has recently written to, or may have.
-    ``unheld``, ``unconfirmed``: reasons by producers, and by redirectors or a fence.
-    """
-
-    move_id: str
-    now_ms: int
-    held_ms: int | None = None
-    moving: Mapping[str, int] = field(default_factory=dict)
-    samples: tuple[tuple[int, int], ...] = ()
-    doubted: tuple[str, ...] = ()
-    unheld: tuple[str, ...] = ()
-    unconfirmed: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,6 @@ from srm.domain.moves.disaster import (
 )
 from srm.domain.moves.gate import (
     GroupSync,
-    HoldFacts,
     Presence,
     ReplicationFacts,
     SyncStatus,
@@ -51,6 +50,7 @@ from srm.domain.moves.plan import (
     partition_move,
     position_problem,
 )
+from srm.domain.moves.progress import HELD, MoveProgress, Observation
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
@@ -444,13 +444,43 @@ class MoveFacts:
         return status.what or "no reason given"
 
 
-def decide(facts: MoveFacts, hold: HoldFacts) -> SyncStatus:
-    """Decide whether the clients of a held move may go to the target."""
+@dataclass(frozen=True)
+class Look:
+    """One look at a move, and the gate's answer; most fields are empty without a hold.
+
+    ``moving``: offsets since the hold, by topic written to on the source within the quiet time.
+    ``doubted``: topics that a producer without a route has recently written to, or may have.
+    ``unheld``, ``unconfirmed``: reasons by producers, and by redirectors or a fence.
+    ``rested``: topics and commits on the source have been quiet for long enough.
+    """
+
+    facts: MoveFacts
+    progress: MoveProgress
+    now_ms: int
+    seen: Observation
+    moving: Mapping[str, int] = field(default_factory=dict)
+    doubted: tuple[str, ...] = ()
+    unheld: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    rested: bool = False
+
+    @property
+    def held_ms(self) -> int | None:
+        return self.progress.times_ms.get("holding") if self.progress.step in HELD else None
+
+    @cached_property
+    def status(self) -> SyncStatus:
+        return decide(self)
+
+
+def decide(look: Look) -> SyncStatus:
+    facts = look.facts
     blocking = (
-        *_routing_reasons(facts, hold),
-        *hold.unconfirmed,
-        *hold.unheld,
-        *_writer_reasons(facts, hold),
+        *_routing_reasons(look),
+        *look.unconfirmed,
+        *look.unheld,
+        *_writer_reasons(look),
         *waiting_reasons(facts),
     )
     unapplied = tuple(
@@ -462,9 +492,9 @@ def decide(facts: MoveFacts, hold: HoldFacts) -> SyncStatus:
     )
     remaining = sum(partition.remaining for partition in facts.replication)
     missing = dict(_missing(facts))
-    elapsed = 0.0 if hold.held_ms is None else max(0, hold.now_ms - hold.held_ms) / 1000
+    elapsed = 0.0 if look.held_ms is None else max(0, look.now_ms - look.held_ms) / 1000
     return SyncStatus(
-        move_id=hold.move_id,
+        move_id=look.progress.move_id,
         ready=not blocking,
         applied=not unapplied,
         blocking=blocking,
@@ -480,12 +510,12 @@ def decide(facts: MoveFacts, hold: HoldFacts) -> SyncStatus:
             )
             for group in facts.plans
         ),
-        eta_seconds=0.0 if not blocking else eta_seconds(hold.samples, hold.now_ms, remaining),
+        eta_seconds=0.0 if not blocking else eta_seconds(look.seen.samples, look.now_ms, remaining),
         elapsed_seconds=elapsed,
         timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
         rpo_records=sum(missing.values()),
         missing=tuple(missing),
-        asks=hold.asks,
+        asks=look.asks,
     )
 
 
@@ -496,20 +526,20 @@ def waiting_reasons(facts: MoveFacts) -> Iterator[str]:
         yield from _group_reasons(group, facts)
 
 
-def _routing_reasons(facts: MoveFacts, hold: HoldFacts) -> Iterator[str]:
-    for subject in facts.subjects:
-        route = facts.routing.merge.get(subject)
-        if route is None or route.state != "hold" or route.move_id != hold.move_id:
+def _routing_reasons(look: Look) -> Iterator[str]:
+    for subject in look.facts.subjects:
+        route = look.facts.routing.merge.get(subject)
+        if route is None or route.state != "hold" or route.move_id != look.progress.move_id:
             owner = "" if route is None or not route.move_id else f" (last set by {route.move_id})"
             yield f"{subject} is not held by this move{owner}: hold first"
 
 
-def _writer_reasons(facts: MoveFacts, hold: HoldFacts) -> Iterator[str]:
-    request = facts.request
+def _writer_reasons(look: Look) -> Iterator[str]:
+    request = look.facts.request
     longer = max(request.quiet_seconds, request.slow_writer_seconds)
-    for topic, offsets in sorted(hold.moving.items()):
+    for topic, offsets in sorted(look.moving.items()):
         quiet = f"{request.quiet_seconds:g} s"
-        if topic in hold.doubted:
+        if topic in look.doubted:
             quiet = f"{longer:g} s: a producer that follows no route wrote to it recently"
         grown = f"{amount(offsets, 'offset')} since the hold"
         yield (

@@ -16,13 +16,11 @@ import logging
 import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.moves.gate import (
-    HoldFacts,
-    SyncStatus,
     Writers,
     asks_at_hold,
     strangers,
@@ -54,7 +52,7 @@ from srm.engine.moves.effects import (
     require_in_force,
     topics_without_fence,
 )
-from srm.engine.moves.facts import MoveFacts, decide
+from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.planning import findings, route_problem, unsettled_problems
 from srm.engine.moves.reading import MoveScope, read_facts, read_outlook, read_target
 from srm.engine.moves.records import (
@@ -379,7 +377,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         else:
             seen = patient_look(context, plan, known)
             require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
-            groups, ends = seen.clusters.plans, seen.clusters.original_ends()
+            groups, ends = seen.facts.plans, seen.facts.original_ends()
             going = seen.progress.at(
                 "going",
                 context.now_ms(),
@@ -387,7 +385,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
                 rpo_records=seen.status.rpo_records,
                 missing=seen.status.missing,
                 renewed_stamp_ms=stamp_ms,
-                commits_at_go={one.group: commits_of(seen.clusters, one.group) for one in groups},
+                commits_at_go={one.group: commits_of(seen.facts, one.group) for one in groups},
                 intended={one.group: offsets_to_write(one.positions) for one in groups},
             )
             lift_target(context, plan)
@@ -553,29 +551,12 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
     return released
 
 
-@dataclass(frozen=True)
-class Look:
-    """Facts about hold and clusters, the gate's answer to them, and the move's progress.
-
-    ``rested``: topics and commits on the source have been quiet for long enough.
-    """
-
-    hold: HoldFacts
-    clusters: MoveFacts
-    status: SyncStatus
-    progress: MoveProgress
-    seen: Observation
-    rested: bool
-
-
 def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Read the clusters, decide, and keep the state for the next look in this process."""
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now, clock = context.now_ms(), context.monotonic()
     if progress.step not in HELD:
-        hold = HoldFacts(plan.move_id, now)
-        status = decide(clusters, hold)
-        return Look(hold, clusters, status, progress, Observation(clock), rested=False)
+        return Look(clusters, progress, now, Observation(clock))
     presence, attempt = clusters.routing.presence, progress.attempt
     before = context.observations.get(plan.move_id)
     context.observations[plan.move_id] = seen = (
@@ -595,20 +576,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     )
     moving = _moving(plan, progress, seen, doubted, clock)
     readers = tuple(_readers(plan, seen, clock))
-    hold = HoldFacts(
-        move_id=plan.move_id,
-        now_ms=now,
-        held_ms=progress.times_ms.get("holding"),
-        moving=moving,
-        samples=seen.samples,
-        doubted=doubted,
-        unheld=(*unheld_producers(plan.topics, attempt, presence), *readers),
-        unconfirmed=(
-            *missing_confirmations(plan.redirect, progress.calls, attempt, "hold"),
-            *topics_without_fence(context, plan),
-            *(problem.text for problem in unsettled_problems(context.forward)),
-        ),
-    )
+    asks: tuple[str, ...] = ()
     if "manual" in plan.redirect:
         members = {
             group.group: strangers(group.group, group.members, presence) for group in clusters.plans
@@ -618,21 +586,34 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
             for topic in moving
             if not presence.not_held(topic_subject(topic), attempt)
         }
-        asks = asks_at_hold(plan.request, address_of_target(context), members, plain)
-        hold = replace(hold, asks=tuple(asks))
-    rested = not (moving or readers)
-    return Look(hold, clusters, decide(clusters, hold), progress, seen, rested)
+        asks = tuple(asks_at_hold(plan.request, address_of_target(context), members, plain))
+    return Look(
+        facts=clusters,
+        progress=progress,
+        now_ms=now,
+        seen=seen,
+        moving=moving,
+        doubted=doubted,
+        unheld=(*unheld_producers(plan.topics, attempt, presence), *readers),
+        unconfirmed=(
+            *missing_confirmations(plan.redirect, progress.calls, attempt, "hold"),
+            *topics_without_fence(context, plan),
+            *(problem.text for problem in unsettled_problems(context.forward)),
+        ),
+        asks=asks,
+        rested=not (moving or readers),
+    )
 
 
 def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Look; look twice if only the time of watching, begun by another process, is too short."""
     seen = look(context, plan, progress)
-    moving, clock = seen.hold.moving, context.monotonic()
+    moving, clock = seen.moving, context.monotonic()
     only_too_short = len(seen.status.blocking) == len(moving) and not any(moving.values())
     if seen.status.ready or not only_too_short:
         return seen
     missing_s = [
-        _quiet_s(plan, topic, seen.hold.doubted) - seen.seen.rested_s(topic_subject(topic), clock)
+        _quiet_s(plan, topic, seen.doubted) - seen.seen.rested_s(topic_subject(topic), clock)
         for topic in moving
     ]
     context.pause(max(0.0, *missing_s))

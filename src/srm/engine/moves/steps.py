@@ -22,9 +22,8 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
-from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.holding import (
-    Look,
     go,
     hold,
     look,
@@ -64,7 +63,7 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
     removed = set(look.seen.removed)
     waiting: dict[str, list[str]] = {}
     for group in plan.group_names:
-        described = look.clusters.source.group(group)
+        described = look.facts.source.group(group)
         instances = [one for one in described.instance_ids if f"{group}/{one}" not in removed]
         if instances and _had_time(look, group, len(described.members)):
             waiting[group] = instances
@@ -95,10 +94,10 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
 
 def _had_time(look: Look, group: str, members: int) -> bool:
     held = (group_subject(group), look.progress.attempt, "held")
-    acks = [one.ack for one in look.clusters.routing.stamped_acks]
+    acks = [one.ack for one in look.facts.routing.stamped_acks]
     ready = sum((ack.subject, ack.generation, ack.state) == held for ack in acks)
-    since = look.hold.held_ms
-    return ready >= members or (since is not None and look.hold.now_ms - since >= _GRACE_MS)
+    since = look.held_ms
+    return ready >= members or (since is not None and look.now_ms - since >= _GRACE_MS)
 
 
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
@@ -121,7 +120,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         store.save_note(WaitNote.of(progress, seen.seen, now_ms, reasons, rested=seen.rested))
         remove_static_members(context, plan, seen)
         # All clients that follow the hold have finished writing.
-        if not seen.hold.unheld and topics_without_fence(context, plan):
+        if not seen.unheld and topics_without_fence(context, plan):
             keep_fence(context, plan)
         if _is_due(plan, seen, context.now_ms()):
             renew_now(context, plan)
@@ -147,7 +146,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         return known
     seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
-    groups, re_read, skipped = seen.clusters.plans, dict(progress.re_read), dict(progress.skipped)
+    groups, re_read, skipped = seen.facts.plans, dict(progress.re_read), dict(progress.skipped)
     for group in groups:  # applying hides them
         re_read[group.group] = max(re_read.get(group.group, 0), group.re_read)
         skipped[group.group] = max(skipped.get(group.group, 0), group.total_skipped)
@@ -156,7 +155,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     with closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
         registers.run(what, lambda: _keep(registers, plan, noted, context))
-        decisions = apply_positions(context, plan, noted.attempt, seen.clusters)
+        decisions = apply_positions(context, plan, noted.attempt, seen.facts)
         refused = [f"group {one.group}, {_refusal(one)}" for one in decisions if not one.in_place]
         require(tuple(refused), plan, "offsets could not be applied")
         log.info("move %s: %d offsets of %d groups applied", move_id, len(decisions), len(groups))
@@ -253,7 +252,7 @@ def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
     """Return True if a third of the lease has passed on any cluster, by the writers' clocks."""
     return any(
         route.state == "hold" and abs(now_ms - route.time_ms) >= LEASE_MS * _RENEWED_AFTER
-        for table in seen.clusters.routing.tables
+        for table in seen.facts.routing.tables
         for subject in plan.subjects
         if (route := table.get(subject)) is not None
     )

@@ -20,61 +20,55 @@ from tests.unit.engine.moves.control.test_gate import (
     there,
 )
 
-from srm.domain.moves.gate import HoldFacts, ReplicationFacts
+from srm.domain.moves.gate import ReplicationFacts
 from srm.domain.moves.plan import PartitionMove
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import Reason
-from srm.engine.moves.facts import SideFacts, decide
+from srm.engine.moves.facts import Look, SideFacts, decide
 
 MOST = 4
 
 
-Case = tuple[Facts, HoldFacts]
+def _facts(**changes: object) -> Callable[[Look], Look]:
+    return lambda look: replace(look, facts=replace(look.facts, **changes))
 
 
-def _side(name: str, changed: Facts) -> Callable[[Case], Case]:
+def _side(name: str, changed: Facts) -> Callable[[Look], Look]:
     """Change the group on one side, besides what has changed on the other."""
     side: SideFacts = getattr(changed, name)
 
-    def change(case: Case) -> Case:
-        before: SideFacts = getattr(case[0], name)
+    def change(look: Look) -> Look:
+        before: SideFacts = getattr(look.facts, name)
         joined = replace(
             before,
             groups=before.groups if side.groups == getattr(OPEN, name).groups else side.groups,
             pending={**before.pending, **side.pending},
             errors={**before.errors, **side.errors},
         )
-        return replace(case[0], **{name: joined}), case[1]
+        return replace(look, facts=replace(look.facts, **{name: joined}))
 
     return change
 
 
-def _place(row: PartitionMove) -> Callable[[Case], Case]:
-    def change(case: Case) -> Case:
-        [plan] = case[0].plans
+def _place(row: PartitionMove) -> Callable[[Look], Look]:
+    def change(look: Look) -> Look:
+        [plan] = look.facts.plans
         added = replace(row, partition=len(plan.positions))
-        plans = (replace(plan, positions=(*plan.positions, added)),)
-        return replace(case[0], plans=plans), case[1]
+        return _facts(plans=(replace(plan, positions=(*plan.positions, added)),))(look)
 
     return change
 
 
-def _copied(row: ReplicationFacts) -> Callable[[Case], Case]:
-    return lambda case: (
-        replace(case[0], replication=(*case[0].replication, row)),
-        case[1],
-    )
+def _copied(row: ReplicationFacts) -> Callable[[Look], Look]:
+    return lambda look: _facts(replication=(*look.facts.replication, row))(look)
 
 
-def _hold(**changes: object) -> Callable[[Case], Case]:
-    return lambda case: (case[0], replace(case[1], **changes))
+def _hold(**changes: object) -> Callable[[Look], Look]:
+    return lambda look: replace(look, **changes)
 
 
-CONDITIONS: Mapping[str, Callable[[Case], Case]] = {
-    "a group is not held": lambda case: (
-        replace(case[0], routing=routed(topic_T=HELD)),
-        case[1],
-    ),
+CONDITIONS: Mapping[str, Callable[[Look], Look]] = {
+    "a group is not held": _facts(routing=routed(topic_T=HELD)),
     "a producer has not stopped": _hold(unheld=("p writes",)),
     "a redirector is silent": _hold(unconfirmed=("webhook",)),
     "a topic grows": _hold(moving={"T": 3}),
@@ -92,13 +86,13 @@ CONDITIONS: Mapping[str, Callable[[Case], Case]] = {
 
 @pytest.mark.parametrize("size", range(MOST + 1))
 def test_each_condition_closes_the_gate_with_reasons_of_its_own(size: int) -> None:
-    alone = {name: {*decide(*change((OPEN, HOLD))).blocking} for name, change in CONDITIONS.items()}
+    alone = {name: {*decide(change(HOLD)).blocking} for name, change in CONDITIONS.items()}
     assert all(alone.values())
     for names in combinations(CONDITIONS, size):
-        case: Case = OPEN, HOLD
+        look = HOLD
         for name in names:
-            case = CONDITIONS[name](case)
-        status = decide(*case)
+            look = CONDITIONS[name](look)
+        status = decide(look)
         assert status.ready == (not names)
         for name in names:
             missing = {_unnumbered(text) for text in alone[name]} - {

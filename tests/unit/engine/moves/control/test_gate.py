@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.groups.translation import LogRange
-from srm.domain.moves.gate import HoldFacts, ReplicationFacts, eta_seconds
+from srm.domain.moves.gate import ReplicationFacts, eta_seconds
 from srm.domain.moves.plan import GroupPlan, PartitionMove
+from srm.domain.moves.progress import MoveProgress, Observation
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription, Stamped
-from srm.engine.moves.facts import MoveFacts, SideFacts, decide
+from srm.engine.moves.facts import Look, MoveFacts, SideFacts, decide
 from srm.engine.moves.records import RoutingHistory, RoutingTables
 from srm.engine.ports import FlowMaps
 
@@ -76,7 +77,12 @@ OPEN = Facts(
     replication=(partition(100),),
     report_age_ms=500,
 )
-HOLD = HoldFacts("m1", now_ms=10_000, held_ms=4_000)
+HOLDING = MoveProgress("m1", step="held", times_ms={"holding": 4_000})
+HOLD = Look(OPEN, HOLDING, 10_000, Observation(0.0))
+
+
+def answer(facts):
+    return decide(replace(HOLD, facts=facts))
 
 
 def here(state="empty", members=(), reason="", **side):
@@ -94,7 +100,7 @@ def at(*rows):
 
 
 def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
-    status = decide(OPEN, HOLD)
+    status = decide(HOLD)
 
     assert (status.ready, status.applied, status.open) == (True, True, True)
     assert (status.blocking, status.unapplied, status.timed_out) == ((), (), False)
@@ -169,8 +175,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
     ],
 )
 def test_each_single_thing_out_of_place_closes_the_gate_and_is_named(change, reason):
-    is_hold = isinstance(change, HoldFacts)
-    status = decide(OPEN, change) if is_hold else decide(change, HOLD)
+    status = decide(change) if isinstance(change, Look) else answer(change)
 
     assert not status.ready
     assert not status.open
@@ -178,7 +183,7 @@ def test_each_single_thing_out_of_place_closes_the_gate_and_is_named(change, rea
 
 
 def test_offsets_still_to_be_applied_leave_the_move_ready_but_the_gate_closed():
-    status = decide(at(position(resume=10, there=9)), HOLD)
+    status = answer(at(position(resume=10, there=9)))
 
     assert (status.ready, status.applied, status.open) == (True, False, False)
     assert status.unapplied == ("group g, P.T-0: offset on B is 9, intended is 10",)
@@ -187,15 +192,15 @@ def test_offsets_still_to_be_applied_leave_the_move_ready_but_the_gate_closed():
 def test_what_the_request_accepts_does_not_block():
     lenient = replace(REQUEST, accept_skips=True, overwrite=True)
 
-    assert decide(replace(at(position(skipped=4)), request=lenient), HOLD).ready
-    assert decide(replace(at(position("conflict", 10, 20)), request=lenient), HOLD).ready
+    assert answer(replace(at(position(skipped=4)), request=lenient)).ready
+    assert answer(replace(at(position("conflict", 10, 20)), request=lenient)).ready
 
 
 def test_records_that_an_open_transaction_holds_back_are_counted_when_they_are_accepted():
     """What was copied up to the transaction still has to be: the flag is about nothing else."""
     lenient = replace(OPEN, request=replace(REQUEST, accept_open_transactions=True))
-    ready = decide(replace(lenient, replication=(HELD_BACK,)), HOLD)
-    behind = decide(replace(lenient, replication=(replace(HELD_BACK, source_next=58),)), HOLD)
+    ready = answer(replace(lenient, replication=(HELD_BACK,)))
+    behind = answer(replace(lenient, replication=(replace(HELD_BACK, source_next=58),)))
 
     assert (ready.ready, ready.rpo_records) == (True, 40)
     assert ready.missing == (
@@ -210,7 +215,7 @@ def test_records_that_were_never_copied_count_as_missing_on_the_target():
     rows = (position(skipped=5, uncopied=5), position(skipped=9, uncopied=9))
     plans = tuple(GroupPlan(str(i), (), (row,)) for i, row in enumerate(rows))
     accepted = replace(REQUEST, accept_skips=True)
-    status = decide(replace(OPEN, request=accepted, plans=plans, replication=(replication,)), HOLD)
+    status = answer(replace(OPEN, request=accepted, plans=plans, replication=(replication,)))
 
     assert status.rpo_records == 29
     assert status.missing == (
@@ -237,7 +242,7 @@ def test_the_gate_opens_only_when_all_conditions_hold(
         target=there(target_state).target,
         replication=(partition(copied, end),),
     )
-    hold = replace(HOLD, moving={"T": 1} if moving else {})
+    look = replace(HOLD, facts=facts, moving={"T": 1} if moving else {})
 
     expected = (
         source_state in {"empty", "dead"}
@@ -246,16 +251,16 @@ def test_the_gate_opens_only_when_all_conditions_hold(
         and state in {"translated", "no-commit"}
         and not moving
     )
-    assert decide(facts, hold).ready == expected
-    assert decide(facts, hold).open == (expected and applied)
+    assert decide(look).ready == expected
+    assert decide(look).open == (expected and applied)
 
 
 def test_a_wait_times_out_by_the_clock_since_the_hold():
     closed, late = here("active"), replace(HOLD, now_ms=4_000 + 60_001)
 
-    assert not decide(closed, HOLD).timed_out
-    assert decide(closed, late).timed_out
-    assert not decide(OPEN, late).timed_out
+    assert not answer(closed).timed_out
+    assert decide(replace(late, facts=closed)).timed_out
+    assert not decide(late).timed_out
 
 
 def test_the_forecast_follows_the_rate_of_copying():
