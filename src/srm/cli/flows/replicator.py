@@ -29,6 +29,7 @@ from srm.engine.flows.supervision import DriverAnswer, driver_status, operator
 from srm.errors import UnavailableError
 from srm.pages.tables import Listing
 from srm.replication.driver.state_book import FlowProgress
+from srm.threads import start_thread
 from srm.wiring import open_state_topics
 
 LINE_EVERY_S: Final = 5.0
@@ -172,8 +173,7 @@ def replication_view(
         while not ended.wait(LINE_EVERY_S):
             _write(rates.lines(progress()), as_json=as_json)
 
-    thread = threading.Thread(target=follow, name="srm view", daemon=True)
-    thread.start()
+    thread = start_thread("srm view", follow)
     try:
         yield
     finally:

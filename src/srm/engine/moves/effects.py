@@ -50,6 +50,7 @@ from srm.engine.moves.records import (
 )
 from srm.engine.ports import Caller, CallResult
 from srm.errors import ConflictError, SrmError
+from srm.threads import start_thread
 
 log = logging.getLogger(__name__)
 
@@ -423,13 +424,11 @@ def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep)
 def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:
     cancelled, answers = threading.Event(), list[CallResult]()
     within = copy_context()  # the span of the step, for the redirector
-    thread = threading.Thread(
-        target=lambda: answers.append(within.run(caller.call, order, cancelled)),
-        name=f"srm-{order.key}",
-        daemon=True,
-    )
     deadline = time.monotonic() + caller.limit_s + _GRACE_S
-    thread.start()
+    thread = start_thread(
+        f"srm-{order.key}",
+        lambda: answers.append(within.run(caller.call, order, cancelled)),
+    )
     try:
         while (left := deadline - time.monotonic()) > 0:
             thread.join(min(left, _RENEW_S))
