@@ -202,7 +202,11 @@ class MoveFacts:
     @cached_property
     def plans(self) -> tuple[GroupPlan, ...]:
         return tuple(
-            GroupPlan(group, self.source.group(group).members, self.positions(group))
+            GroupPlan(
+                group,
+                self.source.group(group).members,
+                tuple(map(partition_move, self._partitions(group))),
+            )
             for group in self.groups
         )
 
@@ -224,16 +228,10 @@ class MoveFacts:
         sides = (self.source, self.target)
         return tuple(side.errors[group] for side in sides if group in side.errors)
 
-    def positions(self, group: str) -> tuple[PartitionMove, ...]:
-        if group not in self._positions and not self.unreadable(group):
-            moves = tuple(partition_move(facts) for facts in self._partitions(group))
-            self._positions[group] = moves
-        return self._positions.get(group, ())
-
     def translations(
         self, group: str
     ) -> Iterator[tuple[TopicPartition, PartitionFacts, Translation]]:
-        for one in () if self.unreadable(group) else self._partitions(group):
+        for one in self._partitions(group):
             if one.committed is not None:
                 yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
 
@@ -284,6 +282,8 @@ class MoveFacts:
             return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
 
     def _partitions(self, group: str) -> Iterator[GroupPosition]:
+        if self.unreadable(group):
+            return
         committed = self.source.committed.get(group, {})
         last, on_target = self.last_places(group), self.target.committed.get(group, {})
         own = on_target if self.is_away else ()
@@ -323,10 +323,6 @@ class MoveFacts:
 
     @cached_property
     def _of_partitions(self) -> dict[tuple[Direction, TopicPartition], PartitionFacts]:
-        return {}
-
-    @cached_property
-    def _positions(self) -> dict[str, tuple[PartitionMove, ...]]:
         return {}
 
     def _places(self, pair: TopicPair, last: Collection[TopicPartition]) -> list[TopicPartition]:

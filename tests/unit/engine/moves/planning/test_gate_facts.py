@@ -299,9 +299,9 @@ def test_a_partition_of_the_target_without_a_copy_on_the_source_has_a_place_of_i
 ) -> None:
     world.b.create_partitions({"Payments": 2, "P.Payments": 2})
 
-    rows = read_facts(world.context(), NEAR, ("Payments",), ("near",)).positions("near")
+    [plan] = read_facts(world.context(), NEAR, ("Payments",), ("near",)).plans
 
-    assert [(row.target_topic, row.partition) for row in rows] == [
+    assert [(row.target_topic, row.partition) for row in plan.positions] == [
         ("P.Payments", 0),
         ("Payments", 0),
         ("Payments", 1),
