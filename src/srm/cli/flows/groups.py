@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Final, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -32,8 +32,6 @@ from srm.engine.groups.translate import TranslatedOffset
 from srm.engine.groups.translate import translate as translate_offset
 from srm.engine.ports import FlowContext
 from srm.wiring import open_flow
-
-_Row = TypeVar("_Row")
 
 GroupsOption = Annotated[
     list[str] | None,
@@ -100,7 +98,7 @@ def _render_checkpoints(console: Console, summaries: Sequence[CheckpointSummary]
         )
         places = f"on {one.flow.source}", "offset", f"on {one.flow.target}", "continues at"
         heads = "group", *places, "state", "remark"
-        _render(console, one, done, heads, one.outcomes, cells)
+        _render(console, one, done, heads, [*map(cells, one.outcomes)])
 
 
 def _render_offsets(console: Console, summaries: Sequence[GroupSyncSummary]) -> None:
@@ -111,7 +109,7 @@ def _render_offsets(console: Console, summaries: Sequence[GroupSyncSummary]) -> 
         done = "dry run" if one.dry_run else f"{amount(one.applied, 'offset')} written"
         heads = "group", f"on {one.flow.target}", "was", "translated", "action", "remark"
         done = f"{done} ({counts(one.actions)})"
-        _render(console, one, done, heads, one.decisions, cells)
+        _render(console, one, done, heads, [*map(cells, one.decisions)])
 
 
 def _render(
@@ -119,8 +117,7 @@ def _render(
     summary: CheckpointSummary | GroupSyncSummary,
     done: str,
     heads: Sequence[str],
-    rows: Sequence[_Row],
-    cells_of: Callable[[_Row], tuple[object, ...]],
+    rows: Sequence[tuple[object, ...]],
 ) -> None:
     """Print what was done of a flow, and a row for each offset; the last cells are state, why."""
     if summary.skipped:
@@ -130,7 +127,7 @@ def _render(
     if rows:
         found = (
             (*cells, Text(str(state), _COLOURS.get(str(state), "yellow")), reason)
-            for *cells, state, reason in map(cells_of, rows)
+            for *cells, state, reason in rows
         )
         print_table(console, heads, found, right=("offset", "continues at", "was", "translated"))
 
