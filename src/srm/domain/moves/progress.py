@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.routing import Call, CallStep, topic_subject
-from srm.domain.text.amount import few, some
+from srm.domain.text.amount import some
 from srm.domain.text.documents import Document
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
@@ -19,7 +19,6 @@ MoveStep = Literal[
 ]
 RunStep = Literal["plan", "hold", "wait", "apply", "go", "verify", "report"]
 _SAMPLES = 30
-_LONGEST_REASON: Final = 500
 WAIT_PREFIX: Final = "wait:"
 
 # Steps after the decision for the target: only another move leads back. "going" is not one of
@@ -172,20 +171,6 @@ class WaitNote(Document):
     waits: tuple[str, ...] = ()
     sample: tuple[int, int] | None = None
     still: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        progress: MoveProgress,
-        seen: Observation,
-        now_ms: int,
-        reasons: Sequence[str],
-        *,
-        rested: bool,
-    ) -> WaitNote:
-        waits = tuple(reason[:_LONGEST_REASON] for reason in few(reasons))
-        still, sample = seen.fingerprint if rested else "", next(iter(seen.samples), None)
-        return cls(progress.move_id, progress.attempt, now_ms, waits, sample, still)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import SlotReport
@@ -50,11 +51,11 @@ from srm.domain.moves.plan import (
     partition_move,
     position_problem,
 )
-from srm.domain.moves.progress import HELD, MoveProgress, Observation
+from srm.domain.moves.progress import HELD, MoveProgress, Observation, WaitNote
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
-from srm.domain.text.amount import Reason, ago, amount
+from srm.domain.text.amount import Reason, ago, amount, few
 from srm.engine.cluster_ports import GroupDescription, Topics
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.translate import Logs, losses_of, partition_facts
@@ -62,6 +63,7 @@ from srm.engine.moves.records import MoveContext, RoutingTables
 from srm.engine.ports import FlowMaps
 from srm.errors import NotLoadedError
 
+_LONGEST_REASON: Final = 500
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -468,6 +470,16 @@ class Look:
     @cached_property
     def status(self) -> SyncStatus:
         return decide(self)
+
+    def note(self, now_ms: int) -> WaitNote:
+        return WaitNote(
+            self.progress.move_id,
+            self.progress.attempt,
+            now_ms,
+            waits=tuple(reason[:_LONGEST_REASON] for reason in few(self.status.blocking)),
+            sample=next(iter(self.seen.samples), None),
+            still=self.seen.fingerprint if self.rested else "",
+        )
 
 
 def decide(look: Look) -> SyncStatus:

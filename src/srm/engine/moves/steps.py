@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, WaitNote
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
@@ -116,8 +116,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         return known
     seen = look(context, plan, progress)
     if progress.step in HELD:
-        reasons, now_ms = seen.status.blocking, context.now_ms()
-        store.save_note(WaitNote.of(progress, seen.seen, now_ms, reasons, rested=seen.rested))
+        store.save_note(seen.note(context.now_ms()))
         remove_static_members(context, plan, seen)
         # All clients that follow the hold have finished writing.
         if not seen.unheld and topics_without_fence(context, plan):

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held, planned
+from tests.unit.engine.moves.control.test_gate import HOLD
 from tests.unit.engine.moves.steps.test_run import Clients, run
 
 from srm.domain.moves.gate import SyncStatus
-from srm.domain.moves.progress import MoveProgress, Observation, WaitNote
+from srm.domain.moves.progress import MoveProgress, WaitNote
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import wait_status
@@ -55,7 +56,7 @@ def test_a_look_on_tells_nothing(world: World) -> None:
 
 def test_a_note_is_small_whatever_it_waits_for() -> None:
     reasons = [f"reason {number} {'x' * 10_000}" for number in range(1_200)]
-    note = WaitNote.of(MoveProgress("m1", attempt=3), Observation(0.0), 7, reasons, rested=True)
+    note = replace(HOLD, unheld=tuple(reasons), rested=True).note(7)
 
     assert [reason[:8] for reason in note.waits] == [*(f"reason {n}" for n in range(5)), "and 1,19"]
     assert len(note.value()) < 4_000
