@@ -544,11 +544,10 @@ def _routing_reasons(look: Look) -> Iterator[str]:
 
 def _writer_reasons(look: Look) -> Iterator[str]:
     request = look.facts.request
-    longer = max(request.quiet_seconds, request.slow_writer_seconds)
     for topic, offsets in sorted(look.moving.items()):
-        quiet = f"{request.quiet_seconds:g} s"
+        quiet = f"{request.quiet_s(doubted=topic in look.doubted):g} s"
         if topic in look.doubted:
-            quiet = f"{longer:g} s: a producer that follows no route wrote to it recently"
+            quiet += ": a producer that follows no route wrote to it recently"
         grown = f"{amount(offsets, 'offset')} since the hold"
         yield (
             f"topic {topic} is still written to on {request.source} ({grown}): stop its producers"

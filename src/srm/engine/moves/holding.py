@@ -613,7 +613,8 @@ def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -
     if seen.status.ready or not only_too_short:
         return seen
     missing_s = [
-        _quiet_s(plan, topic, seen.doubted) - seen.seen.rested_s(topic_subject(topic), clock)
+        plan.request.quiet_s(doubted=topic in seen.doubted)
+        - seen.seen.rested_s(topic_subject(topic), clock)
         for topic in moving
     ]
     context.pause(max(0.0, *missing_s))
@@ -687,7 +688,7 @@ def _moving(
         subject = topic_subject(topic)
         if subject not in seen.marks:
             continue
-        if seen.rested_s(subject, clock) < _quiet_s(plan, topic, doubted):
+        if seen.rested_s(subject, clock) < plan.request.quiet_s(doubted=topic in doubted):
             moving[topic] = sum(
                 end - progress.log_ends_at_hold.get(partition, 0)
                 for partition, end in seen.marks[subject].items()
@@ -696,22 +697,14 @@ def _moving(
     return moving
 
 
-def _quiet_s(plan: MovePlan, topic: str, doubted: Collection[str]) -> float:
-    request = plan.request
-    slow = request.slow_writer_seconds if topic in doubted else 0.0
-    return max(request.quiet_seconds, slow)
-
-
 def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
     """Yield a reason for each group that commits on the source without having members there."""
-    request = plan.request
-    patience_s = max(request.quiet_seconds, request.slow_writer_seconds)
     for group in plan.group_names:
         moved = seen.moved.get(group_subject(group), {})
-        places = sorted(place for place, at in moved.items() if clock - at < patience_s)
+        places = sorted(place for place, at in moved.items() if clock - at < plan.request.quiet_s())
         if places:
             yield (
-                f"group {group} has no members on {request.source}, but its commits of "
+                f"group {group} has no members on {plan.request.source}, but its commits of "
                 f"{some(places)} change: stop the consumer that still reads there with "
                 f"manual assignment (assign(), Flink, Spark)"
             )

@@ -307,8 +307,7 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
     at most twice the longest quiet time, plus a few looks; then a GateClosedError, clients stay.
     """
     plan = MoveStore(context).plan(move_id)
-    quiet = max(plan.request.quiet_seconds, plan.request.slow_writer_seconds)
-    patience = min(2 * quiet + _LOOKS_S, plan.request.wait_seconds)
+    patience = min(2 * plan.request.quiet_s() + _LOOKS_S, plan.request.wait_seconds)
     run = _Run(context, plan, time.monotonic() + patience)
     sending: tuple[RunStep, ...] = ("apply", "go")
     for step in sending:
