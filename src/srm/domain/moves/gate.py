@@ -220,10 +220,6 @@ class SyncStatus:
     missing: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
 
-    @property
-    def open(self) -> bool:
-        return self.ready and self.applied
-
 
 def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus | None:
     """Decide by progress alone (decided, or unplanned and held); None if a look is needed."""

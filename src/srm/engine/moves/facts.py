@@ -237,12 +237,6 @@ class MoveFacts:
             if one.committed is not None:
                 yield one.facts.upstream, one.facts, translate(one.facts, one.committed)
 
-    def stray_topics(self, group: str) -> tuple[str, ...]:
-        """Return the source topics that the group has offsets on and that do not move."""
-        moving = {pair.topic for pair in self.pairs}
-        topics = {tp.topic for tp in self.source.committed.get(group, {})}
-        return tuple(sorted((topics - moving) & set(self.source.topics)))
-
     @cached_property
     def replication(self) -> tuple[ReplicationFacts, ...]:
         return tuple(self._replication(tp) for tp in self.original_ends())

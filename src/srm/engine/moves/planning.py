@@ -438,7 +438,8 @@ def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
 
 def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | str]:
     name, request = group.group, facts.request
-    if stray := ", ".join(facts.stray_topics(name)):
+    topics = {tp.topic for tp in facts.source.committed.get(name, {})} & {*facts.source.topics}
+    if stray := ", ".join(sorted(topics - {pair.topic for pair in facts.pairs})):
         left = (
             f"group {name} moves without its offsets on {stray}, which are not replicated: its "
             f"auto.offset.reset decides where it starts in them on {request.target}"

@@ -166,7 +166,7 @@ def observe(
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.
     watched = not plan.request.is_unplanned and not progress.residue_over
-    ours = arrivals.producers_are_ours and watched
+    ours = watched and all(arrivals.leads(topic_subject(topic)) for topic in plan.topics)
     resumed = _read_resumed(context, arrivals, active, offsets)
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **resumed},
@@ -519,16 +519,12 @@ class Arrivals:
                 found[one.ack.subject].append(one)
         return found
 
-    @property
-    def producers_are_ours(self) -> bool:
-        """True if no later move has held or redirected the producers."""
-        return all(self._is_ours(topic_subject(topic)) for topic in self.plan.topics)
-
     def ours(self, groups: Iterable[str]) -> tuple[str, ...]:
         """Return the groups whose members no later move has held or redirected."""
-        return tuple(group for group in groups if self._is_ours(group_subject(group)))
+        return tuple(group for group in groups if self.leads(group_subject(group)))
 
-    def _is_ours(self, subject: str) -> bool:
+    def leads(self, subject: str) -> bool:
+        """Return True if no later move has held or redirected the clients of a subject."""
         route = self._routes.get(subject)
         return route is not None and route.decided and route.move_id == self.plan.move_id
 
