@@ -78,6 +78,13 @@ class ControlChange:
     documents: Mapping[str, bytes] = field(default_factory=dict)
     forget: Sequence[bytes] = ()
 
+    def records(self) -> dict[str, Records]:
+        moves: Records = {_PROGRESS + p.move_id.encode(): p.value() for p in self.progress}
+        moves |= {key.encode(): value for key, value in self.documents.items()}
+        routing: Records = {subject.encode(): one.value() for subject, one in self.routes.items()}
+        routing |= dict.fromkeys(self.forget)
+        return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
+
 
 @dataclass(frozen=True)
 class ControlTables:
@@ -123,7 +130,7 @@ class ControlTables:
                 if plan is not None:
                     yield plan
 
-    def _new_part(self, change: ControlChange) -> ControlChange:
+    def new_part(self, change: ControlChange) -> ControlChange:
         """Return the part of a change that is new here: a lower rank never follows a higher one."""
         routes, progress = change.routes.items(), sorted(change.progress, key=lambda one: one.rank)
         return replace(
@@ -133,16 +140,7 @@ class ControlTables:
             documents={k: v for k, v in change.documents.items() if self.documents.get(k) != v},
         )
 
-    def over(self, change: ControlChange) -> dict[str, Records]:
-        new = self._new_part(change)
-        moves: Records = {_PROGRESS + p.move_id.encode(): p.value() for p in new.progress}
-        moves |= {key.encode(): value for key, value in new.documents.items()}
-        routing: Records = {subject.encode(): one.value() for subject, one in new.routes.items()}
-        routing |= dict.fromkeys(new.forget)
-        return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
-
-    def after(self, change: ControlChange) -> ControlTables:
-        new = self._new_part(change)
+    def after(self, new: ControlChange) -> ControlTables:
         return replace(
             self,
             routes={**self.routes, **new.routes},
@@ -165,7 +163,7 @@ class ControlTables:
             if key.split(":")[1] in moves and _is_newer(key, value, self.documents.get(key))
         }
         progress = [one for one in ended if one.move_id in moves]
-        return self._new_part(ControlChange(routes, progress, documents))
+        return self.new_part(ControlChange(routes, progress, documents))
 
 
 @dataclass(frozen=True)
@@ -480,7 +478,8 @@ class Registers:
         That is the broker's time of the routes, epoch milliseconds; None without routes or a stamp.
         """
         self.require(side)
-        records = self._tables[side].over(change)
+        new = self._tables[side].new_part(change)
+        records = new.records()
         if not any(records.values()):
             return None
         try:
@@ -488,7 +487,7 @@ class Registers:
         except UnavailableError:
             self._unsure += 1
             raise
-        self._tables[side] = self._tables[side].after(change)
+        self._tables[side] = self._tables[side].after(new)
         return stamps.get(internal_topics.ROUTING)
 
     def write_if_there(self, side: Side, change: ControlChange) -> None:
