@@ -94,8 +94,9 @@ class Claiming:
                 return None
             held = await held_log(target, copy.known_start(), is_shared=copy.is_shared)
             is_whole = await self._is_source_whole(copy)
-        is_cut = held.is_exact and held.end < copy.target_next
-        if is_cut or not is_whole:
+        is_short = held.end < copy.target_next  # a claim shows where, before a loss may stop it
+        is_cut = held.is_exact and is_short
+        if is_cut or not (is_short or is_whole):
             return TargetCut(held.end) if is_cut else Doubt()
         if copy.is_undecidable:  # a claim would change nothing, and epochs are few
             await self._walks.walk(nodes, partial(self._walk, copy, attempt, None))
