@@ -251,7 +251,7 @@ class MoveRequest:
         return Flow(self.source, self.target)
 
     def quiet_s(self, *, doubted: bool = True) -> float:
-        """Return the quiet time of topics, ``doubted`` if a slow writer may be unknown."""
+        """Return the quiet time of topics, longer where a slow writer may be unknown."""
         return max(self.quiet_seconds, self.slow_writer_seconds if doubted else 0.0)
 
 
