@@ -272,8 +272,8 @@ def _with_reports(
             continue
         if about := decided.get((assigned.topic_id, assigned.partition)):
             start = starts.decided_start(start, about)
-        told = (copy_id[:2], (assigned.target_topic, assigned.partition))
-        known = (pair for one in told for pair in former[one] if copy_id not in reported)
+        places = (copy_id[:2], (assigned.target_topic, assigned.partition))
+        known = (pair for one in places for pair in former[one] if copy_id not in reported)
         if of := {one for target_id, one in known if target_id != assigned.target_topic_id}:
             # A batch to the former topic may still have reached this one: it is of these ids.
             start = start or starts.NOWHERE
