@@ -43,7 +43,8 @@ def test_a_dry_run_writes_nothing(world: World) -> None:
 def test_groups_move_there_and_back_without_a_record_lost_or_repeated(world: World) -> None:
     context = held(world)
     assert moves.wait_status(context, "m1").ready
-    assert moves.apply(context, "m1").open
+    applied = moves.apply(context, "m1")
+    assert (applied.ready, applied.applied) == (True, True)
     moves.go(context, "m1")
 
     # Nothing of B's own Payments was ever copied to P: they have read none of it.
@@ -198,7 +199,8 @@ def test_every_step_of_a_finished_move_may_be_repeated_and_does_nothing(world: W
 
     assert moves.hold(context, "m1").step == "gone"
     assert moves.wait_status(context, "m1").ready
-    assert moves.apply(context, "m1").open
+    applied = moves.apply(context, "m1")
+    assert (applied.ready, applied.applied) == (True, True)
     assert moves.go(context, "m1").step == "gone"
     assert (world.routes("B"), world.offsets("B", "far")) == before
 
