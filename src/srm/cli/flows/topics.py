@@ -194,14 +194,7 @@ def show_topics(
         for one in found:
             places = f"topic on {one.flow.source}", "partitions", f"on {one.flow.target}"
             heads = *places, "partitions", "state"
-            rows = (
-                (
-                    *(row.topic, row.partitions, row.remote_topic, row.remote_partitions),
-                    *(row.state, _verdict(row)),
-                )
-                for row in one.topics
-            )
-            _render_listed(console, one.flow, heads, rows)
+            _render_listed(console, one.flow, heads, map(_topic_cells, one.topics))
 
     flows.each("listing topics", call, partial=True).emit(flows.as_json, render)
 
@@ -218,6 +211,11 @@ def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
             _render_listed(console, one.flow, heads, map(_group_cells, one.groups))
 
     flows.each("listing groups", call, partial=True).emit(flows.as_json, render)
+
+
+def _topic_cells(row: ListedTopic) -> tuple[object, ...]:
+    remote = row.remote_topic, row.remote_partitions
+    return row.topic, row.partitions, *remote, row.state, _verdict(row)
 
 
 def _group_cells(row: ListedGroup) -> tuple[object, ...]:
