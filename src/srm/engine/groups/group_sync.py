@@ -251,7 +251,7 @@ class _Run:
         for name, decisions in zip(names, groups, strict=True):
             if name in unread:
                 yield from _each(decisions, "not-written", unread[name])
-            elif any(now[name].get(d.partition) != d.current for d in decisions):
+            elif any(now[name].get(d.partition) not in {d.current, d.offset} for d in decisions):
                 # A consumer commits for this group right now, so the next run decides again.
                 yield from _each(decisions, "group-active", "its offsets have just changed")
             else:

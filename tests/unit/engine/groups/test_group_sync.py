@@ -185,6 +185,30 @@ def test_offsets_that_change_between_decision_and_write_are_not_overwritten(
     assert ledger(sites).entry(GROUP, REPLICA) is None
 
 
+def test_the_wanted_offset_written_by_another_run_does_not_stop_a_move(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group sync of the replicator runs during a move, and one refusal repeats its apply."""
+    sites.commit("P", GROUP, "Payments", 40)
+    target = sites.clusters["B"]
+    committed, calls = target.committed_offsets, []
+
+    def moving(group: str) -> dict[TopicPartition, int]:
+        calls.append(group)
+        if len(calls) == 2:
+            sites.commit("B", GROUP, "P.Payments", 41)
+        return committed(group)
+
+    monkeypatch.setattr(target, "committed_offsets", moving)
+
+    [decision] = apply_exact(sites.flow("P->B"), {GROUP: {REPLICA: 41}}, operation="m-1")
+
+    assert decision.applied
+    entry = ledger(sites).entry(GROUP, REPLICA)
+    assert entry is not None
+    assert (entry.operation, entry.intended, entry.settled) == ("m-1", 41, True)
+
+
 def test_one_partition_that_is_refused_fails_alone(sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-19107: a deleted topic made every cycle fail for the whole group."""
     for group in ("audit", GROUP):
