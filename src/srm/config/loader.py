@@ -365,7 +365,7 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
         )
     name = file.resolve(_POLICY, flow).value or keys.KEYS[_POLICY].default or ""
     with values.at_place(file.path, flow, _POLICY):
-        return values.policy_of(name, flow.source, separator)
+        return values.policy_of(name, flow.source, separator, file.clusters)
 
 
 def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -181,13 +181,16 @@ _OF_JAVA: Final = ("org.apache.kafka.connect.mirror.", "com.cloudera.")
 """Packages of MirrorMaker 2 and of Streams Replication Manager."""
 
 
-def policy_of(name: str, source_alias: str, separator: str) -> policy.ReplicationPolicy:
+def policy_of(
+    name: str, source_alias: str, separator: str, clusters: Iterable[str] = ()
+) -> policy.ReplicationPolicy:
     """Return a policy by ``module:Class``, or as in MirrorMaker 2 by Java name or class alone."""
     known = _plain_name(name)
+    aliases = tuple(alias for alias in clusters if separator in f"{alias}{separator}"[:-1])
     if known == "DefaultReplicationPolicy":
-        return policy.DefaultReplicationPolicy(separator)
+        return policy.DefaultReplicationPolicy(separator, aliases=aliases)
     if known == "IdentityReplicationPolicy":
-        return policy.IdentityReplicationPolicy(separator, source_alias)
+        return policy.IdentityReplicationPolicy(separator, source_alias, aliases=aliases)
     own = _load(name, policy.ReplicationPolicy)
     try:
         return own(source_alias, separator)  # type: ignore[no-any-return]

@@ -72,6 +72,31 @@ def test_a_flow_has_the_policy_and_the_filters_that_its_lines_name(tmp_path: Pat
     assert back.names.select(["odd"]) == ("odd",)
 
 
+@pytest.mark.parametrize(
+    ("separator", "here", "there"),
+    [("-", "us-east", "eu-west"), ("_", "us_east", "eu"), ("__", "us_", "eu__x")],
+)
+def test_names_lead_back_where_aliases_contain_the_separator(
+    tmp_path: Path, separator: str, here: str, there: str
+) -> None:
+    file, flow = tmp_path / "srm.properties", Flow(here, there)
+    file.write_text(
+        f"clusters = {here}, {there}\n{here}.bootstrap.servers = p:1\n"
+        f"{there}.bootstrap.servers = b:1\ntopics = .*\n"
+        f"replication.policy.separator = {separator}\n"
+    )
+
+    names = load_config(file).flow(flow).names
+    copy, replica = f"{here}{separator}orders", f"{there}{separator}orders"
+
+    check_policy(names.policy, ["orders", f"a{separator}b"], here)
+    assert (names.remote("orders"), names.original(copy)) == (copy, "orders")
+    assert (names.replica("orders"), names.origin(replica)) == (replica, "orders")
+    assert names.select(["orders", replica, f"x{separator}{replica}"]) == ("orders",)
+    assert load_config(file).flow(flow.reverse).names.refusal(copy) == "cycle"
+    assert names.policy.is_heartbeats_topic(f"{here}{separator}heartbeats")
+
+
 def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: Path) -> None:
     file = tmp_path / "srm.properties"
     identity = "replication.policy.class = IdentityReplicationPolicy\nP->B.enabled = true\n"

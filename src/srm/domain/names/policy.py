@@ -13,7 +13,7 @@ import pickle
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -138,20 +138,25 @@ class ReplicationPolicy(ABC):
 
 @dataclass(frozen=True, slots=True)
 class DefaultReplicationPolicy(ReplicationPolicy):
-    """Policy with the source alias as prefix: ``P.Payments`` on B is P's ``Payments``."""
+    """Policy with the source alias as prefix: ``P.Payments`` on B is P's ``Payments``.
+
+    ``aliases``: those that contain the separator, such as ``us-east`` with ``-``.
+    """
 
     separator: str = "."
+    aliases: tuple[str, ...] = field(default=(), kw_only=True)
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         return f"{source_alias}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
         source, separator, _ = topic.partition(self.separator)
-        return source if separator else None
+        known = (one for one in self.aliases if topic.startswith(f"{one}{self.separator}"))
+        return max(known, key=len, default=source if separator else None)
 
     def upstream_topic(self, topic: str) -> str | None:
-        _, separator, upstream = topic.partition(self.separator)
-        return upstream if separator else None
+        source = DefaultReplicationPolicy.topic_source(self, topic)
+        return None if source is None else topic[len(source) + len(self.separator) :]
 
 
 @dataclass(frozen=True, slots=True)
