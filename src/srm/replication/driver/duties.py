@@ -295,7 +295,9 @@ class GroupDuty:
 
 
 def _waiting_commits(outcomes: Iterable[CheckpointOutcome]) -> set[tuple[str, TopicPartition]]:
-    return {(one.group, one.upstream) for one in outcomes if one.state in UNREACHED}
+    # Without a target: the topic or partition is new, and its copy not created yet.
+    waiting = {*UNREACHED, "no-target"}
+    return {(one.group, one.upstream) for one in outcomes if one.state in waiting}
 
 
 _LONG_REFUSED_S: Final = 60.0

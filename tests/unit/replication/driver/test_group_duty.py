@@ -69,11 +69,13 @@ class Lab:
         self.duty.step()
         self.duty.step()
 
-    def commit(self, offset: int, topic: str = "Payments", topic_id: str = "") -> None:
-        self.sites.commit("P", GROUP, topic, offset)
+    def commit(
+        self, offset: int, topic: str = "Payments", topic_id: str = "", group: str = GROUP
+    ) -> None:
+        self.sites.commit("P", group, topic, offset)
         tagged = b"\1\0\x10" + topic_id_bytes(topic_id) if topic_id else b"\0"
         record = value(offset, version=4, tagged=tagged)
-        self.records.append((key(GROUP, TopicPartition(topic, 0)), record))
+        self.records.append((key(group, TopicPartition(topic, 0)), record))
 
     def steps(self, seconds: float) -> None:
         until = self.now + seconds
@@ -211,6 +213,20 @@ def test_a_commit_from_before_the_copy_began_is_there_soon_after_it_begins(sites
     lab.steps(10)
 
     assert lab.place == 106, "within a half of the time that it has waited"
+
+
+def test_a_commit_waits_for_a_copy_that_does_not_exist_yet(lab: Lab) -> None:
+    lab.follow()
+    lab.sites.clusters["B"].delete_topic("P.Payments")
+    lab.commit(40)
+    lab.steps(3)
+    assert lab.place is None
+
+    lab.sites.clusters["B"].add_topic("P.Payments")
+    lab.sites.clusters["B"].produce("P.Payments", 0, 101)
+    lab.steps(3)
+
+    assert lab.place == 41
 
 
 def test_a_commit_in_a_former_topic_of_the_name_is_dropped(lab: Lab) -> None:
