@@ -73,6 +73,8 @@ def keep_topics(driver: FlowDriver, current: Callable[[], FlowContext], stop: Ev
 _POLL_S: Final = 0.5
 _PASS_S: Final = 0.5
 _SHARE: Final = 0.05  # of a core: a pass describes all topics, however few commits are new
+_FEW: Final = 25
+"""Groups that a pass carries over in this share; with more of them it may cost as much more."""
 _AGE_SHARE: Final = 0.25
 """Pause between two tries, as a part of the time since the first."""
 _SETTINGS_S: Final = 2.0
@@ -285,7 +287,8 @@ class GroupDuty:
             if key in waiting or key not in due
         }
         spent_s = time.thread_time() - spent_s
-        self._rest_until = self.clock() + max(_PASS_S, spent_s / _SHARE)
+        share = _SHARE * max(1.0, len(changed) / _FEW)
+        self._rest_until = self.clock() + max(_PASS_S, spent_s / share)
 
     def _warn(self, unread: Mapping[str, str]) -> None:
         for group, reason in unread.items():

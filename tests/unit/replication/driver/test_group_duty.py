@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import AuthorizationError, SrmError, UnavailableError
+from srm.replication.driver import duties
 from srm.replication.driver.duties import GroupDuty
 
 GROUP = "billing"
@@ -224,6 +225,30 @@ def test_a_commit_waits_for_a_copy_that_does_not_exist_yet(lab: Lab) -> None:
 
     lab.sites.clusters["B"].add_topic("P.Payments")
     lab.sites.clusters["B"].produce("P.Payments", 0, 101)
+    lab.steps(3)
+
+    assert lab.place == 41
+
+
+def test_hundreds_of_groups_do_not_hold_up_the_next_commit(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent_s, source = 0.0, lab.sites.clusters["P"]
+    commits_of = source.commits_of
+
+    def costly(groups: Collection[str]) -> Any:
+        nonlocal spent_s
+        spent_s += 0.02 + 0.0015 * len(groups)
+        return commits_of(groups)
+
+    monkeypatch.setattr(source, "commits_of", costly)
+    monkeypatch.setattr(duties.time, "thread_time", lambda: spent_s)
+    lab.follow()
+    for number in range(400):
+        lab.commit(number % 100, group=f"g{number}")
+    lab.steps(2)
+    lab.commit(40)
+
     lab.steps(3)
 
     assert lab.place == 41
