@@ -200,8 +200,14 @@ class Lifecycle:
             copy.note_source_end(end)
 
     async def _look_at_target(self, copy: PartitionCopy, attempt: int) -> None:
-        if await self._has_end_moved(copy) and copy.attempt == attempt and copy.is_idle:
+        has_moved = await self._has_end_moved(copy)
+        node = (await self._target.leader(copy.target)).node
+        if copy.attempt != attempt or not copy.is_idle:
+            return
+        if has_moved:
             self.claim(copy)
+        elif not self._placement.sends_to(copy, node):
+            await self._place(copy, compared=True)
 
     async def _has_end_moved(self, copy: PartitionCopy) -> bool:
         """Return whether the target's log lost its end or holds only markers after the position.

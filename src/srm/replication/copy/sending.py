@@ -190,6 +190,10 @@ class Placement:
         if placed is not None:
             placed[0].remove(copy)
 
+    def sends_to(self, copy: PartitionCopy, node: int) -> bool:
+        """Return whether a partition, if it is placed, sends to this target broker."""
+        return copy not in self._placed or self._placed[copy][1].node == node
+
     def data_waits(self, copy: PartitionCopy) -> None:
         """Send what the partition has queued, if it is placed."""
         if copy in self._placed:

@@ -167,6 +167,49 @@ def test_what_a_former_leader_has_acknowledged_is_not_of_the_epoch_of_the_presen
     assert site.copy.target_next == 6
 
 
+def test_the_next_record_of_an_idle_copy_goes_to_the_leader_that_a_look_has_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The former one may be cut off, and give no answer for a long time."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+    node, connected, sent = 1, list[int](), list[int]()
+    record = stored([Record(3, 1, b"k", b"3")])
+    fetched = FetchedPartition(bytes(16), 0, 0, 4, 4, 0, (), memoryview(bytearray(record)))
+
+    async def leader(partition: TopicPartition) -> Leader:
+        del partition
+        return Leader(node, 0)
+
+    async def connect(node: int) -> None:
+        connected.append(node)
+
+    def produce(node: int, requests: object) -> None:
+        del requests
+        sent.append(node)
+
+    for name, call in (("leader", leader), ("connect", connect), ("produce", produce)):
+        monkeypatch.setattr(target, name, call, raising=False)
+
+    async def scenario(site: Site) -> None:
+        nonlocal node
+        site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
+        await site.claim()
+        watching = asyncio.create_task(site.lifecycle.watch_targets())
+        node = 2
+        await site.until(lambda: 2 in connected)
+        await asyncio.sleep(0.05)
+        watching.cancel()
+        site.copy.accept(fetched, None, 3, read_committed=False)
+        site.lifecycle.on_data(site.copy)
+        await site.until(lambda: sent)
+
+    site = run(lambda: Site(source_of(4), target), scenario)
+
+    assert (sent, connected.count(2)) == ([2], 1)
+    assert (site.copy.phase, target.claimed) == (Phase.COPYING, 1)
+
+
 def test_a_look_at_one_target_that_fails_unexpectedly_ends_no_other_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
