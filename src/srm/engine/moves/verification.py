@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
-from srm.domain.groups.translation import Direction
+from srm.domain.groups.translation import Direction, PartitionFacts
 from srm.domain.moves.disaster import Outcome, stored_outcome
 from srm.domain.moves.gate import asks_at_go
 from srm.domain.moves.plan import MovePlan
@@ -299,19 +299,33 @@ def _source_ends(context: MoveContext, plan: MovePlan) -> Offsets | None:
 
 
 def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets | None) -> dict[str, int]:
-    """Count records written to the source after go; unchanged if the source is unavailable."""
+    """Count records written to the source after go; unchanged if a cluster is unavailable.
+
+    Where both flows copy into one name, what neither map covers yet may be copies.
+    """
     if ends is None:
         return dict(progress.residue)
     starts = {tp: progress.log_ends_at_go.get(str(tp), 0) for tp in ends}
     grown = [tp for tp, end in ends.items() if end > starts[tp]]
-    wanted = WantedMaps()
+    shared = {tp for tp in grown if context.forward.config.names.is_shared(tp.topic)}
+    wanted, target = WantedMaps(), context.target.alias
     for tp in grown:
         wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]])
-    maps, target = wanted.load(context.forward), context.target.alias
+    for tp in shared:
+        wanted.add("reverse", (tp, starts), (tp, {}), [ends[tp]])
+    try:
+        maps = wanted.load(context.forward)
+    except UnavailableError as error:
+        log.log(loudness(error), "residue of move %s is unknown: %s", progress.move_id, error)
+        return dict(progress.residue)
     residue = Counter[str]()
     for tp in grown:
-        facts = partition_facts(maps, "forward", (tp, {}), (tp, {}), target)
-        residue[tp.topic] += facts.records_upstream(starts[tp], ends[tp])
+        facts = partition_facts(maps, "forward", (tp, {}), (tp, {}), target, is_shared=tp in shared)
+        end = ends[tp]
+        if facts.back is not None:
+            known = facts.offset_map.known_source_end, facts.back.offset_map.known_target_end
+            end = min(end, max(at or 0 for at in known))
+        residue[tp.topic] += facts.records_upstream(starts[tp], end)
     return residue
 
 
@@ -585,7 +599,7 @@ class TargetRecords:
         wanted = WantedMaps()
         for place, offsets in self._offsets.items():
             pair = self._pairs.get(place.topic)
-            if pair is not None and pair.direction == direction:
+            if pair is not None and (pair.is_shared or pair.direction == direction):
                 upstream = TopicPartition(pair.topic, place.partition)
                 wanted.add(direction, (upstream, {}), (place, self._ends), (), offsets)
         try:
@@ -627,7 +641,17 @@ class TargetRecords:
         pair = self._pairs.get(place.topic)
         if pair is None or start >= end:
             return 0
+        found = self._facts(pair, place, pair.direction)
+        if not pair.is_shared:
+            return found.records_downstream(start, end)
+        # What the opposite flow has not examined yet counts, copies or not.
+        own = self._facts(pair, place, "reverse")
+        copied_to = min(end, own.offset_map.known_source_end or 0)
+        return own.records_downstream(start, end) + found.records_downstream(start, copied_to)
+
+    def _facts(
+        self, pair: TopicPair, place: TopicPartition, direction: Direction
+    ) -> PartitionFacts:
         upstream = TopicPartition(pair.topic, place.partition)
-        maps, target = self._maps_of(pair.direction), self._context.target.alias
-        facts = partition_facts(maps, pair.direction, (upstream, {}), (place, {}), target)
-        return facts.records_downstream(start, end)
+        maps, target = self._maps_of(direction), self._context.target.alias
+        return partition_facts(maps, direction, (upstream, {}), (place, {}), target)

@@ -1,0 +1,115 @@
+"""Moves of a topic that both flows copy under its own name, after go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.engine.moves.control.moving import PROPERTIES, REQUEST, World, config_in, held
+
+from srm.domain.moves.routing import Ack
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import Position, Run
+from srm.engine import moves
+from srm.engine.moves.records import MoveContext
+from srm.errors import UnavailableError
+
+THERE, BACK = Flow("P", "B"), Flow("B", "P")
+PLACE = TopicPartition("Payments", 0)
+POLICY = "replication.policy.class = IdentityReplicationPolicy\n"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """100 payments of P, all of them copied; near has read them all."""
+    world = World(config_in(tmp_path, PROPERTIES + POLICY))
+    world.p.produce("Payments", records=100)
+    world.b.produce("Payments", records=100)
+    world.maps[THERE].put(PLACE, [Run(0, 0, 100)], Position(100, 100, 100))
+    world.maps[BACK].put(PLACE, [], Position(100, 100, 100))
+    world.start("near", "P", {"Payments": 100})
+    return world
+
+
+def gone(world: World) -> MoveContext:
+    """Send near to B, where producers write 7 payments, which are copied to P."""
+    context = held(world, replace(REQUEST, groups=("near",)))
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    world.b.produce("Payments", records=7)
+    world.p.produce("Payments", records=7)
+    return context
+
+
+def copied_back(world: World) -> None:
+    """Let the flow B->P report what it has copied."""
+    world.maps[BACK].put(PLACE, [Run(100, 100, 7)], Position(107, 107, 107))
+
+
+def test_what_the_opposite_flow_copies_after_go_is_no_residue(world: World) -> None:
+    context = gone(world)
+
+    before = moves.verify(context, "m1").residue
+    copied_back(world)
+    after = moves.verify(context, "m1").residue
+
+    assert not any((*before.values(), *after.values()))
+
+
+@pytest.mark.parametrize("examined", [False, True])
+def test_what_a_producer_writes_among_these_copies_is_residue(world: World, examined: bool) -> None:
+    """``examined``: P->B has passed it; else B->P has, with a copy that follows."""
+    context = gone(world)
+    copied_back(world)
+    world.p.produce("Payments", records=3)
+    if examined:
+        world.maps[THERE].put(PLACE, [Run(0, 0, 100), Run(107, 107, 3)], Position(110, 110, 110))
+    else:
+        world.p.produce("Payments", records=1)
+        runs = [Run(100, 100, 7), Run(107, 110, 1)]
+        world.maps[BACK].put(PLACE, runs, Position(108, 111, 108))
+
+    assert moves.verify(context, "m1").residue == {"Payments": 3}
+
+
+def test_a_group_that_has_only_new_records_of_the_target_to_read_is_waited_for(
+    world: World,
+) -> None:
+    context = gone(world)
+    world.start("near", "B", {"Payments": 100})
+
+    assert moves.verify(context, "m1").waiting == (
+        "group near has members on B and has not processed anything yet",
+    )
+
+
+@pytest.mark.parametrize(("started", "skipped", "re_read"), [(104, 4, 0), (98, 0, 2)])
+def test_records_of_either_cluster_that_a_group_skips_or_reads_again_are_counted(
+    world: World, started: int, skipped: int, re_read: int
+) -> None:
+    context = gone(world)
+    copied_back(world)
+    generation = world.routes("B")["group:near"].generation
+    positions = {"Payments-0": started}
+    ack = Ack("group:near", "c1", generation, "processed", "B", world.clock(), positions)
+    world.b.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    moves.verify(context, "m1")
+
+    found = moves.report(context, "m1").groups["near"]
+
+    assert (found.skipped, found.re_read) == (skipped, re_read)
+
+
+def test_a_map_that_cannot_be_read_keeps_the_residue_that_is_known(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = gone(world)
+
+    def load(*_: object) -> None:
+        raise UnavailableError("P does not answer")
+
+    monkeypatch.setattr(world.maps[BACK], "load", load)
+
+    assert moves.verify(context, "m1").residue == {}
