@@ -145,9 +145,15 @@ def keep_fence(context: MoveContext, plan: MovePlan) -> None:
         closed, source, now_ms = ours(now), context.source, context.now_ms()
         others = {*topics} - closed
         set_fence(source, closed, plan.move_id, now_ms, lambda: ours(InForce.read(context, plan)))
-        lift_fence(source, now_ms, lambda f: f.move_id == plan.move_id and f.topic in others, 0)
+        lift_fence(source, now_ms, lambda f: f.topic in others and _is_over(f, plan, now), 0)
 
     _fence_for_later(context, bring_about(context, plan, make))
+
+
+def _is_over(fence: Fence, plan: MovePlan, now: InForce) -> bool:
+    """Return whether a move lifts its fence: not while its clients are elsewhere all the same."""
+    is_needed = fence.stands and now.step == "go" and topic_subject(fence.topic) in now.away
+    return fence.move_id == plan.move_id and not is_needed
 
 
 def _fence_for_later(context: MoveContext, now: InForce) -> None:
@@ -168,7 +174,7 @@ def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
         lift_fence(
             source,
             context.now_ms(),
-            lambda f: f.move_id == plan.move_id and topic_subject(f.topic) in now.later,
+            lambda f: topic_subject(f.topic) in now.later and _is_over(f, plan, now),
             since_ms=0,
         )
 

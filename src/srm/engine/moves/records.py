@@ -635,11 +635,15 @@ class RoutingTables:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """Instructions in force, None before a hold; ``later``: the move that some subjects follow."""
+    """Instructions in force, None before a hold; ``later``: the move that some subjects follow.
+
+    ``away``: those of them that it has not led back to the source of this move, or not yet.
+    """
 
     attempt: int
     step: CallStep | None
     later: Mapping[str, str]
+    away: frozenset[str] = frozenset()
 
     @property
     def moves(self) -> tuple[str, ...]:
@@ -655,13 +659,16 @@ class InForce:
         progress = MoveStore(context).progress(plan.move_id)
         routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)])
         later = {
-            subject: route.move_id
+            subject: route
             for subject in plan.subjects
             if (route := routes.get(subject)) is not None
             and route.move_id != plan.move_id
             and route.generation >= progress.attempt
         }
-        return cls(progress.attempt, progress.order_in_force, later)
+        moves = {subject: route.move_id for subject, route in later.items()}
+        source = plan.request.source
+        away = frozenset(one for one, route in later.items() if route.cluster != source)
+        return cls(progress.attempt, progress.order_in_force, moves, away)
 
 
 def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], None]) -> InForce:

@@ -394,6 +394,30 @@ def test_a_rule_that_a_late_process_sets_and_leaves_before_the_decision_is_lifte
     assert not denied(world)
 
 
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("again", ["plan", "verify"])
+def test_a_move_back_that_has_not_led_clients_back_opens_nothing(world, again, released):
+    """The one before it is looked at again while it holds them, or after its release."""
+    gone(world)
+    for group in ("near", "far"):
+        world.b.join(group)
+    world.copy("B", "P")
+    back = world.context("B", "P")
+    moves.plan(back, BACK, "m2")
+    moves.hold(back, "m2")
+    if released:
+        moves.release(back, "m2")
+
+    with suppress(ConflictError):
+        if again == "plan":
+            moves.plan(world.context(), FENCED, "m1")
+        else:
+            moves.verify(world.context(), "m1")
+
+    assert world.routes("P")["topic:Payments"].cluster == "B"
+    assert (denied(world), recorded(world)) == (True, {"Payments": True})
+
+
 def test_a_release_that_comes_after_the_decision_leaves_it_in_place(world):
     context = held(world)
     moves.wait_status(context, "m1")
