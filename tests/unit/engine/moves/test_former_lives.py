@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.unit.engine.moves.giving_up import COPY, Disaster, disaster
 
+from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
@@ -13,6 +14,7 @@ from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import apply_exact
+from srm.engine.moves.records import ensure_topics
 
 __all__ = ["disaster"]
 
@@ -39,6 +41,26 @@ def test_a_group_that_has_not_run_since_begins_at_the_start_of_the_new_log(
     assert (position.resume, position.skipped, position.lag) == (3, 3, 98)
     assert world.offsets("B", "old") == {"P.Payments-0": 3, "Payments-0": 0}
     assert moves.report(disaster.context, "m1").ok
+
+
+def test_a_place_in_a_partition_that_no_copy_has_keeps_no_group_from_moving(
+    disaster: Disaster,
+) -> None:
+    world = disaster.world
+    lost, copy_id = TopicPartition("P.Payments", 5), world.b.topics()["P.Payments"].topic_id
+    ensure_topics(world.context())
+    entry = LedgerEntry("far", lost, copy_id, None, 40, "P", "former move", settled=True)
+    world.b.compacted_topic(internal_topics.LEDGER).write({entry.key(): entry.value()})
+    world.p.fail()
+
+    plan = disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    assert plan.blocking == ()
+    [warning] = [line for line in plan.warnings if "Payments-5" in line]
+    assert warning.startswith("group far, Payments-5: committed offset None on P cannot be")
+    assert world.offsets("B", "near") == {"P.Payments-0": 96, "Payments-0": 0}
+    assert world.offsets("B", "far") == {"P.Payments-0": 10, "Payments-0": 0}
 
 
 def test_the_clock_of_the_host_that_wrote_for_a_group_decides_nothing(disaster: Disaster) -> None:
