@@ -134,17 +134,19 @@ def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fenc
     return [replace(fence, lifted_ms=now_ms) for fence in standing]
 
 
-def keep_fence(context: MoveContext, plan: MovePlan) -> None:
+def keep_fence(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:
     """Fence the topics whose clients follow this move, and lift its fences of other topics."""
     topics = _there(context, plan)
 
-    def ours(now: InForce) -> set[str]:
-        return {topic for topic in topics if now.leads(topic_subject(topic))}
+    def ours(now: InForce | None = None) -> set[str]:
+        known = now or InForce.read(context, plan)
+        return {topic for topic in topics if known.leads(topic_subject(topic))}
 
     def make(now: InForce) -> None:
         closed, source, now_ms = ours(now), context.source, context.now_ms()
         others = {*topics} - closed
-        set_fence(source, closed, plan.move_id, now_ms, lambda: ours(InForce.read(context, plan)))
+        if sets:
+            set_fence(source, closed, plan.move_id, now_ms, ours)
         lift_fence(source, now_ms, lambda f: f.topic in others and _is_over(f, plan, now), 0)
 
     _fence_for_later(context, bring_about(context, plan, make))
@@ -166,23 +168,8 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
 
 def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
     """Lift what a killed process has left where clients follow a later move; log a failure."""
-    source = _source_of(context, plan)
-    if plan.fence != "acl" or source is None:
-        return
-
-    def make(now: InForce) -> None:
-        lift_fence(
-            source,
-            context.now_ms(),
-            lambda f: topic_subject(f.topic) in now.later and _is_over(f, plan, now),
-            since_ms=0,
-        )
-
-    try:
-        if InForce.read(context, plan).later:
-            _fence_for_later(context, bring_about(context, plan, make))
-    except SrmError as error:
-        log.warning("fences of move %s on %s are unknown: %s", plan.move_id, source.alias, error)
+    if plan.fence == "acl" and InForce.read(context, plan).later:
+        fence_if_possible(context, plan, sets=False)
 
 
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
@@ -209,8 +196,8 @@ def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
         log.warning("%s", problem)
 
 
-def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
-    """Fence the source of a decided move if it answers, since producers may still reach it.
+def fence_if_possible(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:
+    """Keep the fence of a decided move if its source answers, since producers may still reach it.
 
     This includes an abandoned source, and one whose fence a late release has lifted.
     """
@@ -219,9 +206,9 @@ def fence_if_possible(context: MoveContext, plan: MovePlan) -> None:
         return
     there = replace(context, forward=replace(context.forward, source=source))
     try:
-        keep_fence(there, plan)
+        keep_fence(there, plan, sets=sets)
     except SrmError as error:
-        log.warning("%s is not fenced: %s", plan.request.source, error)
+        log.warning("fences of move %s on %s: %s", plan.move_id, plan.request.source, error)
 
 
 def _source_of(context: MoveContext, plan: MovePlan) -> Cluster | None:
