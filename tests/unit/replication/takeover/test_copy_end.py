@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from tests.batches import Record, marker, stored
 from tests.unit.replication.resume.two_logs import OURS, Log
 
+from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
+from srm.domain.names.record_headers import ClusterIds
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.runs import Lineage, OffsetRange, Run
 from srm.domain.recovery.source_return import CopyEnd
@@ -21,7 +24,8 @@ from srm.replication.log_reader import LogReader
 from srm.replication.mapping.starts import Start
 from srm.replication.ports import EpochEnd, Fetched, FetchFrom
 from srm.replication.resume.source_lookahead import Comparison
-from srm.replication.takeover import find_copy_end, read_range
+from srm.replication.takeover import WalkedLogs, find_copy_end, read_range
+from srm_lab.testing.flows import flow_config
 
 
 class EpochLog(Log):
@@ -191,6 +195,32 @@ def test_an_open_transaction_ends_what_the_flow_would_copy() -> None:
     end = found(source, log_of(records((0, 9)), producer_id=OURS), known(9, 9))
 
     assert (end.source_next, end.log_end, end.high_watermark) == (9, 15, 20)
+
+
+@pytest.mark.parametrize(("epoch", "left_out"), [(4, ((5, 7),)), (5, ()), (-1, ((5, 9),))])
+def test_what_was_decided_hides_no_records_that_have_these_offsets_since(
+    epoch: int, left_out: tuple[tuple[int, int], ...]
+) -> None:
+    """The source holds epoch 4 up to offset 7, and other records after that."""
+    assigned = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
+    place = assigned.topic, assigned.partition, assigned.topic_id
+    note = PartitionNotes.from_decision("discard", "r", place, (5, 9), "why", 0, epoch=epoch)
+    logs = {"P": log_of(records((0, 10))), "B": log_of(records((0, 5)), producer_id=OURS)}
+    logs["P"].epochs = {4: 7, 5: EpochEnd(4, 7)}
+
+    class Starts:
+        def load(self, partitions: Sequence[AssignedPartition]) -> dict[AssignedPartition, Start]:
+            return {one: known(5, 5, left_out=(note,)) for one in partitions}
+
+    @asynccontextmanager
+    async def connect(alias: str) -> AsyncIterator[Any]:
+        yield logs[alias]
+
+    walked = WalkedLogs(flow_config(), connect, cast("Any", Starts()), lambda: ClusterIds("p", "b"))
+    end = walked.copy_ends([assigned], lambda done: None)[assigned]
+
+    assert isinstance(end, CopyEnd), end
+    assert (end.source_next, end.left_out) == (5, left_out)
 
 
 def test_of_a_partition_that_was_never_copied_everything_is_left() -> None:
