@@ -41,12 +41,30 @@ def require_free_space(where: Path, needed_bytes: int) -> None:
         )
 
 
+def user_path(named: Path | str) -> Path:
+    """Return the path that a user wrote, where ``~`` is a home; an unknown user's stays."""
+    try:
+        return Path(named).expanduser()
+    except RuntimeError:
+        return Path(named)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a file that a user named exists."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+
+
 def read_text(file: Path) -> str:
     """Read a file that a user named."""
     try:
         return file.read_text("utf-8")
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file}: cannot be read (not UTF-8)") from None
 
 
 def write_atomically(target: Path, content: bytes) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from srm.config.loader import load_config
 from srm.config.model import ClientKind, Config
 from srm.errors import ConfigError
+from srm.files import is_file, user_path
 
 CLIENT_CONFIG_VARIABLE: Final = "SRM_CLIENT_CONFIG"
 CLIENT_FILE: Final = "srm-client.properties"
@@ -33,8 +34,8 @@ def load_client_config(given: Config | Path | str | None = None) -> Config:
     """
     if isinstance(given, Config):
         return given
-    file = Path(given or os.environ.get(CLIENT_CONFIG_VARIABLE) or CLIENT_FILE).expanduser()
-    if not file.is_file():
+    file = user_path(given or os.environ.get(CLIENT_CONFIG_VARIABLE) or CLIENT_FILE)
+    if not is_file(file):
         raise ConfigError(
             f"no client file at {file}: write one with srm config client, and name it with "
             f"clusters= or ${CLIENT_CONFIG_VARIABLE}"

@@ -33,6 +33,7 @@ from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_pattern
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
 from srm.errors import ConfigError
+from srm.files import is_file, user_path
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +80,8 @@ class SettingsFile:
 
 def find_config(path: Path | str | None = None) -> Path:
     """Return the file to read: the given one, else $SRM_CONFIG, else ./srm.properties."""
-    file = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE).expanduser()
-    if not file.is_file():
+    file = user_path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    if not is_file(file):
         raise ConfigError(
             f"no properties file at {file}: name one with --config or ${CONFIG_VARIABLE}, or put "
             f"{DEFAULT_FILE} into this folder"
@@ -202,7 +203,7 @@ def _report_key(file: SettingsFile) -> model.ReportKey:
     location = file.resolve("report.signing.key.location").value
     if not location:
         return model.ReportKey()
-    path = Path(file.path).parent / Path(location).expanduser()
+    path = Path(file.path).parent / user_path(location)
     return model.ReportKey(path, file.resolve("report.signing.key.password").value)
 
 

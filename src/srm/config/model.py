@@ -20,6 +20,7 @@ from srm.domain.names.record_headers import ClusterIds, RecordSettings, Transfor
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import JsonRecord
 from srm.errors import ConfigError, UsageError
+from srm.files import user_path
 from srm.logs import LogFormat
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _parse(attribute: str, value: Any, folder: Path) -> Any:
     if attribute.endswith("password"):
         return Secret(value)
     if attribute.endswith("_location"):
-        return folder / Path(value).expanduser() if value else None
+        return folder / user_path(value) if value else None
     return value
 
 

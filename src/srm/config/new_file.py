@@ -20,7 +20,7 @@ from srm.config.loader import SettingsFile, build_config, understand
 from srm.config.properties import Property, parse_properties, property_line, read_properties
 from srm.config.values import is_secret, shown
 from srm.errors import ConfigError, StackError, UsageError
-from srm.files import write_atomically
+from srm.files import is_file, write_atomically
 
 _REFERENCE: Final = re.compile(r"\$\{(\w+):")
 _SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
@@ -192,7 +192,7 @@ def write_client_file(path: Path, text: str) -> None:
 
     Only its owner may read it.
     """
-    if path.is_file():
+    if is_file(path):
         with suppress(OSError):
             if _OWN.encode() not in path.read_bytes():
                 raise UsageError(

@@ -24,6 +24,7 @@ from srm.config.keys import PROVIDERS_KEY
 from srm.config.values import at_place, shown
 from srm.domain.names.policy import split_patterns
 from srm.errors import ConfigError
+from srm.files import read_text
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _BLANK: Final = " \t\f"
@@ -253,7 +254,4 @@ def _from_file(path: str, key: str) -> str:
 
 
 def _from_directory(path: str, name: str) -> str:
-    try:
-        return (Path(path) / name).read_text("utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"{Path(path) / name} cannot be read ({error.strerror})") from None
+    return read_text(Path(path) / name).strip()

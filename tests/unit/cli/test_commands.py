@@ -190,3 +190,37 @@ def test_a_command_of_a_missing_package_says_so(monkeypatch: pytest.MonkeyPatch)
     done = CliRunner().invoke(app, ["demo"])
 
     assert "needs the package srm_lab" in str(done.exception)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "~nobody-of-this-name/file", "latin1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status --config {}",
+        "config import {}",
+        "import srm --flow P:B --yes --list topics={}",
+        "failover report verify {}/.json --public-key {}",
+        "follow --config {} --group g --topic T -- true",
+    ],
+)
+def test_a_file_that_cannot_be_read_is_bad_input(
+    line: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin1").write_bytes(b"\xff\xfe = {")
+    Path("srm.properties").write_text(
+        "clusters = P, B\nP.bootstrap.servers = 127.0.0.1:1\nB.bootstrap.servers = 127.0.0.1:2\n"
+    )
+
+    done = CliRunner().invoke(app, line.format(name, name).split())
+
+    assert isinstance(done.exception, SrmError), done.exception
+    assert done.exception.exit_code == 2
+    assert name in str(done.exception)
+
+
+def test_a_new_file_with_an_impossible_name_is_bad_input() -> None:
+    done = CliRunner().invoke(app, ["init", "--yes", "--output", "x" * 300])
+
+    assert isinstance(done.exception, SrmError), done.exception
+    assert done.exception.exit_code == 2

@@ -34,7 +34,7 @@ from srm.config.values import shown
 from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
 from srm.errors import UsageError
-from srm.files import read_text
+from srm.files import is_file, read_text
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def init(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    if output.exists():
+    if is_file(output):
         raise UsageError(f"{output} exists: name another file with --output")
     servers = dict(map(_address, bootstrap or ()))
     if not yes:

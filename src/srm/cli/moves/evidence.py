@@ -28,6 +28,7 @@ from srm.errors import (
     SrmError,
     UsageError,
 )
+from srm.files import is_file
 from srm.pages.files import export_report, signature_file
 from srm.pages.html import report_page
 from srm.pages.moves import report_view, utc
@@ -167,7 +168,7 @@ def _trusted_key(public_key: Path | None, config: Path | None) -> PublicKey:
 
 def _read(name: str, pair: TwoClusters) -> Signed:
     file = Path(name)
-    if not file.is_file():
+    if not is_file(file):
         if file.suffix == ".json" or len(file.parts) > 1:
             raise NotFoundError(f"report {name}: file not found")
         with pair.open(only_look=True) as context:
