@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +122,26 @@ def test_a_connect_server_that_is_down_is_not_asked_for_ten_minutes(monkeypatch)
     ):
         pass
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="gives the host another name"
+)
+def test_a_local_spark_starts_where_the_name_of_the_host_has_no_address() -> None:
+    program = (
+        "from srm.spark.session import spark_context\n"
+        "with spark_context('named') as spark:\n"
+        "    print(spark.parallelize([7]).collect())\n"
+    )
+    rename = ["unshare", "--uts", "sh", "-c", 'hostname nowhere.invalid && exec "$@"', "-"]
+    environ = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_IP"}
+
+    done = subprocess.run(
+        [*rename, sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "[7]\n"), done.stderr[-2000:]

@@ -194,7 +194,11 @@ def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str
         for converter in INPUT_CONVERTER
         if not isinstance(converter, NumpyScalarConverter | NumpyArrayConverter)
     ]
-    return settings(master, conf or {}, submit_options())
+    chosen = settings(master, conf or {}, submit_options())
+    if chosen.get(MASTER, "").startswith("local"):
+        # Java looks up the name of this host, which need not have an address.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return chosen
 
 
 @contextmanager

@@ -168,6 +168,7 @@ def _spark() -> dict[str, str]:
         # spark-submit starts the driver's Java before srm could ask for this, and one for itself.
         "SPARK_SUBMIT_OPTS": shlex.join(quick_start()),
         "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START),
+        "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         # The provider starts 'spark-submit' by name.

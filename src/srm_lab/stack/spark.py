@@ -88,6 +88,7 @@ def _run_all_kinds(spark: SparkInstallation, folder: Path, option: str) -> None:
         **os.environ,
         "SPARK_HOME": str(spark.home),
         "SPARK_SUBMIT_OPTS": shlex.join((*QUICK_START, option)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
