@@ -47,6 +47,12 @@ def test_the_master_of_the_command_wins_over_that_of_the_file():
     assert file_settings(file, "spark://m:7077") == {"spark.executor.memory": "512m"}
 
 
+@pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark:/host:7077", "spark://"])
+def test_a_master_that_spark_does_not_know_is_refused_before_it_starts(master: str):
+    with pytest.raises(UsageError, match="Spark has no master"):
+        file_settings({}, master)
+
+
 def test_a_local_spark_has_the_files_and_the_python_of_this_machine():
     workers = {"spark.archives": "e.tar.gz#e", "spark.pyspark.python": "./e/bin/python"}
     file = {"spark.driver.memory": "1g", **workers}

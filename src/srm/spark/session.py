@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from srm.spark.submission import MASTER, settings_for
 logger = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[2]"
+_MASTERS = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
 
 # Set by spark-submit for the Python program it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -93,6 +95,10 @@ def file_settings(spark: Mapping[str, str], master: str | None = None) -> dict[s
     """Return those settings ``spark.*`` that neither spark-submit nor the caller gives."""
     given = submit_options() or {}
     place = given.get(MASTER) or master or spark.get(MASTER, DEFAULT_MASTER)
+    if not _MASTERS.fullmatch(place):
+        raise UsageError(
+            f"Spark has no master {place!r}: use {DEFAULT_MASTER}, spark://HOST:PORT, yarn or k8s://URL"
+        )
     decided = {*given, *((MASTER,) if master else ())}
     return {key: value for key, value in settings_for(spark, place).items() if key not in decided}
 
