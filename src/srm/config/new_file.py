@@ -18,7 +18,7 @@ from srm.config.keys import KEYS, PROVIDERS_KEY, find_key
 from srm.config.lines import resolve_client
 from srm.config.loader import SettingsFile, build_config, understand
 from srm.config.properties import Property, parse_properties, property_line, read_properties
-from srm.config.values import is_secret, shown
+from srm.config.values import at_place, is_secret, shown
 from srm.errors import ConfigError, StackError, UsageError
 from srm.files import is_file, write_atomically
 
@@ -257,7 +257,11 @@ class _Imported:
     notes: list[str] = field(default_factory=list)
 
     def add(self, lines: dict[str, str], prefix: str, key: str, value: object) -> None:
-        """Add a line; the first value of a key counts."""
+        """Add a line; the first value of a key counts, and None is none."""
+        if value is None:
+            return
+        if isinstance(value, Mapping | list):
+            raise ConfigError(f"{prefix}.{key} is not a single value")
         text = str(value).lower() if isinstance(value, bool) else str(value)
         known = find_key(key)
         if known is not None and not known.effect:
@@ -273,11 +277,12 @@ def sections_of(documents: Iterable[Mapping[str, Any]], origin: str) -> list[Sec
     found = _Imported()
     known = [*documents]
     resources = [one for one in known if one.get("kind") == _STRIMZI]
-    connectors = [*_connectors(known)]
-    for resource in resources:
-        _add_resource(found, resource.get("spec") or {})
-    for kind, config in sorted(connectors, key=lambda one: _KINDS.index(one[0])):
-        _add_connector(found, kind, config)
+    with at_place(origin):
+        connectors = [*_connectors(known)]
+        for resource in resources:
+            _add_resource(found, _part(resource, "spec"))
+        for kind, config in sorted(connectors, key=lambda one: _KINDS.index(one[0])):
+            _add_connector(found, kind, config)
     if not found.flows:
         raise ConfigError(
             f"{origin} has no flow of MirrorMaker 2: neither connectors ({', '.join(_KINDS)}) "
@@ -286,9 +291,24 @@ def sections_of(documents: Iterable[Mapping[str, Any]], origin: str) -> list[Sec
     return [*_sections(found, origin)]
 
 
+def _part(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an object of a document, an empty one where there is none."""
+    found = of.get(name) or {}
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{name} is not an object")
+    return found
+
+
+def _parts(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = of.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise ConfigError(f"{name} is not a list of objects")
+    return found
+
+
 def _connectors(documents: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for document in documents:
-        config = document.get("config") or document
+        config = _part(document, "config") or document
         kind = str(config.get("connector.class", "")).rpartition(".")[2]
         if kind in _KINDS:
             yield kind, config
@@ -324,12 +344,12 @@ def _select_all(found: _Imported, flow: str, kind: str) -> None:
 
 
 def _add_resource(found: _Imported, spec: Mapping[str, Any]) -> None:
-    target = spec.get("target") or {}  # of v1; v1beta2 names all in clusters
-    for cluster in (target, *(spec.get("clusters") or ())):
+    target = _part(spec, "target")  # of v1; v1beta2 names all in clusters
+    for cluster in (target, *_parts(spec, "clusters")):
         _add_cluster(found, cluster)
-    for mirror in spec.get("mirrors") or ():
-        _add_cluster(found, mirror.get("source") or {})
-        source = mirror.get("sourceCluster") or (mirror.get("source") or {}).get("alias")
+    for mirror in _parts(spec, "mirrors"):
+        _add_cluster(found, _part(mirror, "source"))
+        source = mirror.get("sourceCluster") or _part(mirror, "source").get("alias")
         aim = mirror.get("targetCluster") or target.get("alias") or spec.get("connectCluster")
         if not source or not aim:
             raise ConfigError(f"a mirror of the {_STRIMZI} resource lacks its source or target")
@@ -342,12 +362,12 @@ def _add_mirror(found: _Imported, flow: str, mirror: Mapping[str, Any]) -> None:
         if key in mirror:
             found.add(lines, flow, ours, mirror[key])
     for kind, name in _CONNECTORS.items():
-        connector = mirror.get(name)
-        if connector is None:
+        if mirror.get(name) is None:
             continue
+        connector = _part(mirror, name)
         if "tasksMax" in connector:
             found.add(lines, flow, "tasks.max", connector["tasksMax"])
-        for key, value in (connector.get("config") or {}).items():
+        for key, value in _part(connector, "config").items():
             found.add(lines, flow, key, value)
         if connector.get("pause") or connector.get("state") in {"paused", "stopped"}:
             lines["enabled"] = "false"
@@ -358,26 +378,26 @@ def _add_mirror(found: _Imported, flow: str, mirror: Mapping[str, Any]) -> None:
 
 
 def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
-    alias = cluster.get("alias")
+    alias = str(cluster.get("alias") or "")
     if not alias:
         return
     add = partial(found.add, found.clusters.setdefault(alias, {}), alias)
     if "bootstrapServers" in cluster:
         add("bootstrap.servers", cluster["bootstrapServers"])
-    tls, login = cluster.get("tls"), cluster.get("authentication") or {}
+    tls, login = cluster.get("tls"), _part(cluster, "authentication")
     kind = str(login.get("type", ""))
     sasl = kind.startswith("scram") or kind == "plain"
     if tls is not None or sasl:
         protocol = ("SASL_" if sasl else "") + ("SSL" if tls is not None else "PLAINTEXT")
         add("security.protocol", protocol)
-    for one in ((tls or {}).get("trustedCertificates") or ())[:1]:
+    for one in _parts(_part(cluster, "tls"), "trustedCertificates")[:1]:
         name = one.get("certificate") or one.get("pattern") or "ca.crt"
         add("ssl.truststore.type", "PEM")
-        location = f"{_CERTIFICATES}/{one['secretName']}/{name}"
+        location = f"{_CERTIFICATES}/{one.get('secretName')}/{name}"
         add("ssl.truststore.location", location)
-        found.notes.append(f"{location}: mount the Secret {one['secretName']} there")
+        found.notes.append(f"{location}: mount the Secret {one.get('secretName')} there")
     if sasl:
-        secret = login.get("passwordSecret") or {}
+        secret = _part(login, "passwordSecret")
         add("sasl.mechanism", kind.upper())
         add("sasl.username", login.get("username", ""))
         add("sasl.password", "")
@@ -386,14 +406,14 @@ def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
             f"{secret.get('secretName')}"
         )
     elif kind == "tls":
-        pair = login.get("certificateAndKey") or {}
+        pair = _part(login, "certificateAndKey")
         folder = f"{_CERTIFICATES}/{pair.get('secretName')}"
         add("ssl.certificate.location", f"{folder}/{pair.get('certificate')}")
         add("ssl.key.location", f"{folder}/{pair.get('key')}")
         found.notes.append(f"{folder}: mount the Secret {pair.get('secretName')} there")
     elif kind:
         found.notes.append(f"{alias}: set the client settings for authentication of type {kind}")
-    for key, value in (cluster.get("config") or {}).items():
+    for key, value in _part(cluster, "config").items():
         add(key, value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -326,16 +326,21 @@ def _address(text: str) -> tuple[str, str]:
 
 
 def read_documents(file: Path) -> list[dict[str, Any]]:
-    """Return the documents of a JSON or YAML file, else UsageError."""
+    """Return the documents of a JSON or YAML file and of its lists, else UsageError."""
     text = read_text(file)
     try:
-        found: Any = json.loads(text)
+        return [*_documents(json.loads(text))]
     except ValueError:
-        found = _read_yaml(file, text)
-    items = found.get("items", [found]) if isinstance(found, dict) else found
-    if not isinstance(items, Iterable) or isinstance(items, str):
-        raise UsageError(f"{file} holds neither connectors nor a resource")
-    return [item for item in items if isinstance(item, dict)]
+        return [*_documents(_read_yaml(file, text))]
+
+
+def _documents(found: Any) -> Iterator[dict[str, Any]]:
+    items = found.get("items") if isinstance(found, dict) else found
+    if isinstance(items, list):  # kubectl prints several resources as one
+        for item in items:
+            yield from _documents(item)
+    elif isinstance(found, dict):
+        yield found
 
 
 def _read_yaml(file: Path, text: str) -> list[Any]:
@@ -348,6 +353,6 @@ def _read_yaml(file: Path, text: str) -> list[Any]:
         ) from None
     try:
         return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date that is none, for example
         reason = " ".join(str(error).split())
         raise UsageError(f"{file} is neither JSON nor YAML: {reason}") from None

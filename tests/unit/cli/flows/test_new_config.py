@@ -15,6 +15,7 @@ from srm.cli.main import app
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.names.topics import Flow
+from srm.errors import UsageError
 
 ENDS = {
     "source.cluster.alias": "P",
@@ -194,6 +195,62 @@ def test_a_resource_of_the_newest_version_names_clusters_in_its_mirrors(
     assert config.client("P", "admin")["bootstrap.servers"] == "p:9092"
     assert not config.flow(Flow("P", "B")).enabled
     assert "# - P->B is disabled: its sourceConnector is paused" in path.read_text()
+
+
+def test_a_list_of_resources_as_kubectl_prints_it_is_taken_over(tmp_path: Path) -> None:
+    resource = "\n".join(f"    {line}" for line in STRIMZI.strip().splitlines())
+    file = tmp_path / "all.yaml"
+    file.write_text(f"apiVersion: v1\nkind: List\nitems:\n  -\n{resource}\n")
+
+    result = run("config", "import", str(file))
+
+    assert result.exit_code == 0, result.exception
+    assert "P->B.topics = Payments.*|Orders" in result.stdout
+
+
+def test_a_setting_without_a_value_is_not_set(tmp_path: Path) -> None:
+    source, resource = tmp_path / "source.json", tmp_path / "mm2.yaml"
+    source.write_text(json.dumps({**SOURCE, "config": {**SOURCE["config"], "topics": None}}))
+    resource.write_text(STRIMZI.replace('"Payments.*|Orders"', ""))
+
+    for file in (source, resource):
+        assert "\nP->B.topics = .*\n" in run("config", "import", str(file)).stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ('{"config": "text"}', "mm2.yaml: config is not "),
+        ('{"kind": "KafkaMirrorMaker2", "spec": "text"}', "mm2.yaml: spec is not "),
+        (
+            '{"kind": "KafkaMirrorMaker2", "spec": {"clusters": {"P": 1}}}',
+            "mm2.yaml: clusters is not ",
+        ),
+        (
+            '{"kind": "KafkaMirrorMaker2", "spec": {"mirrors": ["P->B"]}}',
+            "mm2.yaml: mirrors is not ",
+        ),
+        (
+            STRIMZI.replace('[{secretName: p-cluster-ca-cert, pattern: "*.crt"}]', "7"),
+            "Certificates is not",
+        ),
+        (STRIMZI.replace("{request.timeout.ms: 20000}", "[1]"), "mm2.yaml: config is not "),
+        (STRIMZI.replace("8", "[8]", 1), "P->B.tasks.max is not a single value"),
+        (STRIMZI.replace("mm2}", "2024-99-99}", 1), "neither JSON nor YAML"),
+        ("42", "has no flow"),
+        ("[]", "has no flow"),
+        ("", "has no flow"),
+    ],
+)
+def test_odd_documents_are_refused_in_one_line(given: str, wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "mm2.yaml"
+    file.write_text(given)
+
+    error = run("config", "import", str(file)).exception
+
+    assert isinstance(error, UsageError), error
+    assert wrong in str(error)
+    assert "\n" not in str(error)
 
 
 def test_other_files_are_refused_in_one_line(
