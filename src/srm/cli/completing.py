@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from srm import patience
 from srm.domain.names.internal_topics import is_internal
 from srm.threads import start_thread
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from srm.engine.cluster_ports import Cluster
 
 LIMIT_S: Final = 2.0
+_PLAIN: Final = re.compile(r"[\w.:@%+,/=-]+")
 _PROGRAMS: Final = ("srm", "srm-control")
 _BASH: Final = "# Flows are written P:B.\nCOMP_WORDBREAKS=${COMP_WORDBREAKS//:/}"
 
@@ -59,12 +62,11 @@ def _variable(program: str) -> str:
 
 def flows(ctx: typer.Context) -> list[str]:
     """Return the enabled flows, all possible ones where none is enabled."""
-    found: list[str] = []
     with suppress(Exception):
         config = _config(ctx)
-        for flow in config.flows or tuple(config.flow_configs):
-            found += [f"{flow.source}:{flow.target}", str(flow)]
-    return found
+        # A shell would take the > of the other notation as a redirection.
+        return [f"{one.source}:{one.target}" for one in config.flows or config.flow_configs]
+    return []
 
 
 def clusters(ctx: typer.Context) -> list[str]:
@@ -89,7 +91,8 @@ def moves(ctx: typer.Context) -> list[str]:
 
     def read() -> list[str]:
         given: Any = {name: ctx.params.get(name) for name in ("config", "source", "target")}
-        with TwoClusters(**given).open(only_look=True) as context:
+        # A dead cluster is left out, so that the moves of the other one are known in time.
+        with patience.limit(LIMIT_S / 2), TwoClusters(**given).open(only_look=True) as context:
             stored = MoveStore(context).moves()
         return [plan.move_id for plan, _ in reversed(stored)]
 
@@ -129,7 +132,10 @@ def _aliases(ctx: typer.Context, config: Config) -> Iterable[str]:
 
 
 def _in_time(reads: list[Callable[[], list[str]]]) -> list[str]:
-    """Return what the reads find that end in time; a dead cluster takes nothing from the others."""
+    """Return what the reads find that end in time; a dead cluster takes nothing from the others.
+
+    Names with characters of a shell are left out: some shells would run what they say.
+    """
     found: list[list[str]] = [[] for _ in reads]
 
     def run(place: int, read: Callable[[], list[str]]) -> None:
@@ -140,4 +146,4 @@ def _in_time(reads: list[Callable[[], list[str]]]) -> list[str]:
     deadline = time.monotonic() + LIMIT_S
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return list(dict.fromkeys(chain(*found)))
+    return [name for name in dict.fromkeys(chain(*found)) if _PLAIN.fullmatch(name)]

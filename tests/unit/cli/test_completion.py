@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 import typer
 
-from srm import wiring
+from srm import patience, wiring
 from srm.cli import completing
 from srm.cli.main import app
+from srm.cli.moves import failover
 from srm.domain.names import internal_topics
+from srm.engine.moves import records
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +68,7 @@ def test_commands_and_options_are_completed() -> None:
 
 
 def test_flows_come_from_the_configuration() -> None:
-    assert completed("status", "--flow", "P:") == ["P:B"]
+    assert completed("status", "--flow", "P") == ["P:B"]  # the > of P->B redirects
     assert completed("topics", "--source", "P", program="srm-control") == ["P"]
 
 
@@ -96,7 +98,7 @@ class Cluster(SimpleNamespace):
     def groups(self) -> Any:
         if self.fails:
             raise OSError("away")
-        return {f"{self.alias}-billing": 0}
+        return {f"{self.alias}-billing": 0, "$(touch x)": 0, "a b": 0, "*": 0, "x;y": 0}
 
 
 def context(**params: object) -> typer.Context:
@@ -135,6 +137,25 @@ def test_a_dead_cluster_costs_seconds_and_nothing_else(
     assert completing.groups(context()) == ["B-billing"]
 
 
+def test_moves_are_read_where_a_cluster_answers_while_the_other_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[object]:
+        found = patience.current()
+        limits.append(found.seconds if found else 3600.0)
+        yield None
+
+    plans = [(SimpleNamespace(move_id=name), None) for name in ("failover-1", "failback-2")]
+    monkeypatch.setattr(failover, "open_records", opened)
+    monkeypatch.setattr(records.MoveStore, "moves", lambda _: plans)
+
+    assert completing.moves(context()) == ["failback-2", "failover-1"]
+    assert limits[0] < completing.LIMIT_S
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_script_of_bash_completes_in_bash(tmp_path: Path) -> None:
     program = tmp_path / "srm"
@@ -155,4 +176,4 @@ def test_the_script_of_bash_completes_in_bash(tmp_path: Path) -> None:
         check=True,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )
-    assert done.stdout.split() == ["P:B", "P->B"]
+    assert done.stdout.split() == ["P:B"]
