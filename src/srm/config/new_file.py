@@ -25,6 +25,7 @@ from srm.files import is_file, write_atomically
 _REFERENCE: Final = re.compile(r"\$\{(\w+):")
 _SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", *_SASL)
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def first_file(
         raise UsageError("a flow has two clusters: name two aliases at least, such as P,B")
     if protocol not in PROTOCOLS:
         raise UsageError(f"security protocol {protocol}: use {', '.join(PROTOCOLS)}")
+    if mechanism not in _MECHANISMS:
+        raise UsageError(f"SASL mechanism {mechanism}: use {', '.join(_MECHANISMS)}")
     flows = [(f"{a}->{b}.enabled", "true") for a in servers for b in servers if a != b]
     sections = [
         Section("Streams replication manager; keys: docs/configuration.md"),

@@ -282,7 +282,7 @@ def init(
             f"Security protocol ({', '.join(new_file.PROTOCOLS)})", default=protocol
         )
     in_order = {alias: servers[alias] for alias in aliases}
-    sections = new_file.first_file(in_order, topics, groups, protocol.upper(), mechanism)
+    sections = new_file.first_file(in_order, topics, groups, protocol.upper(), mechanism.upper())
     text = new_file.render(sections, str(output))
     new_file.write_new(output, text)
     _say_written(output, as_json=as_json)

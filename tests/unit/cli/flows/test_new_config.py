@@ -137,6 +137,17 @@ def test_an_address_that_is_missing_is_named(tmp_path: Path) -> None:
     assert "--bootstrap-servers B=HOST:PORT is missing" in str(result.exception)
 
 
+@pytest.mark.parametrize("wrong", ["--security-protocol=TLS", "--sasl-mechanism=SCRAM"])
+def test_a_security_that_no_client_has_is_refused(wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "srm.properties"
+    servers = ["--bootstrap-servers=P=p:9092", "--bootstrap-servers=B=b:9092"]
+
+    result = run("init", "--yes", "--output", str(path), *servers, wrong)
+
+    assert wrong.partition("=")[2] in str(result.exception)
+    assert not path.exists()
+
+
 def test_connectors_become_flows_and_what_has_no_meaning_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
