@@ -136,6 +136,7 @@ def test_status_imports_only_what_reads_clusters(tmp_path: Path) -> None:
         "failover plan --mode unplaned",
         "failover run --operation fallback",
         "failover run --fence acls",
+        "failover run --move-id=",
         "failover run --redirect webhok",
         "why Payments --kind tpic",
         "return settle --flow P:B --default kep",

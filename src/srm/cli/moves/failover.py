@@ -161,6 +161,8 @@ def run(
     ] = None,
     **settings: Any,
 ) -> None:
+    if move_id is not None and not move_id.strip():
+        raise UsageError("--move-id is empty: leave it out for a new move")
     with _open_move(common.settings, settings) as (context, request):
         move_id = move_id or moves.new_move_id(context, request)
         with _span("move", request, move_id) as opened:
