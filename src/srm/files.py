@@ -57,10 +57,10 @@ def is_file(path: Path) -> bool:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def read_text(file: Path) -> str:
+def read_text(file: Path | str) -> str:
     """Read a file that a user named."""
     try:
-        return file.read_text("utf-8")
+        return Path(file).read_text("utf-8")
     except OSError as error:
         raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:

@@ -23,8 +23,9 @@ from srm.config.properties import property_line
 from srm.config.security import java_settings
 from srm.config.values import is_secret
 from srm.domain.moves.routing import group_subject, topic_subject
-from srm.errors import ConfigError, UsageError
+from srm.errors import UsageError
 from srm.extras import library
+from srm.files import read_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -67,7 +68,7 @@ class Values:
         kind: ClientKind = "consumer" if work.group else "producer"
         settings = config.client(cluster, kind)
         connection = {name: v for name, v in settings.items() if name.startswith(CONNECTION)}
-        java = java_settings(connection, _read_file)
+        java = java_settings(connection, read_text)
         given = {"client.id": client_id} | ({"group.id": work.group} if work.group else {})
         self.java, self.librdkafka = java | given, connection | given
         names = subscription(config, cluster, work.reads) or list(work.writes)
@@ -105,13 +106,6 @@ def pattern_of(topics: Sequence[str]) -> str:
     return f"^({'|'.join(parts)})$" if parts else ""
 
 
-def _read_file(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error})") from None
-
-
 _OPEN: Final = "{{"
 _JAVA_PROPERTIES: Final = "{{ java | properties }}\n"
 
@@ -139,10 +133,7 @@ class Template:
         origin, found, output = option.partition(":")
         if not found or not origin or not output:
             raise UsageError(f"--template {option}: write it as IN:OUT")
-        try:
-            return cls(origin, Path(origin).read_text("utf-8"), Path(output))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--template {origin}: cannot be read ({error})") from None
+        return cls(origin, read_text(origin), Path(output))
 
     @classmethod
     def java_properties(cls, output: Path) -> Template:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.follow.following import GROUP, PRODUCER, config_in
 
 from srm.cli.moves.follow import _work
-from srm.errors import ConfigError, UsageError
+from srm.errors import UsageError
 from srm.follow.values import Values, pattern_of
 
 SASL = (
@@ -74,7 +74,7 @@ def test_the_pattern_matches_the_topics_and_no_others(
 
 def test_a_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     lines = ("P.ssl.key.location = /no/key", "P.ssl.certificate.location = /no/chain")
-    with pytest.raises(ConfigError, match="/no/key: cannot be read"):
+    with pytest.raises(UsageError, match="/no/key: cannot be read"):
         Values(config_in(tmp_path, *lines), GROUP, "P", "me")
 
 
