@@ -215,13 +215,11 @@ def why(
         )
         asked = [answer for answers in results.values for answer in answers]
         known = in_order(answer for answer in asked if answer.known)
-        if not known and not results.failures:
+        if not known:
+            results.raise_failures()
             raise not_found(name, asked)
-        if known:
-            results.report_failures()
-        return Looked(
-            known, lambda console: _render_answers(console, known), results.raise_failures
-        )
+        results.report_failures()
+        return Looked(known, lambda console: _render_answers(console, known))
 
     show(look, watch, as_json=flows.as_json)
 

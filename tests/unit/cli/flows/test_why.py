@@ -138,9 +138,10 @@ def test_a_target_that_does_not_answer_is_an_error_and_not_a_name_that_is_unknow
 ) -> None:
     flow.b.fail()
 
-    result = run(config, "Topic", "-f", "P->B")
+    result = run(config, "Topic", "-f", "P->B", "--json")
 
     assert isinstance(result.exception, UnavailableError)
+    assert result.stdout == ""  # the error is the document
 
 
 def test_a_reason_is_an_answer_even_where_another_flow_does_not_answer(
