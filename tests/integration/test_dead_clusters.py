@@ -23,6 +23,7 @@ from srm.cli.main import app
 from srm.cli.main import control as control_app
 from srm.errors import SrmError
 from srm.kafka.admin.clients import Clients
+from srm.spark import session
 from srm_lab.stack.process import free_port
 
 pytestmark = pytest.mark.integration
@@ -167,6 +168,16 @@ def test_a_command_gives_dead_clusters_one_limit_and_names_the_reason(
     assert "\n" not in text
     assert queried
     assert len(queried) == len(set(queried)), "each cluster has one limit"
+
+
+def test_no_spark_starts_for_dead_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(tmp_path, free_port())
+    monkeypatch.setattr(session, "spark_session", lambda *_: pytest.fail("Spark has started"))
+
+    result = CliRunner().invoke(app, ["metrics", "aggregate", "--spark", "--config", str(config)])
+
+    assert isinstance(result.exception, SrmError), result.exception
+    assert result.exception.exit_code == 6
 
 
 def _no_client(*_arguments: object, **_named: object) -> None:

@@ -62,14 +62,15 @@ def aggregate(
 
     def here(context: FlowContext) -> AggregationSummary | Flow:
         """Aggregate, or return the flow if that is a job for Spark."""
+        if spark:
+            return context.config.flow
         read = partial(read_raw_metrics, context.config.flow, consumer(context))
         return aggregation.aggregate(context, read, spec) or context.config.flow
 
-    looked = FlowResults() if spark else flows.each(doing, here, span=span)
+    looked = flows.each(doing, here, span=span)
     found = [one for one in looked.values if isinstance(one, AggregationSummary)]
     results = FlowResults(found, looked.failures)
-    large = [*flows.to_open] if spark else [one for one in looked.values if isinstance(one, Flow)]
-    if large:
+    if large := [one for one in looked.values if isinstance(one, Flow)]:
         # Importing Spark takes longer than most other commands run.
         from srm.spark.jobs import aggregate as aggregate_in
         from srm.spark.session import file_settings, spark_session
