@@ -23,7 +23,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.errors import SrmError
+from srm.errors import GivenUpError, SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.brokers import refusals_of
@@ -75,7 +75,7 @@ def _open(
     }
 
 
-def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, str | SrmError]:
+def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, SrmError]:
     limit = patience.current()
     if limit is None:
         return {}
@@ -85,12 +85,16 @@ def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, str | SrmError]:
     limit.known.update(zip((keys[alias] for alias in left), found, strict=True))
     wrong = {alias: limit.known[key] for alias, key in keys.items()}
     return {
-        alias: f"{error} ({alias}.bootstrap.servers = {keys[alias][1]})"
-        if error.retriable
-        else error
+        alias: _silence(error, alias, keys[alias][1]) if error.retriable else error
         for alias, error in wrong.items()
         if error is not None
     }
+
+
+def _silence(error: SrmError, alias: str, servers: str) -> SrmError:
+    key = f"{alias}.bootstrap.servers"
+    action = error.action or f"start its brokers, or correct {key}"
+    return GivenUpError(f"{error.what} ({key} = {servers})", action)
 
 
 @contextmanager

@@ -165,6 +165,7 @@ def test_a_command_gives_dead_clusters_one_limit_and_names_the_reason(
     reason = "connection refused" if dead == "refuses" else "no answer within 0.4 s"
     if not name.startswith("replicator"):
         assert re.search(rf"broker 127\.0\.0\.[12]:{port}: {reason}", text), text
+        assert re.search(r"bootstrap\.servers|security\.protocol", result.exception.action)
     assert "\n" not in text
     assert queried
     assert len(queried) == len(set(queried)), "each cluster has one limit"
