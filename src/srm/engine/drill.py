@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,6 +31,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import TopicPartition
+from srm.domain.text.amount import few
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place
@@ -145,6 +146,10 @@ _AT_A_TIME: Final = 4  # members that read concurrently
 _RENEW_S: Final = LEASE_MS / 4000
 _READ_S: Final = 25.0  # time limit of each, including the join
 
+_MOST_TEXTS: Final = 200  # of a plan, and groups whose problems are kept
+_MOST_OF_GROUP: Final = 5
+_LONGEST_TEXT: Final = 500
+
 _Records = Mapping[TopicPartition, ComparedRecord | None]
 _At = Mapping[Place, ComparedRecord | None]
 
@@ -243,13 +248,17 @@ class _Drill:
             shadowed=tuple(sorted(rows)),
             topics=found.facts.topics,
             forecast=standing.forecast,
-            problems=(
-                *(each.text for each in found.problems),
-                *(f"without {flow.source}: {text}" for text in refusals),
+            problems=_bounded(
+                (
+                    *(each.text for each in found.problems),
+                    *(f"without {flow.source}: {text}" for text in refusals),
+                )
             ),
-            warnings=(
-                *known,
-                *(f"without {flow.source}: {text}" for text in further if text not in known),
+            warnings=_bounded(
+                (
+                    *known,
+                    *(f"without {flow.source}: {text}" for text in further if text not in known),
+                )
             ),
         )
         write_drill(context.target, self.state)
@@ -307,11 +316,14 @@ class _Drill:
 
     def _finish(self, rows: _Rows, refused: _Refused, read: Mapping[str, _Records | str]) -> Drill:
         compare, target = _Comparison.of(self.context, rows), self.context.target
-        groups = tuple(
-            _group(group, some, refused, read.get(group, {}), compare)
-            for group, some in sorted(rows.items())
-        )
-        done = replace(self.state, state="done", shadowed=(), groups=groups, steps=self.steps)
+        groups, failed = list[DrillGroup](), 0
+        for group, some in sorted(rows.items()):
+            found = _group(group, some, refused, read.get(group, {}), compare)
+            most = _MOST_OF_GROUP if failed < _MOST_TEXTS else 0
+            groups.append(replace(found, problems=_bounded(found.problems, most)))
+            failed += not found.ok
+        state = replace(self.state, state="done", shadowed=(), steps=self.steps)
+        done = replace(state, groups=tuple(groups))
         before = [one for one in read_drills(target) if one.drill_id != done.drill_id]
         write_drill(target, done, forget=superfluous([*before, done], done.flow))
         return done
@@ -337,6 +349,11 @@ class _Drill:
             )
         self.state = replace(self.state, beat=self.state.beat + 1)
         write_drill(target, self.state)
+
+
+def _bounded(texts: Sequence[str], most: int = _MOST_TEXTS) -> tuple[str, ...]:
+    """Limit the texts of a drill: its record may have a megabyte."""
+    return tuple(text[:_LONGEST_TEXT] for text in few(texts, most))
 
 
 def _rows(context: MoveContext, found: Findings, lost: Findings | None) -> _Rows:

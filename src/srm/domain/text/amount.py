@@ -35,10 +35,10 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more:,} more"
 
 
-def few(reasons: Sequence[str]) -> tuple[str, ...]:
+def few(reasons: Sequence[str], most: int = _REASONS) -> tuple[str, ...]:
     """Return the first reasons, and the number of others: each partition of a move may have one."""
-    more = len(reasons) - _REASONS
-    return tuple(reasons) if more <= 0 else (*reasons[:_REASONS], f"and {more:,} more")
+    more = len(reasons) - most
+    return tuple(reasons) if more <= 0 else (*reasons[:most], f"and {more:,} more")
 
 
 def duration(seconds: float) -> str:

@@ -319,6 +319,25 @@ def test_many_groups_are_read_without_saying_for_each_that_the_drill_lives(
     assert len(written) < 10
 
 
+def test_the_record_of_a_drill_that_finds_much_has_less_than_a_megabyte(
+    world: CopiedTopic, monkeypatch
+) -> None:
+    """Otherwise nobody learns of the rehearsals that fail most."""
+    for number in range(300):
+        world.commit(f"group{number}", 4)
+    emit(world.forward)
+    long = property(lambda row: f"{row.upstream}: {'why ' * 1_000}")
+    monkeypatch.setattr(drill_run._Row, "proof_problem", long)
+
+    result = run_drill(context_of(world))
+
+    assert [one.drill_id for one in read_drills(world.b)] == [result.drill_id]
+    assert not any(group.ok for group in result.groups)
+    first, *_, last = result.groups
+    assert [text[:12] for text in first.problems] == ["Topic-0: why"]
+    assert last.problems == ("and 1 more",)
+
+
 def test_a_group_that_is_ahead_of_the_copy_is_rehearsed_at_the_end_of_the_copy(world) -> None:
     world.write(b"10", b"11")
     world.put()
