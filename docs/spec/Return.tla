@@ -155,12 +155,12 @@ Seals ==
     /\ gaveUp' = gaveUp \cup {"sealed"}
     /\ owner' = IF On("seal") THEN "seal" ELSE owner
     /\ sealed' = IF "paused" \in gaveUp /\ disasters \notin state.moves
-                 THEN sealed ELSE Len(copy)  \* it was settled meanwhile: Decides is refused
+                 THEN sealed ELSE Len(copy)  \* it was settled before: Decides is refused
     /\ UNCHANGED <<logP, copy, state, notes, flow, route, disasters, back, settler, trusted>>
 
 Decides ==
     /\ gaveUp = {"paused", "sealed"}
-    /\ On("pause stands") => disasters \in state.moves
+    /\ On("pause in force") => disasters \in state.moves
     /\ route' = "B" /\ gaveUp' = {}
     /\ trusted' = (trusted /\ state.pause # 0)
     /\ UNCHANGED <<logP, logB, state, notes, flow, disasters, back, settler>>

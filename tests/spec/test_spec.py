@@ -50,7 +50,7 @@ _RETURN = {
     "read under the claim": (_ONE_SLOT, "NothingSealedGrows"),
     "seal": (_ONE_SLOT, "NothingSealedGrows"),
     "pause first": (_ONE_SLOT, "NothingSealedGrows"),
-    "pause stands": (_ONE_SLOT, "PausesAreAsSeen"),
+    "pause in force": (_ONE_SLOT, "PausesAreAsSeen"),
     "shared pause": (_TWO_DISASTERS, "NothingSealedGrows"),
     "same pause": (_TWO_DISASTERS, "PausesAreAsSeen"),
     "settled first": (_ONE_SLOT, "ActiveIsCopied"),

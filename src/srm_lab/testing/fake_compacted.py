@@ -275,14 +275,14 @@ class WrittenRecord:
 class FakeStateLog:
     """Keeps what is written (implements the data plane's StateLog).
 
-    ``records``: all records that were acknowledged, in order. ``away``: places that are
+    ``records``: all records that were acknowledged, in order. ``unreachable``: places that are
     unreachable: a record written there is delayed until they are back. ``refused``: places that
     refuse records, with the reason.
     """
 
     def __init__(self) -> None:
         self.records: list[WrittenRecord] = []
-        self.away: set[Place] = set()
+        self.unreachable: set[Place] = set()
         self.refused: dict[Place, SrmError] = {}
         self._on_their_way: list[WrittenRecord] = []
         self._failed: dict[Place, SrmError] = {}
@@ -326,7 +326,7 @@ class FakeStateLog:
         late = []
         for record in self._on_their_way:
             place = record.place
-            if place in self.away:
+            if place in self.unreachable:
                 late.append(record)
             elif place in self.refused:
                 self._failed[place] = self.refused[place]

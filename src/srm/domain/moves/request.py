@@ -250,9 +250,9 @@ class MoveRequest:
     def flow(self) -> Flow:
         return Flow(self.source, self.target)
 
-    def quiet_s(self, *, doubted: bool = True) -> float:
+    def quiet_s(self, *, unrouted: bool = True) -> float:
         """Return the quiet time of topics, longer where a slow writer may be unknown."""
-        return max(self.quiet_seconds, self.slow_writer_seconds if doubted else 0.0)
+        return max(self.quiet_seconds, self.slow_writer_seconds if unrouted else 0.0)
 
 
 @dataclass(frozen=True, slots=True)

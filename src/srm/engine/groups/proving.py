@@ -206,12 +206,12 @@ SurveyOf = Callable[[Collection[str]], Survey]
 class ProofShare:
     """Share of one run: ``budget`` places, starting with the groups after ``cursor``.
 
-    Groups with a wrong checkpoint in the last run (``doubted``) are always included.
+    Groups with a wrong checkpoint in the last run (``suspects``) are always included.
     """
 
     budget: int
     cursor: str = ""
-    doubted: frozenset[str] = frozenset()
+    suspects: frozenset[str] = frozenset()
 
     @classmethod
     def after(cls, budget: int, last: FlowProof | None) -> ProofShare:
@@ -224,7 +224,7 @@ class ProofShare:
         """Return the share of a part of all groups, at least one place."""
         if not self.budget or not total:
             return self
-        return ProofShare(max(1, self.budget * groups // total), self.cursor, self.doubted)
+        return ProofShare(max(1, self.budget * groups // total), self.cursor, self.suspects)
 
 
 def prove_emission(
@@ -242,7 +242,7 @@ def prove_emission(
     groups = sorted(by_group)
     sizes = {name: sum(o.checkpoint is not None for o in by_group[name]) for name in groups}
     sample = choose(groups, sizes, share.cursor, share.budget) if share.budget else []
-    looked = sorted({*sample, *(share.doubted & by_group.keys() if share.budget else ())})
+    looked = sorted({*sample, *(share.suspects & by_group.keys() if share.budget else ())})
     verdicts = _verdicts(context, found, [o for name in looked for o in by_group[name]])
     suspects = {where for where, one in verdicts.items() if one.state == "disproved"}
     disproved: dict[Where, Disproof] = {}
@@ -291,14 +291,14 @@ def _look_again(
     context: FlowContext, suspects: Collection[Where], again: SurveyOf
 ) -> dict[Where, Disproof]:
     surveyed = again(sorted({group for group, _ in suspects}))
-    doubted = [o for o in surveyed.outcomes if (o.group, o.upstream) in suspects]
-    verdicts = _verdicts(context, surveyed, doubted)
+    outcomes = [o for o in surveyed.outcomes if (o.group, o.upstream) in suspects]
+    verdicts = _verdicts(context, surveyed, outcomes)
     return {
         (o.group, o.upstream): Disproof(
             *(o.group, str(o.upstream), o.reached or 0),
             *(str(o.downstream), o.downstream_offset or 0, found.reason),
         )
-        for o in doubted
+        for o in outcomes
         if (found := verdicts.get((o.group, o.upstream), _NONE)).state == "disproved"
     }
 

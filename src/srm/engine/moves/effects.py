@@ -284,14 +284,14 @@ def call_redirectors(
     plan: MovePlan,
     *,
     again_after_ms: int = 0,
-    meanwhile: Callable[[], None] = lambda: None,
+    renew: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
     """Call the redirectors in order with the step in force, and store their confirmations.
 
     A hold stops at the first failure; for other steps all are called. An unplanned move sends only
     its go. Returns a message for each redirector that has not confirmed.
     ``again_after_ms``: skip a redirector that has failed more recently than that.
-    ``meanwhile``: called periodically during a long call, to renew the hold.
+    ``renew``: called periodically during a long call, to renew the hold.
     """
     if len(plan.redirect) == 1:
         return ()
@@ -314,7 +314,7 @@ def call_redirectors(
         kind, known = todo[0], missing[todo[0]]
         tried.add(call_key(attempt, step, kind))
         called = known is not None and known.state == "calling"  # by a process that was killed
-        _Redirector(context, plan, kind, meanwhile).call_while_in_force(called=called)
+        _Redirector(context, plan, kind, renew).call_while_in_force(called=called)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class _Redirector:
     context: MoveContext
     plan: MovePlan
     kind: RedirectKind
-    meanwhile: Callable[[], None] = lambda: None
+    renew: Callable[[], None] = lambda: None
 
     def call_while_in_force(self, *, called: bool) -> None:
         """Call it with the step in force; a later move's call is repeated after a late one.
@@ -370,7 +370,7 @@ class _Redirector:
             if not self._keep(attempt, step, "calling", "no answer yet"):
                 return
             order = order_of(self.context, plan, attempt, step)
-            answer = _await(caller, order, self.meanwhile)
+            answer = _await(caller, order, self.renew)
         level = logging.INFO if answer.done else logging.WARNING
         log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
         self._keep(attempt, step, "done" if answer.done else "failed", answer.said)
@@ -414,7 +414,7 @@ def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep)
     )
 
 
-def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) -> CallResult:
+def _await(caller: Caller, order: RedirectOrder, renew: Callable[[], None]) -> CallResult:
     cancelled, answers = threading.Event(), list[CallResult]()
     within = copy_context()  # the span of the step, for the redirector
     deadline = time.monotonic() + caller.limit_s + _GRACE_S
@@ -427,7 +427,7 @@ def _await(caller: Caller, order: RedirectOrder, meanwhile: Callable[[], None]) 
             thread.join(min(left, _RENEW_S))
             if not thread.is_alive():
                 break
-            meanwhile()
+            renew()
     finally:
         cancelled.set()
         if not answers:

@@ -441,7 +441,7 @@ class Look:
     """One look at a move, and the gate's answer; most fields are empty without a hold.
 
     ``moving``: offsets since the hold, by topic written to on the source within the quiet time.
-    ``doubted``: topics that a producer without a route has recently written to, or may have.
+    ``unrouted``: topics that a producer without a route has recently written to, or may have.
     ``unheld``, ``unconfirmed``: reasons by producers, and by redirectors or a fence.
     ``rested``: topics and commits on the source have been quiet for long enough.
     """
@@ -451,7 +451,7 @@ class Look:
     now_ms: int
     seen: Observation
     moving: Mapping[str, int] = field(default_factory=dict)
-    doubted: tuple[str, ...] = ()
+    unrouted: tuple[str, ...] = ()
     unheld: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
@@ -539,8 +539,8 @@ def _routing_reasons(look: Look) -> Iterator[str]:
 def _writer_reasons(look: Look) -> Iterator[str]:
     request = look.facts.request
     for topic, offsets in sorted(look.moving.items()):
-        quiet = f"{request.quiet_s(doubted=topic in look.doubted):g} s"
-        if topic in look.doubted:
+        quiet = f"{request.quiet_s(unrouted=topic in look.unrouted):g} s"
+        if topic in look.unrouted:
             quiet += ": a producer that follows no route wrote to it recently"
         grown = f"{amount(offsets, 'offset')} since the hold"
         yield (

@@ -117,7 +117,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         raise
     if held.is_decided:
         return held
-    if missing := call_redirectors(context, plan, meanwhile=lambda: _renew_once(context, plan)):
+    if missing := call_redirectors(context, plan, renew=lambda: _renew_once(context, plan)):
         raise ConflictError(
             f"move {move_id}: {missing[0]}; nothing has moved. Fix this and hold again, "
             f"or 'srm failover release {move_id}'"
@@ -569,12 +569,12 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     )
     held_ms, slow_ms = progress.times_ms.get("holding", 0), plan.request.slow_writer_seconds * 1000
     writers = Writers(clusters.writers, seen.sequences, held_ms, round(slow_ms))
-    doubted = tuple(
+    unrouted = tuple(
         topic
         for topic in plan.topics
         if topic in seen.strangers or unknown_writers(topic, writers, presence)
     )
-    moving = _moving(plan, progress, seen, doubted, clock)
+    moving = _moving(plan, progress, seen, unrouted, clock)
     readers = tuple(_readers(plan, seen, clock))
     asks: tuple[str, ...] = ()
     if "manual" in plan.redirect:
@@ -593,7 +593,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         now_ms=now,
         seen=seen,
         moving=moving,
-        doubted=doubted,
+        unrouted=unrouted,
         unheld=(*unheld_producers(plan.topics, attempt, presence), *readers),
         unconfirmed=(
             *missing_confirmations(plan.redirect, progress.calls, attempt, "hold"),
@@ -613,7 +613,7 @@ def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -
     if seen.status.ready or not only_too_short:
         return seen
     missing_s = [
-        plan.request.quiet_s(doubted=topic in seen.doubted)
+        plan.request.quiet_s(unrouted=topic in seen.unrouted)
         - seen.seen.rested_s(topic_subject(topic), clock)
         for topic in moving
     ]
@@ -679,7 +679,7 @@ def _moving(
     plan: MovePlan,
     progress: MoveProgress,
     seen: Observation,
-    doubted: Collection[str],
+    unrouted: Collection[str],
     clock: float,
 ) -> dict[str, int]:
     """Return topics that may have grown in the quiet time, with the offsets seen since the hold."""
@@ -688,7 +688,7 @@ def _moving(
         subject = topic_subject(topic)
         if subject not in seen.marks:
             continue
-        if seen.rested_s(subject, clock) < plan.request.quiet_s(doubted=topic in doubted):
+        if seen.rested_s(subject, clock) < plan.request.quiet_s(unrouted=topic in unrouted):
             moving[topic] = sum(
                 end - progress.log_ends_at_hold.get(partition, 0)
                 for partition, end in seen.marks[subject].items()

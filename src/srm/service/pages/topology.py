@@ -68,9 +68,9 @@ class Topology:
 
 
 def topology(
-    flows: Sequence[FlowSummary], notes: dict[str, str], away: set[str], order: Sequence[str] = ()
+    flows: Sequence[FlowSummary], notes: dict[str, str], silent: set[str], order: Sequence[str] = ()
 ) -> Topology:
-    """Draw flows and their clusters, with a note on each; clusters in ``away`` do not answer.
+    """Draw flows and their clusters, with a note on each; clusters in ``silent`` do not answer.
 
     ``order``: aliases as in the file, which keeps the primary, usually the first, on the left.
     """
@@ -80,7 +80,7 @@ def topology(
     places = _places(aliases + sorted(known.difference(aliases)), wide, high)
     places, height = _fit(places, flows)
     boxes = tuple(
-        Box(alias, round(x, 1), round(y, 1), notes.get(alias, ""), alias in away)
+        Box(alias, round(x, 1), round(y, 1), notes.get(alias, ""), alias in silent)
         for alias, (x, y) in places.items()
     )
     found = Topology(height, boxes, (), 2 * (wide + _MARGIN))

@@ -310,20 +310,20 @@ async def why(
     return answer(request, await explaining.why(flows, kind, name))
 
 
-Asking = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
+WhyQuery = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
 
-def ask_clusters(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
+def query_why(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
     with patience.limit(patience.DEFAULT_S), open_flow(config, flow, partial=True) as context:
         return ask(context, name, kinds)
 
 
 class Explaining:
-    """Answers why queries, a few at the same time; ``asking`` queries one flow, or its clusters."""
+    """Answers why queries, a few at the same time; ``query`` reads one flow."""
 
-    def __init__(self, config: Config, asking: Asking = ask_clusters) -> None:
+    def __init__(self, config: Config, query: WhyQuery = query_why) -> None:
         self._config = config
-        self._asking = asking
+        self._query = query
         self._turns = ConcurrencyLimit()
         self._limit = anyio.CapacityLimiter(AT_ONCE)
 
@@ -339,7 +339,7 @@ class Explaining:
         async def one(flow: Flow) -> None:
             try:
                 place = self._config, flow, name, [kind]
-                answers = await run_sync(self._asking, *place, limiter=self._limit)
+                answers = await run_sync(self._query, *place, limiter=self._limit)
             except SrmError as error:
                 unasked[flow] = error
             else:

@@ -43,9 +43,9 @@ def test_a_position_proves_that_all_before_it_is_in_the_map(*, late: bool) -> No
         copied(former, first, 5)
     former.leave()
     if late:
-        log.away = {MAP}
+        log.unreachable = {MAP}
         reporter.prepare([], [former])()
-        log.away = set()
+        log.unreachable = set()
         reporter.prepare([again])()
     else:
         reporter.prepare([again], [former])()

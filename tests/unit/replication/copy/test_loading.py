@@ -238,7 +238,7 @@ def test_a_map_that_cannot_be_written_does_not_keep_other_maps_from_being_cut() 
 
     starts = Known()
     life = Life(starts, Feed((HEALTHY, OTHER)))
-    life.log.away = {(internal_topics.offset_map("P"), map_partition("T", 1))}
+    life.log.unreachable = {(internal_topics.offset_map("P"), map_partition("T", 1))}
 
     async def scenario() -> None:
         await until(lambda: bool(starts.cuts))

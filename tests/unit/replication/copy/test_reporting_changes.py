@@ -92,12 +92,12 @@ def test_an_end_of_a_map_that_moves_is_told_though_its_position_stays_the_same()
 def test_a_position_that_waits_is_not_told_once_its_partition_stands_nowhere() -> None:
     """Its map would not be there: what has come back begins at what was told."""
     log = FakeStateLog()
-    log.away = {MAP}
+    log.unreachable = {MAP}
     reporter, copy = reporter_to(log), copying()
     reporter.prepare([copy])()
     again = PartitionCopy(copy.assigned, Start(0, 0, has_position=False))
 
-    log.away = set()
+    log.unreachable = set()
     reporter.prepare([again])()
     reporter.prepare([again])()
 

@@ -48,13 +48,13 @@ def seconds() -> Iterator[Seconds]:
 def test_blocks_are_acknowledged_before_the_position_is_written() -> None:
     log = FakeStateLog()
     copy = copying()
-    log.away = {MAP}
+    log.unreachable = {MAP}
     reporter = reporter_to(log)
 
     reporter.prepare([copy])()
     assert told(log) == {}
 
-    log.away = set()
+    log.unreachable = set()
     reporter.prepare([copy])()
     assert told(log) == {(ASSIGNED.topic_id, 0): 10}
     blocks = [n for n, place in enumerate(written(log)) if place == MAP]
@@ -83,7 +83,7 @@ def test_one_map_partition_that_cannot_be_written_stops_no_other_ones_positions(
     copies = [copying(number) for number in range(16)]
     late = {n for n in range(16) if map_partition("T", n) == MAP[1]}
     assert 0 < len(late) < 16
-    log.away = {MAP}
+    log.unreachable = {MAP}
 
     reporter.prepare(copies)()
 
@@ -117,7 +117,7 @@ def test_state_topics_that_are_away_for_ten_minutes_cost_no_more_memory_than_in_
     log = FakeStateLog()
     reporter = reporter_to(log)
     copies = [copying(number) for number in range(3)]
-    log.away = {(MAP[0], n) for n in range(8)} | {STATE}
+    log.unreachable = {(MAP[0], n) for n in range(8)} | {STATE}
     sizes: list[tuple[int, int]] = []
     for second in range(600):
         seconds.now += 1
@@ -139,7 +139,7 @@ def test_state_topics_that_are_away_for_ten_minutes_cost_no_more_memory_than_in_
     assert 0 < sizes[0][1] <= 3 * 7
     assert all(copy.held_back for copy in copies)
 
-    log.away = set()
+    log.unreachable = set()
     for _ in range(2):
         seconds.now += 1
         reporter.prepare(copies)()
@@ -154,7 +154,7 @@ def test_a_partition_whose_map_cannot_be_written_waits_and_says_so(
     log = FakeStateLog()
     reporter = reporter_to(log)
     copy = copying()
-    log.away = {MAP}
+    log.unreachable = {MAP}
     for at in range(20, 4000, 2):
         copied(copy, at, 1)
     reporter.prepare([copy])()
@@ -300,11 +300,11 @@ def test_the_last_position_of_a_partition_waits_for_its_blocks() -> None:
     copy = copying()
     reporter.prepare([copy])()
     copied(copy, 20, 5)
-    log.away = {MAP}
+    log.unreachable = {MAP}
     reporter.prepare([], [copy])()
     assert told(log) == {(ASSIGNED.topic_id, 0): 10}
 
-    log.away = set()
+    log.unreachable = set()
     reporter.prepare([])()
 
     assert told(log) == {(ASSIGNED.topic_id, 0): 25}
@@ -369,7 +369,7 @@ def test_what_to_do_about_a_partition_at_rest_is_a_value_in_its_record_until_it_
 def test_heartbeats_do_not_pile_up_while_nobody_could_read_them() -> None:
     log = FakeStateLog()
     reporter = reporter_to(log)
-    log.away = {STATE}
+    log.unreachable = {STATE}
 
     for _ in range(1000):
         reporter.beat(1, 2, 0.0, 0)

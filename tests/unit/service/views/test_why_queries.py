@@ -13,7 +13,7 @@ from srm.config.model import Config
 from srm.domain.names.topics import Flow
 from srm.engine.why import Kind, Why
 from srm.errors import NotFoundError, SrmError, UnavailableError
-from srm.service.routes.flows import Explaining, ask_clusters
+from srm.service.routes.flows import Explaining, query_why
 
 HERE, AWAY, AWAY_TOO = Flow("P", "B"), Flow("P", "C"), Flow("P", "D")
 
@@ -59,4 +59,4 @@ def test_a_target_has_no_more_patience_than_a_source(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(patience, "DEFAULT_S", 0.1)
 
     with pytest.raises(UnavailableError, match=r"B\.bootstrap\.servers = 127\.0\.0\.1:1"):
-        ask_clusters(config_of(HERE), HERE, "pay", ["topic"])
+        query_why(config_of(HERE), HERE, "pay", ["topic"])

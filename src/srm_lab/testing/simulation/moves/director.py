@@ -317,7 +317,7 @@ class Director:
         host = self._host(f"host-{move_id}")
         if "late" in self.faults and not self.depth and self.rng.random() < 0.6:
             host.stall_at = self.rng.randint(1, 25)
-            host.meanwhile = lambda: self._take_over(request, move_id, number)
+            host.others = lambda: self._take_over(request, move_id, number)
         context = self._between(request, host)
         try:
             plan = self._plan(context, request, move_id)

@@ -52,7 +52,7 @@ class Host:
 
     ``name``: of the machine. ``clock``: the true time. ``skew_ms``: how far its clock is ahead.
     ``cut_from``: aliases of the clusters that it does not reach. ``stall_at``: the number of the
-    write before which it stops for a while; 0: never. ``meanwhile``: the actions of the others in
+    write before which it stops for a while; 0: never. ``others``: actions of other hosts in
     that time.
     """
 
@@ -61,7 +61,7 @@ class Host:
     skew_ms: int = 0
     cut_from: set[str] = field(default_factory=set)
     stall_at: int = 0
-    meanwhile: Callable[[], None] = lambda: None
+    others: Callable[[], None] = lambda: None
     writes: int = 0
 
     def now_ms(self) -> int:
@@ -81,7 +81,7 @@ class Host:
         """Carry a write out; the host stops before one of them, and wakes up late."""
         self.writes += 1
         if self.writes == self.stall_at:
-            self.meanwhile()
+            self.others()
         return act(*args, **settings)
 
 
