@@ -92,7 +92,7 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
         assert "Nothing was written" in shown
         assert pause_in_force(context) is not None
         assert "Settled" in srm(pair, "return", "settle", *options, "--yes")
-        assert "nothing is to be settled" in srm(pair, "return", "settle", *options, "--yes")
+        assert "there is nothing to settle" in srm(pair, "return", "settle", *options, "--yes")
         pair.wait_until_copied(pair.topics)
         assert pair.values(pair.b, pair.remote(merged)) == FIRST + REST
         assert pair.values(pair.b, pair.remote(kept)) == FIRST

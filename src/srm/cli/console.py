@@ -45,7 +45,7 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Properties file; without it $SRM_CONFIG, then ./srm.properties.",
+        help="Properties file; default: $SRM_CONFIG, then ./srm.properties.",
     ),
 ]
 
@@ -55,7 +55,7 @@ ClientConfigOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Clients' file; without it $SRM_CLIENT_CONFIG, then ./srm-client.properties.",
+        help="Client file; default: $SRM_CLIENT_CONFIG, then ./srm-client.properties.",
     ),
 ]
 
@@ -70,16 +70,14 @@ FlowOption = Annotated[Flow, flow_option("Replication flow, A:B or 'A->B'.")]
 
 FlowsOption = Annotated[
     list[Flow] | None,
-    flow_option(
-        "Replication flow, A:B or 'A->B', may be given several times; without it all enabled flows."
-    ),
+    flow_option("Replication flow, A:B or 'A->B'; may be repeated. Default: all enabled flows."),
 ]
 
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be written, write nothing.")
+    bool, typer.Option("--dry-run", help="Show what would be written, but write nothing.")
 ]
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for approval.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Approve without a prompt.")]
 
 
 def topic_option(text: str) -> Any:
@@ -87,7 +85,7 @@ def topic_option(text: str) -> Any:
 
 
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON instead of text, also of an error.")
+    bool, typer.Option("--json", help="Print JSON instead of text, also for errors.")
 ]
 
 _DEBUG: Final = ("--debug", "-v")
@@ -128,7 +126,7 @@ class ConnectionOptions:
             "--bootstrap-servers",
             "--bootstrap-server",
             metavar="HOST:PORT",
-            help="Address of the flow's target; enough without a properties file.",
+            help="Address of the flow's target, instead of a properties file.",
         ),
     ] = None
     props: Annotated[
@@ -275,7 +273,7 @@ WatchOption = Annotated[
         "--watch",
         metavar="[SECONDS]",
         min=_SHORTEST_S,
-        help=f"Refresh at this interval, {DEFAULT_WATCH_S:g} s without a number, until Ctrl-C.",
+        help=f"Refresh until Ctrl-C, every {DEFAULT_WATCH_S:g} s without a number.",
     ),
 ]
 

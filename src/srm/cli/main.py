@@ -253,7 +253,7 @@ class ProgramOptions:
             metavar="SECONDS",
             min=0.1,
             envvar="SRM_TIMEOUT",
-            help="How long each cluster has for its first answer.",
+            help="Time limit of the first answer of each cluster.",
         ),
     ] = patience.DEFAULT_S
 

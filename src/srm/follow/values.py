@@ -132,7 +132,7 @@ class Template:
         """Read the file that an option ``IN:OUT`` names."""
         origin, found, output = option.partition(":")
         if not found or not origin or not output:
-            raise UsageError(f"--template {option}: write it as IN:OUT")
+            raise UsageError(f"invalid --template {option}; use IN:OUT")
         return cls(origin, read_text(origin), Path(output))
 
     @classmethod

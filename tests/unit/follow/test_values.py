@@ -80,7 +80,7 @@ def test_a_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_what_a_program_writes_to_has_a_name_and_what_it_reads_may_be_a_pattern() -> None:
     for topics, writes, producer in ((["^pay.*"], [], True), (["orders"], ["^pay.*"], False)):
-        with pytest.raises(UsageError, match=r"^\^pay\.\*: what a program writes to has a name"):
+        with pytest.raises(UsageError, match=r"topic to write to \^pay\.\*; use a name"):
             _work("" if producer else "audit", topics, writes, producer=producer)
     assert _work("audit", ["^pay.*"], ["orders"], producer=False).reads == ("^pay.*",)
     assert _work("", ["orders"], [], producer=True).writes == ("orders",)

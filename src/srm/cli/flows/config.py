@@ -67,11 +67,9 @@ class Explanation:
 def check(
     common: Common,
     *,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Take every unknown key for an error.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat unknown keys as errors.")] = False,
     online: Annotated[
-        bool, typer.Option("--online", help="Also look at the clusters, as srm doctor does.")
+        bool, typer.Option("--online", help="Also check the clusters, as srm doctor does.")
     ] = False,
 ) -> None:
     resolved = build_config(read_settings(common.config, strict=strict))
@@ -215,7 +213,7 @@ def client(
     ] = None,
     add: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Add a line, e.g. P.sasl.username=app."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Line to add; may be repeated."),
     ] = None,
 ) -> None:
     text = new_file.client_file(read_settings(config), dict(map(_assignment, add or ())))
@@ -229,7 +227,7 @@ def client(
 def _assignment(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found or not key.strip():
-        raise UsageError(f"--set {text}: write it as KEY=VALUE")
+        raise UsageError(f"invalid --set {text}; use KEY=VALUE")
     return key.strip(), value.strip()
 
 
@@ -245,7 +243,7 @@ def init(
         typer.Option(
             "--bootstrap-servers",
             metavar="A=HOST:PORT",
-            help="Address of a cluster, once for each.",
+            help="Address of a cluster; repeat it for each.",
         ),
     ] = None,
     topics: Annotated[
@@ -256,7 +254,7 @@ def init(
         str, typer.Option("--security-protocol", help=f"One of {', '.join(new_file.PROTOCOLS)}.")
     ] = "PLAINTEXT",
     mechanism: Annotated[
-        str, typer.Option("--sasl-mechanism", help="For a protocol with SASL.")
+        str, typer.Option("--sasl-mechanism", help="Mechanism, if the protocol uses SASL.")
     ] = "SCRAM-SHA-512",
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -321,7 +319,7 @@ def _say_written(path: Path, *, as_json: bool) -> None:
 def _address(text: str) -> tuple[str, str]:
     alias, found, servers = text.partition("=")
     if not found or not servers:
-        raise UsageError(f"--bootstrap-servers {text}: write it as ALIAS=HOST:PORT")
+        raise UsageError(f"invalid --bootstrap-servers {text}; use ALIAS=HOST:PORT")
     return alias.strip(), servers.strip()
 
 

@@ -41,7 +41,7 @@ class ControlOptions(ConnectionOptions):
         str | None,
         typer.Option(
             metavar="ALIAS",
-            help="Source of the flow; without it that of the one enabled flow.",
+            help="Source of the flow; default: that of the only enabled flow.",
             autocompletion=completing.clusters,
         ),
     ] = None
@@ -91,18 +91,25 @@ def _list_command(name: ListName) -> Callable[..., None]:
         context: typer.Context,
         options: WritingOptions,
         *,
-        add: Annotated[list[str] | None, typer.Option(metavar="X,Y", help="Allow these.")] = None,
+        add: Annotated[
+            list[str] | None, typer.Option(metavar="X,Y", help="Add to the allowlist.")
+        ] = None,
         remove: Annotated[
-            list[str] | None, typer.Option(metavar="X,Y", help="No longer allow them.")
+            list[str] | None, typer.Option(metavar="X,Y", help="Remove from the allowlist.")
         ] = None,
         add_deny: Annotated[
             list[str] | None,
-            typer.Option("--add-blacklist", "--add-denylist", metavar="X,Y", help="Deny these."),
+            typer.Option(
+                "--add-blacklist", "--add-denylist", metavar="X,Y", help="Add to the denylist."
+            ),
         ] = None,
         remove_deny: Annotated[
             list[str] | None,
             typer.Option(
-                "--remove-blacklist", "--remove-denylist", metavar="X,Y", help="Not any more."
+                "--remove-blacklist",
+                "--remove-denylist",
+                metavar="X,Y",
+                help="Remove from the denylist.",
             ),
         ] = None,
         show: Annotated[bool, typer.Option("--list", help="Print both lists.")] = False,
@@ -130,7 +137,7 @@ def offsets(
         bool, typer.Option("--export", help="Print CSV for kafka-consumer-groups --from-file.")
     ] = False,
     group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="Only this group (no group column then).")
+        str | None, typer.Option(metavar="GROUP", help="Only this group, without the group column.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -296,7 +303,7 @@ def _only(options: ControlOptions) -> Flow:
     if len(fitting) != 1:
         enabled = ", ".join(map(str, config.flows)) or "none"
         raise UsageError(
-            f"the flow is not clear: {config.path} enables {enabled}", "name --source and --target"
+            f"ambiguous flow: {config.path} enables {enabled}", "name --source and --target"
         )
     return fitting[0]
 
@@ -321,6 +328,6 @@ def _settings(prefix: str, texts: Iterable[str] | None, option: str) -> dict[str
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             said = shown(text, text)
-            raise UsageError(f"{option} {said!r} is not of the form key=value")
+            raise UsageError(f"invalid {option} {said!r}; use KEY=VALUE")
         settings[prefix + key.strip()] = value.strip()
     return settings

@@ -401,12 +401,13 @@ def rights(
         list[str] | None,
         typer.Option(
             metavar="GROUP",
-            help="Group of a client, may be given several times.",
+            help="Group of a client; may be repeated.",
             autocompletion=completing.groups,
         ),
     ] = None,
     acls: Annotated[
-        bool, typer.Option("--acls", help="With ACL sync: the replicator may then change any ACL.")
+        bool,
+        typer.Option("--acls", help="Include ACL sync: the replicator may then change any ACL."),
     ] = False,
 ) -> None:
     if role == "client" and not group:

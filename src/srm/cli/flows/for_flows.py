@@ -126,7 +126,7 @@ def raise_group_errors(errors: Mapping[str, str]) -> None:
     """Let a command fail where groups could not be handled, after it has shown the others."""
     if errors:
         text = "; ".join(f"{group}: {reason}" for group, reason in sorted(errors.items()))
-        raise UnavailableError(f"{amount(len(errors), 'group')} left out: {text}")
+        raise UnavailableError(f"{amount(len(errors), 'group')} skipped: {text}")
 
 
 def require_groups(context: FlowContext, groups: Collection[str] | None) -> None:

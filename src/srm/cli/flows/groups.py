@@ -38,7 +38,7 @@ GroupsOption = Annotated[
     typer.Option(
         "--group",
         "-g",
-        help="Consumer group, may be given several times; without it all selected groups.",
+        help="Consumer group; may be repeated. Default: all selected groups.",
         autocompletion=completing.groups,
     ),
 ]

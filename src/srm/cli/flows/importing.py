@@ -50,13 +50,13 @@ class TakeOver(Common):
 
     topic: Annotated[
         list[str] | None,
-        topic_option("Source topic, several times; all that the flow copies by default."),
+        topic_option("Source topic; may be repeated. Default: all that the flow copies."),
     ] = None
     offsets_topic: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="Offsets topic of the Connect workers; mm2-offsets.SOURCE.internal by default.",
+            help="Offsets topic of the Connect workers; default: mm2-offsets.SOURCE.internal.",
         ),
     ] = ""
     dry_run: DryRunOption = False
@@ -75,7 +75,7 @@ class Import(TakeOver):
         bool,
         typer.Option(
             "--accept-differences",
-            help="Adopt copies with skipped or foreign records, too: the plan names them.",
+            help="Also adopt copies with skipped or foreign records, which the plan lists.",
         ),
     ] = False
 
@@ -135,7 +135,7 @@ def srm(
             "--list",
             metavar="NAME=FILE",
             help="Output of srm-control NAME --list: topics, groups or "
-            "reverse-checkpointed-topics; several times.",
+            "reverse-checkpointed-topics; may be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -257,7 +257,7 @@ def _list_change(text: str) -> tuple[ListName, ListChange]:
     name, found, file = text.partition("=")
     names = get_args(ListName)
     if not found or name not in names:
-        raise UsageError(f"--list {text}: write it as NAME=FILE; names are {', '.join(names)}")
+        raise UsageError(f"invalid --list {text}; use NAME=FILE; names are {', '.join(names)}")
     lists = read_list(read_text(Path(file)))
     return cast("ListName", name), ListChange(add=lists.allow, add_deny=lists.deny)
 

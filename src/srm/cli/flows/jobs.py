@@ -33,11 +33,13 @@ from srm.kafka.tables.topic_tail import read_raw_metrics
 from srm.wiring import open_flow
 
 MasterOption = Annotated[
-    str | None, typer.Option(help="Spark master; without it two cores of this machine.")
+    str | None, typer.Option(help="Spark master; default: two cores of this machine.")
 ]
 RemoteOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Spark Connect server sc://host:port, else $SPARK_REMOTE."),
+    typer.Option(
+        metavar="URL", help="Spark Connect server, sc://host:port; default: $SPARK_REMOTE."
+    ),
 ]
 
 
@@ -45,10 +47,10 @@ def aggregate(
     flows: Flows,
     *,
     look_back: Annotated[
-        int, typer.Option(metavar="SECONDS", help="Compute the windows of this long a time again.")
+        int, typer.Option(metavar="SECONDS", help="How far back windows are computed again.")
     ] = 900,
     spark: Annotated[
-        bool, typer.Option("--spark", help="With Spark also where one process would do.")
+        bool, typer.Option("--spark", help="Use Spark even if one process is enough.")
     ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
@@ -89,7 +91,7 @@ def show_windows(
     *,
     topic: Annotated[str | None, topic_option("Only this source topic.")] = None,
     total: Annotated[
-        bool, typer.Option("--total", help="All stored windows together, up to two hours.")
+        bool, typer.Option("--total", help="Combine all stored windows, up to two hours.")
     ] = False,
     watch: WatchOption = None,
 ) -> None:
@@ -120,7 +122,7 @@ def _render_summaries(console: Console, summaries: Iterable[AggregationSummary])
     for summary in summaries:
         by = "by Spark" if summary.engine == "spark" else "without Spark"
         written = f"{amount(summary.written, 'window')} written"
-        news = written if summary.written else "complete before, nothing written"
+        news = written if summary.written else "already complete, nothing written"
         console.print(
             f"{summary.flow}: {amount(summary.raw_records, 'raw record')}, "
             f"{amount(summary.windows, 'window')} {by}, {news}, {summary.expired} expired"
@@ -131,7 +133,7 @@ def _render_summaries(console: Console, summaries: Iterable[AggregationSummary])
 
 def _silence(silence: Silence) -> str:
     lag = (
-        "its lag is not known, the source does not answer"
+        "lag unknown: the source does not answer"
         if silence.lag_records is None
         else f"{amount(silence.lag_records, 'record')} behind"
     )
@@ -199,10 +201,11 @@ def verify(
     only: OneFlow,
     *,
     topic: Annotated[
-        list[str] | None, topic_option("Source topic, may be given several times; without it all.")
+        list[str] | None, topic_option("Source topic; may be repeated. Default: all.")
     ] = None,
     max_records: Annotated[
-        int | None, typer.Option(min=1, help="Only the newest copied records of each partition.")
+        int | None,
+        typer.Option(min=1, help="Compare only this number of the newest records of a partition."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Compare again what was proven equal before.")
@@ -210,7 +213,7 @@ def verify(
     by_records: Annotated[
         bool,
         typer.Option(
-            "--by-records", help="Let ordinary consumers read everything: takes far longer."
+            "--by-records", help="Read everything with ordinary consumers; takes far longer."
         ),
     ] = False,
     master: MasterOption = None,

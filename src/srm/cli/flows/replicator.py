@@ -38,8 +38,8 @@ LIVE_EVERY_S: Final = 1.0
 MasterOption = Annotated[
     str | None,
     typer.Option(
-        help="Spark master. A local one is given a core for each slot and one more; without it "
-        "the smallest one."
+        help="Spark master; default: a local one with the fewest cores. It gets a core for each "
+        "slot and one more."
     ),
 ]
 
@@ -135,15 +135,15 @@ def replicate(
         bool,
         typer.Option(
             "--until-caught-up",
-            help="End once everything is copied that was there at the start. A flow that "
-            "cannot be copied for 40 s fails the command, once the others have caught up.",
+            help="End once everything that existed at the start is copied. The command fails if "
+            "a flow cannot be copied for 40 s, after the others have caught up.",
         ),
     ] = False,
     without: Annotated[
         str,
         typer.Option(
             metavar="LIST",
-            help=f"What something else does, such as Airflow: any of {', '.join(DUTIES)}.",
+            help=f"Duties that another program, such as Airflow, has: any of {', '.join(DUTIES)}.",
         ),
     ] = "",
 ) -> None:
@@ -218,7 +218,7 @@ def _write(lines: list[FlowLine], *, as_json: bool) -> None:
 
 
 WaitOption = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for it.")
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Time limit of the request.")
 ]
 
 
@@ -299,8 +299,8 @@ def reload(flows: Flows, *, wait: WaitOption = 10.0) -> None:
     flows.emit(changes, lambda console: _render_changes(console, changes))
     if late:
         raise UnavailableError(
-            f"{late[0].flow}: {late[0].key} is not taken up: see the log and the file of the "
-            "replicator's host"
+            f"{late[0].flow}: the replicator has not taken up {late[0].key}: see the log and "
+            "the file of its host"
         )
 
 

@@ -197,7 +197,7 @@ def why(
     *,
     kind: Annotated[
         Literal["topic", "group"] | None,
-        typer.Option(help="Take the name for this alone; without it for both."),
+        typer.Option(help="Kind of the name; default: both."),
     ] = None,
     watch: WatchOption = None,
 ) -> None:
@@ -247,7 +247,7 @@ def render_why(console: Console, answer: Why) -> None:
     for step in answer.steps:
         table.add_row(_mark(step, console), Text(step.question), Text(step.answer))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    todo = answer.action or ("nothing" if answer.ok else "nothing that srm knows of")
+    todo = answer.action or ("nothing" if answer.ok else "srm knows no remedy")
     console.print(Text.assemble(("to do: ", "bold"), todo), soft_wrap=True)
 
 

@@ -95,7 +95,7 @@ def append(
         list[str],
         typer.Option(
             metavar="TOPIC",
-            help="A topic of the source, may be given several times.",
+            help="Source topic; may be repeated.",
             autocompletion=completing.topics,
         ),
     ],

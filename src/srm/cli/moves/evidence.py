@@ -55,7 +55,7 @@ def show(
     ] = False,
     format_: Annotated[
         ReportFormat,
-        typer.Option("--format", help="How to print it; json are the bytes that are signed."),
+        typer.Option("--format", help="Format to print; json prints the signed bytes."),
     ] = "text",
     output: Annotated[
         Path | None,
@@ -63,7 +63,7 @@ def show(
             "--output",
             "-o",
             metavar="DIR",
-            help="Write JSON, page and signature there, of one move or with --list of all.",
+            help="Write JSON, page and signature here, of one move or with --list of all.",
         ),
     ] = None,
 ) -> None:
@@ -82,7 +82,7 @@ def show(
 def verify(
     reports: Annotated[
         list[str],
-        typer.Argument(metavar="FILE|MOVE_ID", help="Exported JSON, or a move whose is kept."),
+        typer.Argument(metavar="FILE|MOVE_ID", help="Exported JSON, or the ID of a move."),
     ],
     pair: TwoClusters,
     *,
@@ -90,7 +90,7 @@ def verify(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Key (PEM) to check with; without it the one this configuration signs with.",
+            help="Key (PEM) to verify with; default: the signing key of the file.",
         ),
     ] = None,
 ) -> None:
@@ -121,7 +121,7 @@ def _look_again(context: MoveContext, move_id: str) -> KeptReport:
 
 def _list(pair: TwoClusters, reports: tuple[KeptReport, ...], output: Path | None) -> None:
     _export(reports, output)
-    none = "No move has a report yet: srm failover status lists the moves"
+    none = "No move has a report yet; srm failover status lists the moves"
     rows = [list_row(kept) for kept in reports]
     pair.emit(rows, lambda console: console.print(list_view(reports) if reports else none))
 
@@ -174,7 +174,7 @@ def _read(name: str, pair: TwoClusters) -> Signed:
         with pair.open(only_look=True) as context:
             kept = moves.kept_report(context, name)
         if kept.report.move_id != name:
-            raise IntegrityError(f"report {name}: what is kept is that of {kept.report.move_id}")
+            raise IntegrityError(f"report {name}: the stored one is of {kept.report.move_id}")
         return kept.signed
     if file.suffix in {".html", ".sig"}:
         json = file.with_suffix("" if file.suffix == ".sig" else ".json")

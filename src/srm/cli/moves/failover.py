@@ -68,7 +68,7 @@ _COMPLETIONS: Final = {
 def option(name: str) -> Any:
     setting = FORM[name]
     metavars = {"seconds": "SECONDS", "list": "LIST"}
-    several = " May be given several times." if setting.kind == "names" else ""
+    several = " May be repeated." if setting.kind == "names" else ""
     return typer.Option(
         *(name for name in (setting.option, setting.letter) if name),
         metavar=metavars.get(setting.kind),
@@ -157,7 +157,7 @@ def run(
     ] = False,
     move_id: Annotated[
         str | None,
-        typer.Option(help="Id of the move, by default a new one; that of an earlier continues it."),
+        typer.Option(help="Id of the move; an existing one is continued. Default: a new one."),
     ] = None,
     **settings: Any,
 ) -> None:
@@ -298,7 +298,7 @@ def unfence(
     *,
     topic: Annotated[
         list[str] | None,
-        topic_option("Topic, several times; all that srm has fenced there by default."),
+        topic_option("Topic; may be repeated. Default: all that srm has fenced there."),
     ] = None,
 ) -> None:
     topics = frozenset(topic or ())
@@ -368,7 +368,7 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
 _SENT = "clients have been sent to {target}; 'srm failover report {move}' shows how it went"
 _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
     "planned": "no client is held; the same 'srm failover run' with --move-id {move} executes it",
-    "released": "clients were left on {source}; the same 'srm failover run' with --move-id {move} "
+    "released": "clients remain on {source}; the same 'srm failover run' with --move-id {move} "
     "tries again",
     "reported": _SENT,
 }
@@ -415,7 +415,7 @@ def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:
 
 def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress]]) -> None:
     if not found:
-        console.print("No move was planned yet: srm failover plan")
+        console.print("No move has been planned yet; plan one with: srm failover plan")
         return
     rows = (
         (

@@ -33,7 +33,7 @@ def follow(
         list[str],
         typer.Argument(
             metavar="PROGRAM",
-            help="What to run, with its arguments, behind --.",
+            help="Program to run, with its arguments, after --.",
             show_default=False,
         ),
     ],
@@ -43,7 +43,7 @@ def follow(
         list[str] | None,
         typer.Option(
             metavar="TOPIC",
-            help="Topic the program reads, or with --producer writes to; several times.",
+            help="Topic the program reads, or with --producer writes to; may be repeated.",
         ),
     ] = None,
     producer: Annotated[
@@ -62,7 +62,7 @@ def follow(
         str | None,
         typer.Option(
             metavar="CLUSTER",
-            help="Where to run while no record says so; without it the first of the file.",
+            help="Where to run while there is no route; default: the first of the file.",
         ),
     ] = None,
     template: Annotated[
@@ -82,18 +82,19 @@ def follow(
         str, typer.Option(metavar="NAME", help="Signal that ends the program.")
     ] = "TERM",
     grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Time to end before it is killed.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="Time to end before the program is killed."),
     ] = 30.0,
     grace_lost: Annotated[
         float,
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help="The same where its cluster was abandoned by an unplanned move.",
+            help="The same after an unplanned move abandoned its cluster.",
         ),
     ] = 5.0,
     restart: Annotated[
-        Restart, typer.Option(help="When the program has ended by itself.")
+        Restart, typer.Option(help="Whether to restart a program that has ended by itself.")
     ] = "on-failure",
     restart_limit: Annotated[
         int,
@@ -150,7 +151,7 @@ def _work(group: str, topics: list[str], writes: list[str], *, producer: bool) -
         raise UsageError("name what to follow: --group GROUP, or --producer with --topic TOPIC")
     patterns = [topic for topic in writes if topic.startswith("^")]
     if patterns:
-        raise UsageError(f"{patterns[0]}: what a program writes to has a name, not a pattern")
+        raise UsageError(f"invalid topic to write to {patterns[0]}; use a name, not a pattern")
     return ProgramSettings(group, tuple(topics), tuple(writes))
 
 
@@ -158,4 +159,4 @@ def _signal(name: str) -> signal.Signals:
     try:
         return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
     except KeyError:
-        raise UsageError(f"--stop-signal {name}: unknown signal") from None
+        raise UsageError(f"unknown --stop-signal {name}; use for example TERM") from None

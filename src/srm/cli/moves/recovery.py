@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def _choice(means: str) -> object:
-    means = f"{means}; several times."
+    means = f"{means}; may be repeated."
     return typer.Option(metavar="TOPIC", help=means, autocompletion=completing.topics)
 
 
@@ -75,7 +75,8 @@ def settle(
         list[str] | None, _choice("Leave it on the source; groups that go back skip it")
     ] = None,
     default: Annotated[
-        Choice | None, typer.Option(help="For all other topics except rebuilt or missing ones.")
+        Choice | None,
+        typer.Option(help="Decision for all other topics, except rebuilt or missing ones."),
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -84,7 +85,7 @@ def settle(
     by = operator()
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         if pause_in_force(context) is None:
-            line = f"{only.flow} is not paused: nothing is to be settled"
+            line = f"{only.flow} is not paused; there is nothing to settle"
             nothing = {"flow": str(only.flow), "applied": False, "reason": "not paused"}
             only.emit(nothing, lambda console: console.print(line))
             return
@@ -183,14 +184,14 @@ def _remarks(entry: PartitionReturn) -> list[str]:
     said = [entry.error, explain_gone(entry)]
     if entry.cut_from is not None:
         only = "?" if entry.only_copied is None else f"{entry.only_copied:,}"
-        said.append(f"its log ends at {entry.cut_from}: {only} records are on the copy alone")
+        said.append(f"its log ends at {entry.cut_from}: {only} records exist only on the copy")
     if entry.has_open_transaction:
         said.append(f"a transaction is open from {entry.log_end} on")
     return [text for text in said if text]
 
 
 TopicsOption = Annotated[
-    list[str] | None, topic_option("Source topic, several times; all of them by default.")
+    list[str] | None, topic_option("Source topic; may be repeated. Default: all.")
 ]
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", "-p", min=0, help="One partition only.")
@@ -228,7 +229,7 @@ def show(
     if left > 0 and not only.as_json:
         console.print(f"[dim]{amount(left, 'more record')}: --limit, or srm residue export[/dim]")
     if not ranges and not only.as_json:
-        console.print(f"No record of {topic} is on the source alone.")
+        console.print(f"No records of {topic} exist only on the source.")
 
 
 def export(
@@ -240,7 +241,7 @@ def export(
         Format, typer.Option("--format", help="JSON lines or Parquet.")
     ] = "jsonl",
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory, made if missing.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Directory; created if missing.")
     ],
 ) -> None:
     done = 0
@@ -284,7 +285,7 @@ def _readable(row: dict[str, object], name: str) -> str:
 
 def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
     if not ranges:
-        console.print("No record is on the source alone.")
+        console.print("No records exist only on the source.")
         return
     columns = "partition", "from", "to", "records", "first", "last", "state", ""
     rows = (
@@ -299,8 +300,8 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
 
 
 _STATES: dict[TopicState, str] = {
-    "missing": "is created and copied",
-    "empty": "is there, and copied",
+    "missing": "will be created and copied",
+    "empty": "exists, will be copied",
     "begun": "in progress, will resume",
     "restored": "restored already",
     "refused": "cannot be restored",
@@ -326,7 +327,7 @@ def restore(
     ],
     topic: Annotated[
         list[str] | None,
-        topic_option("Original topic, several times; all that have a copy by default."),
+        topic_option("Original topic; may be repeated. Default: all that have a copy."),
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -383,7 +384,7 @@ def _show_plan(console: Console, planned: RestorePlan) -> None:
     print_table(console, columns, rows, right=columns[2:4], whole=True)
     if planned.unrestored:
         left = ", ".join(planned.unrestored)
-        say(console, f"{flow} stays paused: {left} would still be to be restored")
+        say(console, f"{flow} stays paused: {left} would remain to be restored")
 
 
 def _show_done(console: Console, planned: RestorePlan, done: Restored) -> None:

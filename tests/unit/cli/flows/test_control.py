@@ -304,7 +304,7 @@ class TestConnection:
             ("topics --source P --target P --list", "has the same cluster on both sides"),
             ("topics --source P --target B", "nothing to do: give --list"),
             ("offsets --source P --target B", "nothing to do: give --export"),
-            ("topics --source P --target B --list --props x", "--props 'x' is not of the form"),
+            ("topics --source P --target B --list --props x", "invalid --props 'x'; use KEY=VALUE"),
             ("topics --source P --target B --list --props a.b=x", "unknown key B.a.b"),
         ],
     )

@@ -61,12 +61,12 @@ def test_an_aggregation_that_found_everything_done_says_so() -> None:
 
     jobs._render_summaries(to, [SUMMARY])
 
-    assert "90 windows by Spark, complete before, nothing written" in shown(to)
+    assert "90 windows by Spark, already complete, nothing written" in shown(to)
 
 
 @pytest.mark.parametrize(
     ("lag", "says"),
-    [(1200, "1,200 records behind"), (None, "its lag is not known, the source does not answer")],
+    [(1200, "1,200 records behind"), (None, "lag unknown: the source does not answer")],
 )
 def test_a_silent_flow_is_named_with_what_is_known_of_it(lag: int | None, says: str) -> None:
     to = console()

@@ -96,7 +96,7 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
     waiting = {step for step in get_args(MoveStep) if not said(step)}
     assert waiting == HELD | {"gone", "verified"}
     assert said("released").startswith(
-        "m1: released; clients were left on P; the same 'srm failover run' with --move-id m1"
+        "m1: released; clients remain on P; the same 'srm failover run' with --move-id m1"
     )
     assert "sent to B; 'srm failover report m1'" in said("reported")
 
@@ -107,5 +107,5 @@ def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held() 
     given_up = MoveProgress("m1", step="released", times_ms=times, reason="T-0 is stopped")
 
     assert (at_rest(planned, given_up) or "").startswith(
-        "m1: released after 45.5 s of hold: T-0 is stopped; clients were left on P;"
+        "m1: released after 45.5 s of hold: T-0 is stopped; clients remain on P;"
     )

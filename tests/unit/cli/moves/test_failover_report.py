@@ -231,7 +231,7 @@ def test_a_report_that_is_kept_under_the_id_of_another_move_is_refused(world: Wo
     error = srm("verify", "m2").exception
 
     assert isinstance(error, IntegrityError)
-    assert "what is kept is that of m1" in str(error)
+    assert "the stored one is of m1" in str(error)
 
 
 def test_a_call_that_names_no_move_says_what_to_give() -> None:

@@ -52,7 +52,7 @@ def test_a_dry_run_shows_what_would_be_done_and_does_nothing(srm: Srm, world: Wo
     assert "P->B is paused by ann: unplanned failover m1" in text
     [line] = [line for line in text.splitlines() if "P.Payments" in line]
     assert line.split()[:4] == ["Payments", "P.Payments", "1", "5"]
-    assert "is created and copied" in line
+    assert "will be created and copied" in line
     assert world.life.writes == 0
 
 
