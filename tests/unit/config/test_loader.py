@@ -382,7 +382,10 @@ def test_clusters_have_to_be_named_and_addressed(load: Load, head: str, message:
         ("consumer.key.deserializer = x", "records are copied byte for byte"),
         ("workers.rest.port = 1", "no Connect REST server"),
         ("P->B.worker.offset.flush.timeout.ms = 1", "has no meaning here"),
-        ("use.incremental.alter.configs = required", "Topic settings are always altered so"),
+        (
+            "use.incremental.alter.configs = required",
+            "Topic settings are always altered incrementally",
+        ),
         ("P.ssl.enabled.protocols = TLSv1.2", "librdkafka's take it where the broker has it"),
         (
             "ssl.cipher.suites = TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -495,7 +498,7 @@ def test_overrides_count_as_lines_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("P->B.consumer.auto.offset.reset = latest", "its whole history"),
+        ("P->B.consumer.auto.offset.reset = latest", "from its first record"),
         ("consumer.auto.offset.reset = earliest", ""),
         ("P->B.producer.compression.type = zstd", "compression.type of the remote topic"),
         ("producer.batch.size = 1", "batches are the source's, small ones merged"),
