@@ -1,9 +1,9 @@
 """Rehearses the failover of a flow.
 
-Everything of a failover but its routes, on shadow names of the groups (`srm-drill.<id>.<group>` on
+Runs all of a failover except its routes, on shadow names of the groups (`srm-drill.<id>.<group>` on
 the target): the plans of the planned and of the unplanned move, the offsets of the unplanned one,
 and a member of each shadow group that reads the first records. They are compared with the records
-on the source. The groups themselves and their clients are not touched, and nothing is left.
+on the source. The groups themselves and their clients are not affected; no shadow group remains.
 
 There is one such DAG for each flow. It runs when `A->B.drill.schedule` says so (a cron expression
 in the properties file, UTC), and by hand.

@@ -31,7 +31,7 @@ PARAMS = {
         type="string",
         enum=["planned", "unplanned"],
         title="Mode",
-        description="Unplanned: what would be lost if the source died now.",
+        description="Unplanned: forecast the loss if the source failed now.",
     ),
 }
 

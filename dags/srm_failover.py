@@ -2,8 +2,7 @@
 
 One DAG for each pair of clusters (`srm_failover.P.B`), and `srm_failover` for scripts, which takes
 any pair. Failover and failback are the same steps. In `srm_failover.P.B` a failover moves clients
-from P to B, a failback from B to P. *From cluster* and *To cluster* decide instead where they are
-set. The steps:
+from P to B, a failback from B to P. *From cluster* and *To cluster* override this. The steps:
 
 1. **plan** - the offset of every group, where it would resume, and what prevents the move. Shown as
    a table in the task log and in the tab *Report of the move*. A *dry run* ends here.
@@ -17,14 +16,14 @@ set. The steps:
    group is translated. Live progress with the number of remaining records is in the task log.
    Skipped in an unplanned move.
 5. **apply_and_go** - writes the offsets on the target, reads them back and sends the clients there.
-   It looks at the clusters itself: marking **wait** as successful opens nothing.
+   It checks the clusters itself: marking **wait** as successful opens nothing.
 6. **verify** - until the groups work on the target.
 7. **report** - records lost (RPO), seconds without service (RTO), records read again or skipped, by
    group. The note of the run has the summary, its tab *Report of the move* the whole page; the
    report is kept in `__srm-moves`, and `srm failover report` shows, exports and checks it.
-8. **residue** - checks periodically for records that clients still write to the source, for as long
-   as the form says. It keeps the report and the note current without a worker. It ends when another
-   move takes the topics.
+8. **residue** - checks periodically for records that clients still write to the source, for the
+   time set in the form. It keeps the report and the note current without a worker. It ends when
+   another move takes the topics.
 
 **release** is the way out: after a failure before *go* it sends the clients back to the source,
 also when the run is marked as failed. After *go* it does nothing.
@@ -35,21 +34,21 @@ of the approval shows the cost.
 
 **When it is red** the note of the run begins with the reason.
 
-- *plan*: nothing was touched. Remove the reasons and trigger again.
-- *approve*: no operator answered in time. Nothing was touched.
-- *hold* or *wait*: clients are back on the source, nothing is lost. The note says who had not left
-  or what was not copied in time.
+- *plan*: nothing was changed. Remove the reasons and trigger again.
+- *approve*: no operator answered in time. Nothing was changed.
+- *hold* or *wait*: clients are back on the source, nothing is lost. The note names the clients that
+  had not left, or what was not copied in time.
 - *apply_and_go* with `GateClosedError`: a group was not synchronised; clients are back on the
-    source. With `UnavailableError` after it began to redirect clients: clear the task, it completes
-    the redirect.
+  source. With `UnavailableError` after it began to redirect clients: clear the task, it completes
+  the redirect.
 - *verify*: the move is done, a group did not come back in time. Start its consumers on the target
   and clear the task.
-- *residue*: what the report says then; records were written to the source after *go*, say. They are
-  copied, but the application that wrote them did not follow: move it.
+- *residue*: the report has a new problem, such as records written to the source after *go*. They
+  are copied, but the application that wrote them did not follow: move it.
 - *release*: clients may still be held. Clear the task once the source answers.
 
-**Several at once** - moves of different clusters, or of different topics and groups, run side by
-side. One of topics or groups that another move holds is refused by its *plan*.
+**Several at once** - moves of different clusters, or of different topics and groups, run in
+parallel. *plan* refuses topics or groups that another move holds.
 
 **To undo a move** trigger the opposite operation.
 """

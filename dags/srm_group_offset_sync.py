@@ -1,9 +1,9 @@
 """Writes translated offsets of idle consumer groups.
 
-Runs after each emission of checkpoints, or every `sync.group.offsets.interval.seconds` where that
-is set. A group without members on the target gets the offsets where it would continue there, so
-that it may simply be started on the other cluster. A group is never touched while it has members,
-nor where its consumers have committed themselves.
+Runs after each emission of checkpoints, or every `sync.group.offsets.interval.seconds` if that is
+set. A group without members on the target gets the offsets where it would continue there, so
+that it can be started on the other cluster. Groups with members are not changed, nor are offsets
+that their consumers have committed.
 
 **Where to look** - the task's return value counts, for each flow, what was decided and written, and
 names the groups that could not be read. `srm groups sync --dry-run` shows each group and partition.

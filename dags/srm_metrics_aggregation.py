@@ -7,15 +7,15 @@ the last quarter of an hour. For a flow without a running replicator it reads th
 source, so that the growing lag stays visible. Windows are keyed by their time: a second run changes
 nothing.
 
-**Spark** - only a flow with more raw metrics than one process counts in the time that Spark takes
-to start is left to the second task, which is skipped otherwise. It uses the Spark Connect server of
-the connection `srm_spark_connect` where there is one, else `spark-submit`.
+**Spark** - only a flow with more raw metrics than one process can aggregate while Spark starts goes
+to the second task, which is skipped otherwise. It uses the Spark Connect server of the connection
+`srm_spark_connect` if there is one, else `spark-submit`.
 
 **Where to look** - the log of `aggregate`, and its XCom `summary`.
 
 **When it is red** - `UnavailableError`: a target does not answer; the next run makes up for it.
-Else the end of the log says why. Copying is not affected; windows that are missing are computed as
-long as the raw metrics are kept.
+Otherwise the end of the log names the cause. Copying is not affected; missing windows are computed
+while the raw metrics are retained.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Checks that a flow copies within its RPO.
 
 A run begins every `A->B.rpo.seconds` and ends when the target has each record that the source had
-at the begin. Its deadline is the RPO: Airflow's triggerer then calls the flow's notifier (event
+at its start. Its deadline is the RPO: Airflow's triggerer then calls the flow's notifier (event
 `late`). A source or target that does not answer counts as late. There is one such DAG for each
-flow; without the key it runs by hand alone.
+flow; without the key it runs only by hand.
 
 **Where to look** - the log of the task shows what is not copied, its age, and the last answer of
 the source. `srm why` shows the cause.
 
-**When it is red** - records of the begin were not copied in ten times the RPO, or a right is
-missing: see the log. The next run starts the time again.
+**When it is red** - records of the start were not copied within ten times the RPO, or a right
+is missing: see the log. The next run starts a new period.
 """
 
 from __future__ import annotations

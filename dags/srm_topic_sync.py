@@ -1,6 +1,6 @@
 """Keeps remote topics in step with their sources.
 
-Creates missing remote topics, adds partitions, carries settings over and adds ACLs. The replicator
+Creates missing remote topics, adds partitions, copies settings and adds ACLs. The replicator
 creates and grows topics too; this run also covers the time when it is down.
 
 **Where to look** - the task's return value is the plan that was carried out.

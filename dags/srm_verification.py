@@ -1,14 +1,13 @@
 """Compares the two copies of every replicated partition.
 
-*verify* looks for what is new since the last time, all of it or as many of the newest records as
-*records* says, and compares it itself where it is little. *verify_in_spark* is a Spark job for the
-flows with more, and for those that are not right; it is skipped where there is none. Both read
-source and target over the mapped ranges and compare count, order and content. What was proven equal
-is not read again. The latest result of each partition, with what of it is proven, is kept in
-`__srm-verification.<SOURCE>`.
+*verify* finds the records copied since the last run, or the newest *records* of each partition, and
+compares them itself if they are few. *verify_in_spark* is a Spark job for flows with more records,
+and for those that failed; it is skipped if there are none. Both read source and target over the
+mapped ranges and compare count, order and content. Records proven equal are not read again.
+`__srm-verification.<SOURCE>` holds the latest result of each partition and its proven ranges.
 
-**By hand** - trigger it with *topics* to verify only some, and with *full* to compare again what
-was proven before, too: that finds what was changed since in place, on a broker's disk.
+**By hand** - trigger it with *topics* to verify only these, and with *full* to compare proven
+records again. That finds later changes on a broker's disk.
 
 **When it is red** - the end of the task log names the first difference by partition and offset, or
 the cluster that did not answer. After a difference do not move groups that read this topic before

@@ -79,7 +79,7 @@ async def alert_late(context: Mapping[str, Any], flow: str, config_path: str) ->
     pair = Flow.parse(flow)
     move = {"operation": "copy", "source": pair.source, "target": pair.target}
     since = context["dag_run"]["queued_at"]
-    what = f"records written before {since} are not all copied: srm why --flow '{flow}'"
+    what = f"not all records written before {since} are copied: srm why --flow '{flow}'"
     await asyncio.to_thread(tell, "late", what, move, context, config_path)
 
 

@@ -75,7 +75,7 @@ class MoveApprovalOperator(ApprovalOperator):
         waited = time.time() - since
         if waited >= limit:
             raise AirflowFailException(
-                f"the move was not approved within {limit:.0f} s; nothing was touched: trigger it "
+                f"the move was not approved within {limit:.0f} s; nothing was changed: trigger it "
                 "again"
             )
         what = f"approval has not been given for {waited:.0f} s"

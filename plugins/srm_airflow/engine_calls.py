@@ -143,7 +143,7 @@ def _aggregate(flow: str) -> dict[str, Any] | None:
         summary = aggregate(context, partial(read_raw_metrics, pair, consumer))
         span.result(summary)
     if summary is None:
-        logger.info("%s: left to Spark, its raw metrics are many", flow)
+        logger.info("%s: left to Spark, too many raw metrics", flow)
         return None
     logger.info("%s: %d windows, %d of them written", flow, summary.windows, summary.written)
     if summary.silence is not None:
@@ -187,7 +187,7 @@ def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | Non
         logger.warning("%s: left to Spark: %s", flow, error)
         return None
     if summary is None:
-        logger.info("%s: left to Spark, there is much to compare", flow)
+        logger.info("%s: left to Spark, too many records to compare", flow)
         return None
     counts = dict(Counter(str(partition.outcome) for partition in summary.partitions))
     logger.info("%s: %s, compared without Spark", flow, counts)

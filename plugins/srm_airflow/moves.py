@@ -72,7 +72,7 @@ def plan(
 
     ``conf``: the configuration of the run. ``clusters``: the clusters of the DAG; of two the
     operation says which one clients leave. AirflowFailException: a key is unknown, or an obstacle
-    remains that waiting does not remove; nothing was touched.
+    remains that waiting does not remove; nothing was changed.
     """
     with engine_errors():
         # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
@@ -93,7 +93,7 @@ def plan(
         logger.info("The plan:\n%s", as_text(plan_view(planned)))
         if planned.blocking and not run.dry_run:
             raise ConflictError(
-                f"{reasons_text(planned.blocking)}; so the move cannot start, nothing was touched"
+                f"{reasons_text(planned.blocking)}; so the move cannot start, nothing was changed"
             )
     required = wanted == "always" or (wanted == "unplanned" and request.is_unplanned)
     described = {
@@ -198,7 +198,7 @@ def report(
     kept. ``reason``: returns why a step failed, empty where none did.
     """
     if planned is None:
-        why = reason() or "the move was not planned, nothing was touched: see task plan"
+        why = reason() or "the move was not planned, nothing was changed: see task plan"
         return Reported({"move_id": "", "problems": [why]}, why)
     if planned[DRY_RUN]:
         blocking = planned["blocking"]
@@ -206,7 +206,7 @@ def report(
         refused = f"{reasons_text(blocking)}\n\n{run}: would be refused"
         return Reported(dict(planned), refused if blocking else f"{run}: could start")
     if answer and not answer["approved"]:
-        note = f"{answer['by']} did not approve {planned['move_id']}, nothing was touched"
+        note = f"{answer['by']} did not approve {planned['move_id']}, nothing was changed"
         return Reported({**planned, "step": "rejected"}, note)
     with _open(planned, "report") as context:
         result = moves.report(context, planned["move_id"])

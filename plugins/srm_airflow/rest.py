@@ -75,7 +75,7 @@ class AirflowRest:
                 answer.raise_for_status()
         except (httpx.HTTPError, KeyError, ValueError) as error:
             logger.warning(
-                "Airflow's REST API at %s did not take the %s: %s; check $%s, and the login: $%s "
+                "Airflow's REST API at %s rejected the %s: %s; check $%s, and the login: $%s "
                 "and $%s, or $%s",
                 self._base,
                 "note" if method == "PATCH" else "progress",

@@ -194,4 +194,4 @@ def test_while_nobody_answers_the_notifier_is_told_ever_more_rarely_until_the_ti
     assert waits == [30, 30, 60, 120, 240, 120]
     assert [channel for channel, _ in Notified.told] == ["approval", *["waiting"] * 5]
     assert len(asked) == 1, "the request stays the same"
-    assert "nothing was touched" in ti.pushed["reason"]
+    assert "nothing was changed" in ti.pushed["reason"]

@@ -157,7 +157,7 @@ def test_the_dry_run_of_a_flow_plans_from_its_source_to_its_target(site: Site) -
 
 
 def test_a_plan_that_is_blocked_stops_before_anybody_is_held(site: Site) -> None:
-    """There is no group to move: the reason is in the failure, nothing was touched."""
+    """There is no group to move: the reason is in the failure, nothing was changed."""
     states = move(site)
 
     assert (states["plan"], states["run"]) == ("failed", "failed")

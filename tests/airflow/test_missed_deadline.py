@@ -47,7 +47,7 @@ def test_a_missed_rpo_calls_the_notifier_once_and_a_kept_one_does_not(
             assert (event, run) == ("late", late["dag_run_id"])
             assert datetime.fromisoformat(due) == datetime.fromisoformat(queued) + RPO
             assert text == (
-                f"copy {site.flow}: records written before {queued} are not all copied: "
+                f"copy {site.flow}: not all records written before {queued} are copied: "
                 f"srm why --flow '{site.flow}'"
             )
 

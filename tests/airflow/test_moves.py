@@ -122,7 +122,7 @@ def test_a_move_that_needs_an_approval_holds_nobody_without_one(
 def test_a_rejected_move_is_reported_with_the_name_and_is_no_failure() -> None:
     outcome = moves.report(planned(), {"approved": False, "by": "eve", "time_ms": 1})
 
-    assert outcome.note == "eve did not approve failover-1, nothing was touched"
+    assert outcome.note == "eve did not approve failover-1, nothing was changed"
     moves.require_ok(outcome.result)
     assert moves.watch_residue(planned(), {"approved": False, "by": "eve", "time_ms": 1}).over
 

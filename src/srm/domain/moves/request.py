@@ -144,7 +144,7 @@ class MoveRequest:
         Operation,
         MoveSetting(
             "Operation. Both take the same steps. Of two clusters a failover leaves the first, a "
-            "failback the second; From and To cluster, where you set them, decide instead."
+            "failback the second; From and To cluster override this."
         ),
     ]
     source: Annotated[
@@ -195,8 +195,8 @@ class MoveRequest:
         limit(
             0,
             3_600,
-            "Quiet time where producers follow no route. A producer that writes more rarely, "
-            "without srm.client, is not seen before go.",
+            "Quiet time where producers follow no route. Producers without srm.client "
+            "that write less often are not detected before go.",
         ),
     ] = 5.0
     residue_seconds: Annotated[
@@ -226,7 +226,7 @@ class MoveRequest:
         bool, detail("Accept stray offsets. Move without those on topics that are not replicated.")
     ] = False
     reroute: Annotated[
-        bool, detail("Reroute. Unplanned: take over clients that routes lead elsewhere.")
+        bool, detail("Reroute. Unplanned: take over clients that are routed elsewhere.")
     ] = False
     overwrite: Annotated[
         bool, detail("Overwrite. Replace later offsets that consumers committed on the target.")
