@@ -100,7 +100,7 @@ class FailoverConsumer:
     ) -> None:
         stores = _flag(conf, "enable.auto.offset.store")
         if processing not in {None, *get_args(Processing)}:
-            raise UsageError(f"processing={processing!r} is unknown: automatic or explicit")
+            raise UsageError(f"processing={processing!r} is invalid; use automatic or explicit")
         self.processing: Processing = processing or ("automatic" if stores else "explicit")
         client_id = str(conf.get("client.id") or routing.default_client_id("consumer"))
         config = watcher.config if clusters is None and watcher else load_client_config(clusters)

@@ -98,8 +98,8 @@ class AllowedHosts:
             return
         request = Request(scope)
         asked = request.headers.get("Host", "no host")
-        detail = f"this service does not answer as {asked}; to allow it, add it to {_KEY}"
-        refusal = problem(request, 403, "Not a name of this service", detail)
+        detail = f"host {asked} is not allowed; add it to {_KEY}"
+        refusal = problem(request, 403, "Host is not allowed", detail)
         await refusal(scope, receive, send)
 
 

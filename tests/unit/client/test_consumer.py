@@ -15,5 +15,5 @@ def test_a_word_for_processing_that_does_not_exist_is_refused_instead_of_taken_f
 ):
     wrong = cast("Processing", "manual")
 
-    with pytest.raises(UsageError, match="'manual' is unknown: automatic or explicit"):
+    with pytest.raises(UsageError, match="'manual' is invalid; use automatic or explicit"):
         FailoverConsumer({"group.id": "audit"}, processing=wrong)

@@ -239,7 +239,7 @@ class UserEntry:
 def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
     """Return a line of the file: ``NAME:HASH`` or ``NAME:HASH:GROUP,GROUP``."""
     if not _NAME.fullmatch(name) or name != name.strip():
-        raise UsageError(f"{name!r} cannot be the name of a user; omit colons and outer blanks")
+        raise UsageError(f"{name!r} is not a valid user name; omit colons and outer blanks")
     if not password:
         raise UsageError(f"the password of {name} is empty; nothing was written")
     entry = f"{name}:{PasswordHash.of(password).text()}"

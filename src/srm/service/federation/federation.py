@@ -268,7 +268,7 @@ class Federation:
         if missing:
             why = "; ".join(f"{target}: {text}" for target, text in missing.items())
             raise UnavailableError(f"{path}: {why}")
-        raise ElsewhereError(f"{path}: not known here, nor to {', '.join(found) or 'others'}")
+        raise ElsewhereError(f"{path}: unknown here and to {', '.join(found) or 'others'}")
 
     async def pages(
         self, request: Request, listed: Listed[_T], count: int, path: str = ""
@@ -327,7 +327,7 @@ class Federation:
                 async with asyncio.timeout(limit_s):
                     return await read(target)
             except TimeoutError:
-                raise UnavailableError(f"no whole answer within {limit_s:g} s") from None
+                raise UnavailableError(f"no complete answer within {limit_s:g} s") from None
 
         targets = self.targets
         answers = await asyncio.gather(*map(in_time, targets), return_exceptions=True)

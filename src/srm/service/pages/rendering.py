@@ -84,7 +84,7 @@ _TITLES: Final = {
 
 def error_page(request: Request, status: int, detail: str, home: str = "") -> Response:
     """Answer with an error page, refreshed if temporary; ``home``: a service with the page."""
-    title = "Another service watches this" if home else _TITLES.get(status, "Something went wrong")
+    title = "Another service watches this" if home else _TITLES.get(status, "Internal error")
     named = (one for one in request.path_params.items() if one[0] in {"topic", "group"})
     asked = next(named, None) if status == 404 and not home else None
     there = f"{home}{quote(path_of(request))}" if home else ""

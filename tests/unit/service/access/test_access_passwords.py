@@ -335,7 +335,7 @@ def test_a_guess_costs_32_mib_and_one_that_would_stop_the_service_is_refused(ali
 
 @pytest.mark.parametrize("name", ["", "a:b", " a", "a\nb", "#a"])
 def test_names_that_cannot_stand_in_the_file_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be the name"):
+    with pytest.raises(UsageError, match="not a valid user name"):
         line(name, "x")
 
 

@@ -48,8 +48,7 @@ def test_who_is_refused_reads_in_one_line_which_key_would_let_him_in(views: View
     assert told.headers["Content-Type"] == "application/problem+json"
     assert (told.json()["status"], told.json()["instance"]) == (403, "/v2/flows")
     assert told.json()["detail"] == (
-        "this service does not answer as srm.example.org:81; to allow it, add it to "
-        "service.allowed.hosts"
+        "host srm.example.org:81 is not allowed; add it to service.allowed.hosts"
     )
 
 

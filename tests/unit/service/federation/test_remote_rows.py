@@ -263,7 +263,7 @@ class TestHowMuch:
         with site.gateway() as gateway:
             told = gateway.get("/v2/flows?offset=90000").json()
 
-        assert told["missing"]["B"] == "no whole answer within 1 s"
+        assert told["missing"]["B"] == "no complete answer within 1 s"
 
     def test_an_offset_behind_all_that_is_gathered_is_no_reason_to_ask(self, site: Site) -> None:
         with site.gateway() as gateway:

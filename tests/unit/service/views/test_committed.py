@@ -82,7 +82,9 @@ def test_what_is_read_again_is_by_the_commits_that_stand_beside_it(
 
     assert [one["records_read_again"] for one in group["positions"]] == [4]
     assert group["row"]["records_read_again"] == 4
-    assert "If P died now, it would read 4 records again, plus those since its last commit" in page
+    assert (
+        "If P failed now, it would read 4 records again, plus those since its last commit" in page
+    )
     assert "by its commits" in page
 
 
