@@ -142,6 +142,34 @@ def test_one_name_is_copied_both_ways_without_a_loop_and_groups_move_there_and_b
     assert verified == [("equal", 500), ("equal", 450)]
 
 
+def test_what_both_clusters_hold_before_the_first_start_is_copied_both_ways(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    pair = Pair(clusters, tmp_path, IDENTITY, "B->P.enabled = true")
+    with pair.cluster(pair.b) as target:
+        target.create_topics([TopicSpec(pair.topic, 1, 1, {})])
+    pair.produce(pair.p, [f"p{n}" for n in range(100)])
+    pair.produce(pair.b, [f"b{n}" for n in range(60)])
+    pair.commit(pair.p, "g", pair.topic, 40)
+
+    with replicating(pair.config, pair.there, pair.back):
+        pair.copied(pair.there, pair.back)
+        pair.copied(pair.there, pair.back)
+        pair.move(pair.p, pair.b, "g")
+    with replicating(pair.config, pair.there, pair.back):
+        pair.produce(pair.b, ["b60"])
+        pair.copied(pair.there, pair.back)
+
+    wanted = {*(f"p{n}" for n in range(100)), *(f"b{n}" for n in range(61))}
+    for alias in (pair.p, pair.b):
+        found = Counter(pair.values(alias, pair.topic))
+        assert (set(found), set(found.values())) == (wanted, {1})
+    moved = pair.committed(pair.b, "g", pair.topic)
+    assert moved is not None
+    assert {*pair.values(pair.b, pair.topic, moved)} >= wanted - {f"p{n}" for n in range(40)}
+    assert {outcome for outcome, _ in pair.verified(pair.there, pair.back)} == {"equal"}
+
+
 def test_clients_follow_a_move_there_and_back_under_one_name(
     clusters: Mapping[str, KafkaBroker], tmp_path: Path
 ) -> None:

@@ -99,6 +99,26 @@ async def read_range(
                         yield kept
 
 
+async def whole_log(log: LogReader) -> AsyncGenerator[list[DecodedRecord] | None]:
+    """Yield each record of a log, piece by piece, aborted ones too; None if it has lost some."""
+    _, end = await log.wire.log_range(log.partition)
+    at, turns = 0, LoopShare()
+    async for wanted, fetched in fetches(log, 0):
+        for batch in batches(fetched.records):
+            if batch.last_offset < wanted:
+                continue
+            if batch.base_offset != at or batch.record_count != batch.last_offset + 1 - at:
+                yield None
+                return
+            at = batch.last_offset + 1
+            if not batch.is_control:
+                verify(batch)
+                async for piece in records_of(batch, turns):
+                    yield piece
+    if at < end:
+        yield None
+
+
 def data_batches(fetched: FetchedPartition, *, read_committed: bool) -> Iterator[BatchHeader]:
     """Yield the batches that hold what the flow copies."""
     aborted = AbortedTransactions(fetched.aborted if read_committed else ())

@@ -30,8 +30,8 @@ from srm.replication.ports import Clock, Wire
 from srm.replication.report import Reporter
 from srm.replication.resume.find_place import records_of_others
 from srm.replication.resume.resume import Resumed, Walked, resume
-from srm.replication.resume.source_lookahead import Comparison
-from srm.replication.takeover import read_range
+from srm.replication.resume.source_lookahead import LOOK_AHEAD_RECORDS, Comparison
+from srm.replication.takeover import read_range, whole_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,9 @@ class Claiming:
         """Return whether the target's records are copies of other flows, or originals there."""
         if copy.others is None or not copy.is_shared:
             return False
-        are_originals = self._config.both_ways and await self._returns(copy, transform)
+        are_originals = self._config.both_ways and (
+            await self._returns(copy, transform) or await self._are_apart(copy, transform, target)
+        )
         joins = self._config.joins(copy.source.topic)
         if not (are_originals or joins):
             return False
@@ -177,6 +179,23 @@ class Claiming:
                 if transform.returns(record):
                     return True
                 if not transform.came_by_hops(record):
+                    return False
+        return True
+
+    async def _are_apart(
+        self, copy: PartitionCopy, transform: Transform, target: LogReader
+    ) -> bool:
+        """Return whether both logs are whole, and neither holds a record of the other's own."""
+        source = LogReader.of_source(self._source, copy.assigned)
+        content, known = Comparison(self._config.records.target_only).content, set[int]()
+        for log in (target, source):
+            async for records in whole_log(log):
+                if records is None or len(known) > LOOK_AHEAD_RECORDS:
+                    return False
+                found = {content(record) for record in records if not transform.returns(record)}
+                if log is target:
+                    known |= found
+                elif not known.isdisjoint(found):
                     return False
         return True
 

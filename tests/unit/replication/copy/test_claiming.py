@@ -156,6 +156,13 @@ def marked(offset: int, value: bytes, *origins: str) -> bytes:
     return stored([Record(offset, 1, b"k", value, headers)], producer_id=FOREIGN)
 
 
+def unmarked(offset: int, value: bytes) -> bytes:
+    return stored([Record(offset, 1, b"k", value)], producer_id=FOREIGN)
+
+
+BESIDE_A_THIRD = [marked(0, b"c0", "c-id,T,1"), LOCAL_LATER]
+
+
 @pytest.mark.parametrize(
     ("source", "target", "both_ways", "phase"),
     [
@@ -163,7 +170,11 @@ def marked(offset: int, value: bytes, *origins: str) -> bytes:
         ([marked(0, b"b0", "c-id,U,1", "b-id,T,1")], [LOCAL], True, Phase.COPYING),
         ([], [LOCAL], True, Phase.COPYING),
         ([marked(0, b"b0", "b-id,T,1"), LOCAL_LATER], [LOCAL], False, Phase.STOPPED),
-        ([marked(0, b"c0", "c-id,T,1"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
+        (BESIDE_A_THIRD, [LOCAL], True, Phase.COPYING),
+        (BESIDE_A_THIRD, [LOCAL], False, Phase.STOPPED),
+        (BESIDE_A_THIRD, [unmarked(0, b"b0"), unmarked(1, b"p0")], True, Phase.STOPPED),
+        (BESIDE_A_THIRD, [unmarked(1, b"b0")], True, Phase.STOPPED),
+        (BESIDE_A_THIRD[1:], [LOCAL], True, Phase.STOPPED),
         ([marked(0, b"c0", "c-id,T,1")], [LOCAL], True, Phase.COPYING),
         ([marked(0, b"b0", "of another form"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
         ([marked(0, b"b0", "b-id,U,1"), LOCAL_LATER], [LOCAL], True, Phase.STOPPED),
@@ -185,7 +196,11 @@ def marked(offset: int, value: bytes, *origins: str) -> bytes:
         "it copies them, after another hop",
         "the source is empty",
         "no flow copies them",
-        "it copies a third cluster's records, but own ones follow",
+        "both are whole, and no record is in both",
+        "they are, but no flow copies them",
+        "a record is in both",
+        "a record of the target is gone",
+        "a record of the source is gone",
         "it copies a third cluster's records alone",
         "the header is not one of srm",
         "copies of another topic",
@@ -193,7 +208,7 @@ def marked(offset: int, value: bytes, *origins: str) -> bytes:
         "it has copied the source by way of a third cluster",
     ],
 )
-def test_a_shared_name_holds_originals_only_where_the_headers_of_both_sides_say_so(
+def test_a_shared_name_holds_originals_only_where_the_records_of_both_sides_say_so(
     source: list[bytes], target: list[bytes], both_ways: bool, phase: Phase
 ) -> None:
     async def scenario(site: Site) -> None:
