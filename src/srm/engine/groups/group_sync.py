@@ -160,9 +160,11 @@ def apply_exact(
     for name, partition, offset in places:
         group, entry = _state(states, name), ledger.entry(name, partition)
         now, then = current[name].get(partition), before[name].get(partition)
-        # An offset below an older intention would later look like an operator's rewind.
+        # An offset below an older intention would later look like an operator's rewind. Above it a
+        # consumer's stays its own: a sync would lower ours to the group's place on the source.
         known = entry is None or entry.intended == offset
-        action: SyncAction = "unchanged" if now == offset and known else "write"
+        is_theirs = entry is not None and entry.intended < offset and not entry.owns(offset)
+        action: SyncAction = "unchanged" if now == offset and (known or is_theirs) else "write"
         reason = ""
         if group.state not in IDLE:
             action, reason = "group-active", _members(group)

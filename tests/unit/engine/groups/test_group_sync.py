@@ -322,6 +322,18 @@ def test_a_position_a_move_confirmed_does_not_pass_for_a_rewind_later(sites) -> 
     assert sites.committed("B", GROUP, "P.Payments") == 41
 
 
+def test_a_place_of_a_consumer_that_a_move_keeps_is_not_lowered_by_the_next_sync(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sync(sites.flow("P->B"))
+    sites.commit("B", GROUP, "P.Payments", 61)
+
+    [decision] = apply_exact(sites.flow("P->B"), {GROUP: {REPLICA: 61}})
+
+    assert decision.in_place
+    assert actions(sites) == {"consumer-ahead": 1}
+    assert sites.committed("B", GROUP, "P.Payments") == 61
+
+
 def test_a_group_that_may_not_be_described_is_named_and_the_others_are_written(sites) -> None:
     for group in ("hidden", GROUP):
         sites.commit("P", group, "Payments", 40)
