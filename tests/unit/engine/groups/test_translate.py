@@ -33,6 +33,15 @@ def test_reverse_of_the_targets_replica_is_the_flows_reverse_checkpoint(sites) -
     assert (found.to_partition, found.to_offset) == (PAYMENTS, 20)
 
 
+def test_a_commit_after_the_markers_at_the_end_of_a_replica_has_read_all_of_it(sites) -> None:
+    """Java's consumers pass them, and an idle copy reports no position after them."""
+    sites.clusters["P"].mark("B.Payments", 0, 2)
+
+    found = translate(sites.flow("P->B"), TopicPartition("B.Payments", 0), 52, reverse=True)
+
+    assert (found.state, found.to_offset) == ("translated", 50)
+
+
 def test_what_is_not_copied_says_how_much_remains(sites) -> None:
     sites.produce("P", 10)
 

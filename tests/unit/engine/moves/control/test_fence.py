@@ -233,30 +233,33 @@ def test_a_process_that_wakes_up_after_the_failback_closes_no_topic_on_the_activ
     world, monkeypatch, stalled_before
 ):
     context = held(world)
-    others = []
+    others, rules = [], []
 
     def sleep() -> None:
         if not others:
             others.append("at work")
             back_on_p(world)
+            rules.clear()
 
     deny, open_writer = world.p.deny_writes, world.p.control_writer
 
     def late_rule(topics) -> None:
-        sleep()
+        if stalled_before == "the rule":
+            sleep()
+        rules.append(topics)
         deny(topics)
 
     def late_record(transactional_id):
         sleep()
         return open_writer(transactional_id)
 
-    if stalled_before == "the rule":
-        monkeypatch.setattr(world.p, "deny_writes", late_rule)
-    else:
+    monkeypatch.setattr(world.p, "deny_writes", late_rule)
+    if stalled_before == "the record":
         monkeypatch.setattr(world.p, "control_writer", late_record)
     moves.wait_status(context, "m1")
 
     assert others
+    assert bool(rules) == (stalled_before == "the rule"), "no record, no rule"
     assert world.routes("P")["topic:Payments"].cluster == "P"
     assert (denied(world), any(recorded(world).values())) == (False, False)
 
