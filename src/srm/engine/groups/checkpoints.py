@@ -37,7 +37,7 @@ from srm.engine.groups.ledger import forget_entries
 from srm.engine.groups.proving import ProofShare, Survey, keep_proof, prove_emission, read_proof
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError
+from srm.errors import IntegrityError, UsageError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -79,8 +79,12 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
     if remember and interval is not None:
         own = config.internal_replication_factor
         ensure_compacted(context.target, topic, STATE_PARTITIONS, own)
-        table.write({GROUPS_KEY: GroupListing(now_ms, patterns, groups).value()})
-        _logger.info("%s: listed %d groups, valid for %s", config.flow, len(groups), interval)
+        try:
+            table.write({GROUPS_KEY: GroupListing(now_ms, patterns, groups).value()})
+        except UsageError as error:  # their names need more than a megabyte
+            _logger.warning("%s: groups are listed each time: %s", config.flow, error)
+        else:
+            _logger.info("%s: listed %d groups, valid for %s", config.flow, len(groups), interval)
     return groups
 
 

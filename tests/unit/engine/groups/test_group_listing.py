@@ -69,6 +69,16 @@ def test_a_dry_run_keeps_nothing_and_a_damaged_listing_is_made_again(sites):
     assert selected_groups(sites.flow("P->B")) == ("billing",)
 
 
+def test_more_groups_than_a_record_has_room_for_are_listed_each_time(sites):
+    sites.change("P->B", refresh_groups_interval=MINUTE)
+    for number in range(1_000):
+        sites.commit("P", f"{number:01000}", "Payments", 40)
+
+    assert len(selected_groups(sites.flow("P->B"), remember=True)) == 1_000
+    sites.commit("P", "audit", "Payments", 10)
+    assert "audit" in selected_groups(sites.flow("P->B"), remember=True)
+
+
 def test_a_group_that_is_not_listed_but_named_is_asked_for(sites):
     sites.change("P->B", groups=("hidden", "bill.*"))
 
