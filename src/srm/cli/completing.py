@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from srm import patience
 from srm.domain.names.internal_topics import is_internal
 from srm.threads import start_thread
 
@@ -85,18 +84,14 @@ def groups(ctx: typer.Context) -> list[str]:
 
 
 def moves(ctx: typer.Context) -> list[str]:
-    """Return the ids of moves, the newest first."""
-    from srm.cli.moves.failover import TwoClusters
-    from srm.engine.moves.records import MoveStore
+    """Return the ids of moves, the newest of a cluster first."""
+    from srm.engine.moves.records import ControlTables
 
-    def read() -> list[str]:
-        given: Any = {name: ctx.params.get(name) for name in ("config", "source", "target")}
-        # A dead cluster is left out, so that the moves of the other one are known in time.
-        with patience.limit(LIMIT_S / 2), TwoClusters(**given).open(only_look=True) as context:
-            stored = MoveStore(context).moves()
-        return [plan.move_id for plan, _ in reversed(stored)]
+    def newest(cluster: Cluster) -> Iterable[str]:
+        plans = ControlTables.read_moves(cluster).plans()
+        return (one.move_id for one in sorted(plans, key=lambda one: -one.created_ms))
 
-    return _in_time([read])
+    return _everywhere(ctx, newest)
 
 
 def _config(ctx: typer.Context) -> Config:

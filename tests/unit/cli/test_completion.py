@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 import typer
 
-from srm import patience, wiring
+from srm import wiring
 from srm.cli import completing
 from srm.cli.main import app
-from srm.cli.moves import failover
 from srm.domain.names import internal_topics
 from srm.engine.moves import records
 
@@ -137,23 +136,20 @@ def test_a_dead_cluster_costs_seconds_and_nothing_else(
     assert completing.groups(context()) == ["B-billing"]
 
 
-def test_moves_are_read_where_a_cluster_answers_while_the_other_is_dead(
-    monkeypatch: pytest.MonkeyPatch,
+def test_moves_are_those_of_the_clusters_that_answer(
+    clusters: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits: list[float] = []
+    plans = [SimpleNamespace(move_id=f"failover-{at}", created_ms=at) for at in (1, 3, 2)]
 
-    @contextmanager
-    def opened(*_: object) -> Iterator[object]:
-        found = patience.current()
-        limits.append(found.seconds if found else 3600.0)
-        yield None
+    def read(cluster: Cluster) -> SimpleNamespace:
+        cluster.topics()
+        return SimpleNamespace(plans=lambda: plans)
 
-    plans = [(SimpleNamespace(move_id=name), None) for name in ("failover-1", "failback-2")]
-    monkeypatch.setattr(failover, "open_records", opened)
-    monkeypatch.setattr(records.MoveStore, "moves", lambda _: plans)
+    monkeypatch.setattr(records.ControlTables, "read_moves", read)
+    monkeypatch.setattr(completing, "LIMIT_S", 0.5)
+    clusters.add("P")
 
-    assert completing.moves(context()) == ["failback-2", "failover-1"]
-    assert limits[0] < completing.LIMIT_S
+    assert completing.moves(context()) == ["failover-3", "failover-2", "failover-1"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
