@@ -29,6 +29,8 @@ _LIBRARIES: Final[dict[Extra, tuple[str, ...]]] = {
     ),
     "spark": ("aiokafka", "crc32c", "pandas", "psutil", "py4j", "pyspark"),
 }
+_WHOLE: Final[dict[str, Extra]] = {"srm_lab.": "lab", "srm.spark.": "spark"}
+"""Code that uses libraries of several extras, and needs the whole of one."""
 _EXTRA_OF: Final = {library: extra for extra, every in _LIBRARIES.items() for library in every}
 
 
@@ -38,8 +40,8 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     if library not in _EXTRA_OF:
         return None
     names = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
-    in_lab = any(name.startswith("srm_lab.") for name in names)
-    extra = "lab" if in_lab else _EXTRA_OF[library]
+    whole = (extra for room, extra in _WHOLE.items() if any(one.startswith(room) for one in names))
+    extra = next(whole, _EXTRA_OF[library])
     return MissingExtraError(
         f"this needs {library}, which is not installed", f"pip install '{DISTRIBUTION}[{extra}]'"
     )

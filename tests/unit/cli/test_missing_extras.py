@@ -37,13 +37,15 @@ def test_a_missing_library_of_an_extra_is_one_line_with_the_command_that_install
     )
 
 
-def test_a_library_that_the_lab_lacks_is_one_of_the_extra_lab() -> None:
-    """It uses libraries of all extras, but its users need the whole."""
-    lab = {"__name__": "srm_lab.cli.stack"}
+@pytest.mark.parametrize(
+    ("module", "extra"), [("srm_lab.cli.stack", "lab"), ("srm.spark.jobs", "spark")]
+)
+def test_what_needs_the_whole_of_an_extra_names_that(module: str, extra: str) -> None:
+    """It uses libraries that are in other extras, too."""
     with pytest.raises(ModuleNotFoundError) as raised:
-        exec("raise ModuleNotFoundError('No module', name='psutil')", lab)  # noqa: S102
+        exec("raise ModuleNotFoundError('No module', name='pyarrow')", {"__name__": module})  # noqa: S102
 
-    assert "kafka-srm[lab]" in str(missing_extra(raised.value))
+    assert f"kafka-srm[{extra}]" in str(missing_extra(raised.value))
 
 
 def test_a_missing_module_of_no_extra_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
