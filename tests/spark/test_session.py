@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
+from tests.waiting import eventually
 
 from srm.errors import UnavailableError, UsageError
 from srm.spark import REMOTE
@@ -128,6 +131,28 @@ def test_a_connect_server_that_is_down_is_not_asked_for_ten_minutes(monkeypatch)
     ):
         pass
     assert "secret" not in str(caught.value)
+
+
+def test_ctrl_c_while_spark_starts_leaves_no_java() -> None:
+    program = (
+        "from srm.spark.session import spark_context\n"
+        "print('starts', flush=True)\n"
+        "with spark_context('interrupted'):\n"
+        "    print('runs', flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"starts\n"
+        us = psutil.Process(started.pid)
+        eventually(lambda: "java" in {child.name() for child in us.children()}, "Java starts")
+        children = us.children(recursive=True)
+        started.send_signal(signal.SIGINT)
+        assert started.wait(120) != 0
+    eventually(lambda: not any(map(_lives, children)), "Java ends")
+
+
+def _lives(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.skipif(

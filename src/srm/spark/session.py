@@ -8,13 +8,16 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from urllib.parse import urlsplit
 
+import psutil
 from py4j.protocol import INPUT_CONVERTER, Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -208,9 +211,32 @@ def _choose(master: str | None, conf: Mapping[str, str] | None) -> dict[str, str
 
 
 @contextmanager
-def _start_errors(name: str) -> Iterator[None]:
+def _java_ends_with_us() -> Iterator[None]:
+    """End the Java that starts with Ctrl-C: it stays where PySpark no longer waits for it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or current_thread() is not main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                child.kill()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, end)
     try:
         yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is end:  # else PySpark's, of the running Spark
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _start_errors(name: str) -> Iterator[None]:
+    try:
+        with _java_ends_with_us():
+            yield
     except (PySparkException, Py4JError, OSError) as error:
         raise StackError(
             f"Spark application {name!r} does not start: {error}; is a JDK 17 or newer on PATH?"
