@@ -133,6 +133,7 @@ class Replicator:
         for warning in config.warnings:
             logger.warning("%s", warning)
         self.flows = tuple(dict.fromkeys(self.flows))
+        self._spark_conf = file_settings(config.spark, self.master)
         self._duties = frozenset(DUTIES) - frozenset(self.without)
         self._host = FlowHost(self._cancel, _one_line)
         self._id = uuid.uuid4().hex
@@ -162,9 +163,8 @@ class Replicator:
         with ExitStack() as stack:
             self._runs = {flow: self._flow_run(stack, self.config, flow) for flow in self.flows}
             slots = sum(self.config.flow(flow).tasks_max for flow in self.flows)
-            spark_conf = file_settings(self.config.spark, self.master)
-            given = spark_conf | (submit_options() or {})
-            conf = spark_conf | _CONF | placement(given, self.master, slots)
+            given = self._spark_conf | (submit_options() or {})
+            conf = self._spark_conf | _CONF | placement(given, self.master, slots)
             try:
                 for run in self._runs.values():
                     run.start()

@@ -7,7 +7,7 @@ import pytest
 from srm.config.loader import load_config
 from srm.domain.flow_state.replication_records import DriverRequest
 from srm.domain.names.topics import Flow
-from srm.errors import ConfigError, SupersededError
+from srm.errors import ConfigError, SupersededError, UsageError
 from srm.spark.replicator import Replicator, _one_line, fitted_master, placement
 
 PROPERTIES = """
@@ -65,6 +65,8 @@ def test_a_flow_that_is_not_enabled_is_refused_with_the_key_to_set(config):
 def test_no_flow_at_all_is_refused(config):
     with pytest.raises(ConfigError, match="none of the flows"):
         Replicator(config, [])
+    with pytest.raises(UsageError, match="Spark has no master 'locl'"):
+        Replicator(config, config.flows, master="locl")
 
 
 def test_who_has_stopped_an_application_is_told_in_the_heartbeats_of_all_its_flows(config):
