@@ -210,8 +210,9 @@ class Translation:
 
     ``offset``: where the group continues downstream; in a state without an exact offset, the end of
     the map. ``reached`` corresponds to it upstream. ``remaining``: offsets up to the commit that
-    are not in the map yet. ``dropped``, ``refused``, ``uncopied``: as above. ``reason`` includes
-    ``action``.
+    are not in the map yet. ``dropped``, ``refused``, ``uncopied``: as above. ``re_read``: records
+    from ``offset`` on that were read, all offsets if a part of a map is not loaded. ``reason``
+    includes ``action``.
     """
 
     state: State
@@ -221,6 +222,7 @@ class Translation:
     dropped: int = 0
     refused: int = 0
     uncopied: int = 0
+    re_read: int = 0
     reason: str = ""
     action: str = ""
 
@@ -297,14 +299,15 @@ def _on_one_name(
     if _has_no_own_after(facts, log, offset):
         found = replace(found, state="translated", offset=there.end, reached=offset, remaining=0)
     if found.offset is not None and found.offset <= theirs:
-        return found
+        return replace(found, re_read=back.records_downstream(found.offset, theirs))
     if theirs == known.known_source_end and theirs < there.end:
         reason = f"{back.downstream} is examined for records of its own up to {theirs} only"
         found = replace(found, state="map-behind", remaining=1, reason=reason)
     elif found.state == "no-map":
         reason = f"{facts.upstream} was never copied: does a replicator run?"
         found = replace(found, state="not-copied-yet", remaining=1, reason=reason)
-    return replace(found, offset=theirs, reached=offset)
+    again = facts.records_downstream(theirs, theirs if found.offset is None else found.offset)
+    return replace(found, offset=theirs, reached=offset, re_read=again)
 
 
 def _has_no_own_after(facts: PartitionFacts, log: LogRange, offset: int) -> bool:

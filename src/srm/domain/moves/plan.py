@@ -171,7 +171,7 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         skipped=found.total_skipped,
         uncopied=found.uncopied,
         passed_kept=0 if group.is_away else _passed_kept(group, row.resume),
-        re_read=row.re_read + _count_acknowledged(group, log),
+        re_read=row.re_read + found.re_read + _count_acknowledged(group, log),
     )
     return _beside_theirs(row, group)
 

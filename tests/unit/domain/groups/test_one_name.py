@@ -111,7 +111,7 @@ def test_unread_records_that_retention_has_deleted_on_the_target_are_counted() -
 
 
 @given(st.data())
-def test_no_translation_skips_a_record_whatever_the_orders_and_the_progress(
+def test_no_translation_skips_a_record_or_hides_one_that_is_read_again(
     data: st.DataObject,
 ) -> None:
     own = {name: [f"{name}{n}" for n in range(data.draw(st.integers(0, 6)))] for name in "pb"}
@@ -144,3 +144,6 @@ def test_no_translation_skips_a_record_whatever_the_orders_and_the_progress(
         if found.offset is not None:
             skipped = set(b[: found.offset]) - set(p[:read])
             assert not skipped, (p, b, read, found)
+        if found.state == "translated":
+            again = set(b[found.offset :]) & set(p[:read])
+            assert found.re_read == len(again), (p, b, read, found)
