@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.batches import Record, stored
+from tests.batches import Record, marker, stored
 from tests.unit.replication.copy.claim_site import (
     ASSIGNED,
     LINEAGE,
@@ -87,6 +87,28 @@ def test_an_idle_copy_reports_the_leader_epoch_under_which_its_target_ends_where
 
     assert (site.copy.phase, site.copy.written_by) == (Phase.IDLE, ProducerId(OURS, 0))
     assert site.copy.position().target_lineage == LINEAGE.with_epoch(2, 4)
+
+
+def test_an_idle_copy_claims_once_to_pass_markers_that_others_have_written_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Java's consumers commit after a seal: without a position there no failback would open."""
+    monkeypatch.setattr(lifecycle, "_WATCH_S", 0.01)
+    target = Cluster(copies(3), [ProducerId(OURS, 1)])
+
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, Start(3, 4, frozenset({OURS})))
+        await site.until(lambda: site.copy.source_leader == Leader(1, 0))  # it is placed
+        assert not target.claimed
+        watching = asyncio.create_task(site.lifecycle.watch_targets())
+        target.append(marker(4, 99))
+        await site.until(lambda: site.copy.phase is Phase.COPYING)
+        await asyncio.sleep(0.05)
+        watching.cancel()
+
+    site = run(lambda: Site(source_of(3), target), scenario)
+
+    assert (target.claimed, site.copy.source_next, site.copy.target_next) == (1, 3, 6)
 
 
 class Epochs(Cluster):
