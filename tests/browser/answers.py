@@ -20,7 +20,7 @@ class Answers:
             raise NotFoundError("no flow knows nowhere; similar: orders")
         flow, *_ = flows
         steps = (
-            Question("enabled", f"is the flow {flow} on?").yes(),
+            Question("enabled", f"is the flow {flow} enabled?").yes(),
             Question("allowed", f"does an allow list name the {kind}?").yes(
                 f".* of {flow}.{kind}s"
             ),

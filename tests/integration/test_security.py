@@ -119,7 +119,7 @@ REFUSALS = {
     "plaintext to TLS": (
         "TLS",
         {"security.protocol": "PLAINTEXT"},
-        (ConfigError, "the listener wants TLS; check security.protocol"),
+        (ConfigError, "the listener requires TLS; check security.protocol"),
     ),
     "login to a listener without": (
         "TLS",

@@ -276,8 +276,8 @@ def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
         return f"unknown key {line.key}; did you mean {meant}?"
     if not _is_like_a_key(line, rest):
         return (
-            "it begins with no key, and is not shown; where it continues the line before, "
-            "that one has to end with \\"
+            "it does not begin with a key, and is not shown; to continue the line before, "
+            "end that one with \\"
         )
     if not strict:
         return ""

@@ -293,8 +293,8 @@ def _records(file: SettingsFile, flow: Flow, others: Collection[Flow]) -> Record
     for other in others:
         if given[name] != file.value(name, other):
             raise ConfigError(
-                f"{file.path}: {flow}: {name} differs from that of {other}, and each knows the "
-                "other's copies by it; set one name for both"
+                f"{file.path}: {flow}: {name} differs from that of {other}, and each recognises "
+                "the other's copies by it; set one name for both"
             )
     with values.at_place(file.path, overrides):
         found = parse_overrides(given[overrides] or "")

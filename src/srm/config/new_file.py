@@ -100,9 +100,9 @@ def first_file(
     if len(servers) < 2:
         raise UsageError("a flow has two clusters: name two aliases at least, such as P,B")
     if protocol not in PROTOCOLS:
-        raise UsageError(f"security protocol {protocol}: use {', '.join(PROTOCOLS)}")
+        raise UsageError(f"invalid security protocol {protocol}; use {', '.join(PROTOCOLS)}")
     if mechanism not in _MECHANISMS:
-        raise UsageError(f"SASL mechanism {mechanism}: use {', '.join(_MECHANISMS)}")
+        raise UsageError(f"invalid SASL mechanism {mechanism}; use {', '.join(_MECHANISMS)}")
     flows = [(f"{a}->{b}.enabled", "true") for a in servers for b in servers if a != b]
     sections = [
         Section("Streams replication manager; keys: docs/configuration.md"),

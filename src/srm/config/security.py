@@ -230,8 +230,8 @@ def describe_tls_limits(name: str, value: str) -> str:
     without = name == "ssl.enabled.protocols" and "TLSv1.3" not in words
     if without or (name == "ssl.cipher.suites" and _is_java(words) and not words & _SUITES_1_3):
         return (
-            "keeps TLSv1.3 from the connections that copy; librdkafka's take it where the broker "
-            "has it, unless the file of $OPENSSL_CONF has MaxProtocol = TLSv1.2"
+            "disables TLSv1.3 for the connections that copy; librdkafka's use it if the broker "
+            "supports it, unless the file of $OPENSSL_CONF has MaxProtocol = TLSv1.2"
         )
     return ""
 
@@ -246,7 +246,7 @@ def _translate_tls_limits(settings: dict[str, str]) -> None:
         versions &= set(named)
         if not versions or not {*named} <= {*_VERSIONS, *_OLD_VERSIONS}:
             raise ConfigError(
-                f"ssl.enabled.protocols: {enabled!r} has to name TLSv1.2, TLSv1.3 or both"
+                f"ssl.enabled.protocols: {enabled!r} must name TLSv1.2, TLSv1.3 or both"
             )
     earlier = [_openssl_name(suite) for suite in suites if suite not in _SUITES_1_3]
     if _is_java(suites):
@@ -315,7 +315,7 @@ def _translate_keystore(settings: dict[str, str]) -> None:
         settings["ssl.key.location"] = settings["ssl.certificate.location"] = location
         return
     if kind != "JKS":
-        raise ConfigError(f"ssl.keystore.type: {kind} is none of JKS, PKCS12, PEM")
+        raise ConfigError(f"ssl.keystore.type: {kind} is not one of JKS, PKCS12, PEM")
     passwords = (settings.get(f"ssl.{name}.password", "") for name in ("keystore", "key"))
     with at_place("ssl.keystore.location"):
         store = read_jks(location, *passwords)
@@ -343,7 +343,7 @@ def _translate_truststore(settings: dict[str, str]) -> None:
         with at_place("ssl.truststore.location"):
             settings["ssl.ca.pem"] = read_trusted(location, password)
     else:
-        raise ConfigError(f"ssl.truststore.type: {kind} is none of JKS, PKCS12, PEM")
+        raise ConfigError(f"ssl.truststore.type: {kind} is not one of JKS, PKCS12, PEM")
 
 
 def _translate_jaas(settings: dict[str, str]) -> None:

@@ -160,7 +160,7 @@ def _cron(text: str) -> str:
 
 def _choice(text: str, choices: tuple[str, ...]) -> str:
     if text.lower() not in choices:
-        raise ConfigError(f"{text!r} is none of {', '.join(choices)}")
+        raise ConfigError(f"{text!r} is not one of {', '.join(choices)}")
     return text.lower()
 
 

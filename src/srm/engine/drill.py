@@ -85,7 +85,7 @@ def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
     try:
         remove_leftovers(target, now_ms)
     except SrmError as error:
-        log.warning("leftovers of a drill on %s stay for now: %s", target.alias, error)
+        log.warning("leftovers of a drill on %s remain for now: %s", target.alias, error)
 
 
 def remove_shadows(target: Cluster, drill: Drill) -> None:
@@ -276,7 +276,7 @@ class _Drill:
             if self.state.shadows:
                 _interrupt(self.context.target, self.state, "it was stopped before it finished")
         except SrmError as error:
-            log.warning("drill %s leaves its groups for now: %s", self.state.drill_id, error)
+            log.warning("drill %s has not removed its groups yet: %s", self.state.drill_id, error)
 
     def _apply(self, rows: _Rows) -> _Refused:
         wanted = {self.state.shadows[group]: _offsets(some) for group, some in rows.items()}

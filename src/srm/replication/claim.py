@@ -116,7 +116,7 @@ class ClaimLifetime:
                     async with asyncio.timeout(_ASK_S):
                         await asking
         if self._known_s is None:
-            raise UnavailableError("how long brokers remember producers is not known yet")
+            raise UnavailableError("producer.id.expiration.ms of the brokers is not known yet")
         return self._known_s
 
     async def _ask(self) -> None:

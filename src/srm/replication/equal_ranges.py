@@ -108,7 +108,7 @@ class _LogSide:
             if len(answer.records):
                 return answer
             if time.monotonic() > deadline:
-                raise IntegrityError(f"{self._reader.partition}: nothing comes behind {offset}")
+                raise IntegrityError(f"{self._reader.partition}: no records after offset {offset}")
 
     async def feed(self, side: _Side) -> None:
         """Continue a side of the search for pairs with the next piece."""

@@ -124,7 +124,7 @@ class LogReader:
             raise codes.missing_right("Read", topic, cluster)
         if error:
             self.wire.leaders_changed()
-            raise UnavailableError(f"{self.partition}: fetch was answered with error {error}")
+            raise UnavailableError(f"{self.partition}: fetch failed with error {error}")
         if self.meter is not None:
             self.meter.read(len(fetched.partitions[0].records))
         return fetched.partitions[0]
@@ -253,7 +253,7 @@ async def fetches(
             log.check_end(offset, fetched)
             return
         elif now_s() - heard > _SILENT_S:
-            raise UnavailableError(f"{log.partition}: nothing arrives from offset {offset} on")
+            raise UnavailableError(f"{log.partition}: no records arrive from offset {offset} on")
 
 
 async def some_at_once(

@@ -137,7 +137,7 @@ class ReplicatorSupervisor:
                 lines += [f"{flow}: not known: {error}" for flow, error in watch.errors.items()]
                 logger.info("Replicator is %s: %s", verdict, "; ".join(lines))
             if verdict == "ended":
-                logger.info("The replicator has ended in good order")
+                logger.info("The replicator has ended normally")
                 return
             if verdict == "lost":
                 self._end(application, requester("supervision, which sees no heartbeats,"))

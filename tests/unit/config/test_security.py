@@ -102,8 +102,8 @@ def test_an_explicit_type_wins_over_the_name_of_the_store() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("ssl.enabled.protocols", "TLSv1.1", "'TLSv1.1' has to name TLSv1.2, TLSv1.3 or both"),
-        ("ssl.enabled.protocols", "TLSv1.2,TLS13", "has to name TLSv1.2, TLSv1.3 or both"),
+        ("ssl.enabled.protocols", "TLSv1.1", "'TLSv1.1' must name TLSv1.2, TLSv1.3 or both"),
+        ("ssl.enabled.protocols", "TLSv1.2,TLS13", "must name TLSv1.2, TLSv1.3 or both"),
         ("ssl.cipher.suites", "TLS_ECDHE_RSA_WITH_AES_129_GCM_SHA256", "no suite TLS_ECDHE_RSA_WI"),
         ("ssl.cipher.suites", "ECDHE-RSA-AES128-GCM-SHA256:TYPO", "OpenSSL has no suite TYPO"),
     ],

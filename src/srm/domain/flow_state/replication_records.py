@@ -59,13 +59,13 @@ Duty = Literal["checkpoints", "group-offsets", "topics"]
 DUTIES: Final[tuple[Duty, ...]] = get_args(Duty)
 """Work of a driver besides the copy; each may be left to a scheduler."""
 COMMITS: Final = "commits"
-"""Among the duties of a heartbeat: commits are carried over as they come."""
+"""Among the duties of a heartbeat: commits are translated at once."""
 
 
 def parse_duties(text: str) -> frozenset[Duty]:
     named = frozenset(name for part in text.split(",") if (name := part.strip()))
     if unknown := sorted(named.difference(DUTIES)):
-        raise UsageError(f"--without: {', '.join(unknown)} is none of {', '.join(DUTIES)}")
+        raise UsageError(f"--without: {', '.join(unknown)} is not one of {', '.join(DUTIES)}")
     return frozenset(duty for duty in DUTIES if duty in named)
 
 

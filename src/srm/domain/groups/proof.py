@@ -209,7 +209,7 @@ class Judgement:
         if first is not None and is_known and self._has_to_have_a_copy(first):
             return self._wrong(
                 f"{self._original} holds a record at {first.offset}, the map has no copy of it, "
-                "and nothing was noted"
+                "and no loss was noted"
             )
         return self._by_next_copy() or self._by_last_pair()
 

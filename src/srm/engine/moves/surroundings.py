@@ -51,7 +51,7 @@ def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     missing = sorted({*facts.topics} - {*config.names.select(facts.topics)})
     if not config.enabled:
         yield (
-            f"flow {back} is off, so records written on {back.source} after the move are not "
+            f"flow {back} is disabled, so records written on {back.source} after the move are not "
             f"copied and a return is impossible: set {back}.enabled=true"
         )
     elif missing:

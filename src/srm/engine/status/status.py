@@ -321,7 +321,7 @@ def flow_health(found: FlowStatus) -> Health:
 def signs_health(signs: supervision.FlowSigns) -> Health:
     """Return the health of a flow by its state topic alone, as a supervisor sees it."""
     if signs.driver is None or signs.has_ended:
-        return Health.of([Finding("replicator", Reason("no replicator drives it"))])
+        return Health.of([Finding("replicator", Reason("the replicator is not running"))])
     if not signs.partitions and not signs.stopped:
         return Health.of([Finding("no-topic", Reason("no partition is copied"))])
     every = len(signs.stopped) >= signs.partitions

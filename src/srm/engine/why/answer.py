@@ -123,7 +123,7 @@ def near(name: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[WhyStep]:
-    question, off = Question("enabled", f"is the flow {flow} on?"), off_reason(flow)
+    question, off = Question("enabled", f"is the flow {flow} enabled?"), off_reason(flow)
     yield question.yes() if enabled else question.no(f"{flow} is {off.text}", off.action)
     question = Question("not-paused", "is the flow not paused?")
     if pause is None:

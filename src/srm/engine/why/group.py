@@ -534,7 +534,7 @@ def _way_back(look: GroupLook) -> WhyStep:
     if look.opposite is None:
         return question.unknown(f"{flow.reverse} is not configured")
     if not look.opposite.enabled:
-        told = f"the flow {flow.reverse} is off"
+        told = f"the flow {flow.reverse} is disabled"
         return question.no(told, f"set {flow.reverse}.enabled=true")
     back = checkpoints.selection_of(look.opposite)
     copies = [

@@ -480,5 +480,5 @@ def _lag(facts: TopicFacts, copying: Copying) -> WhyStep:
         pace = f"{copying.rate:,.0f} records/s, the highest recent rate"
         told += f", at most about {seconds:,.0f} s at {pace}"
     if limit := facts.config.max_bytes_per_second:
-        told += f"; {facts.config.flow} is limited to {limit:,} bytes a second"
+        told += f"; {facts.config.flow} is limited to {limit:,} bytes per second"
     return question.yes(told) if copying.down is None else question.unknown(told)

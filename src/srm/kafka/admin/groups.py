@@ -151,7 +151,7 @@ class _Look:
             name = listed.get("type", "").lower() or "classic"
             kind: GroupKind = next((kind for kind in _DESCRIBE if kind == name), "other")
             if kind == "other":
-                reason = f"srm does not know groups of type {listed['type']!r}"
+                reason = f"srm does not support groups of type {listed['type']!r}"
                 self.found[listed["group"]] = GroupDescription(
                     listed["group"], "unknown", kind, reason=reason
                 )

@@ -243,7 +243,7 @@ class KafkaControlWriter:
                 before_commit()
                 self._open.commit_transaction(min(self._clients.timeout_s, _COMMIT_S))
         except FencedError as error:
-            raise FencedError(f"{where}: a newer step of a move is at work ({error})") from error
+            raise FencedError(f"{where}: a newer step of a move is running ({error})") from error
         except BaseException:
             self._abort()
             raise

@@ -409,7 +409,7 @@ class LiveTables:
                 except SrmError as error:
                     _logger.warning("%s", error)
                 except Exception:  # else reading would end unnoticed
-                    _logger.exception("%s failed: begun again", self._clients.where("following"))
+                    _logger.exception("%s failed, starting again", self._clients.where("following"))
                 finally:
                     with suppress(RuntimeError):
                         consumer.close()
@@ -493,7 +493,7 @@ class LiveTables:
             return
         self._heard = time.monotonic()
         if position < one.next:
-            what = f"{self._where(place)}: its log has lost records that were read; read again"
+            what = f"{self._where(place)}: records already read are gone: log truncated; read again"
             raise DataLossError(what)
         with self._lock:
             one.next = position

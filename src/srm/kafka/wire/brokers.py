@@ -80,11 +80,11 @@ async def _use(host: str, port: int, access: SecurityAccess, timeout_s: float) -
     except TimeoutError as error:
         raise UnavailableError(f"{connection.where}: no answer within {timeout_s:g} s") from error
     except UnavailableError as error:
-        raise UnavailableError(str(error), "if that stays so, check security.protocol") from error
+        raise UnavailableError(str(error), "if this persists, check security.protocol") from error
     finally:
         connection.close()
     if not answer["brokers"]:
-        raise UnavailableError(f"{connection.where}: it knows of no broker yet")
+        raise UnavailableError(f"{connection.where}: it knows no broker yet")
 
 
 def refusals_of(
@@ -147,7 +147,7 @@ class Brokers:
 
         def unfit(address: Address, answer: Answer) -> str:
             if not answer["brokers"]:
-                return "it knows of no broker yet"
+                return "it knows no broker yet"
             if self._cluster_id in (None, answer["cluster_id"]):
                 return ""
             if address in self.servers:

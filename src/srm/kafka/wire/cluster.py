@@ -68,7 +68,7 @@ class SharedQueries(Generic[_Query, _Answer]):
         task.add_done_callback(self._tasks.discard)
 
     async def _request(self, queries: Mapping[_Query, asyncio.Future[_Answer]]) -> None:
-        failure: Exception = UnavailableError("the broker left the query out of its answer")
+        failure: Exception = UnavailableError("the broker's answer lacks the query")
         try:
             answers = await self._send(list(queries))
             for query in queries.keys() & answers.keys():

@@ -410,7 +410,7 @@ class Connection:
         while end - at >= _SIZE.size and self._body is None and not self.is_closed:
             (size,) = _SIZE.unpack_from(data, at)
             if size >> 16 == _TLS_ALERT:
-                what = f"{self.where}: the listener wants TLS"
+                what = f"{self.where}: the listener requires TLS"
                 self.close(ConfigError(what, "check security.protocol"))
                 return
             if size < _CORRELATION.size:
@@ -463,7 +463,7 @@ class Connection:
         expected, answer = self._waiting.popleft()
         if correlation_id != expected:
             self._waiting.appendleft((expected, answer))
-            self.close(f"answer {correlation_id} came where {expected} was due")
+            self.close(f"received answer {correlation_id} instead of {expected}")
             return
         try:
             made = answer.decode(body)

@@ -102,7 +102,7 @@ def _attributes(text: str, wanted: str) -> dict[str, str]:
     if "e" in found:
         raise ValueError(found["e"])
     if "m" in found or not found.keys() >= {*wanted}:
-        raise ValueError(f"an answer that SCRAM does not have: {text!r}")
+        raise ValueError(f"an answer that is not SCRAM: {text!r}")
     return found
 
 
@@ -213,7 +213,7 @@ class TokenSource:
             except UnavailableError as error:
                 if now >= self._expires_at:
                     raise
-                logger.warning("%s; continuing with the token in hand", error)
+                logger.warning("%s; continuing with the current token", error)
                 return
         elif isinstance(tokens, UnsecuredTokens):
             self._token, lifetime_s = unsecured_token(tokens, now), tokens.lifetime_s
@@ -262,7 +262,7 @@ class SecurityAccess:
             try:
                 self._context = tls_context(self.security.alias, tls)
             except ConfigError as error:
-                logger.warning("%s; using what was read before", error)
+                logger.warning("%s; using the files read before", error)
             else:
                 self._stamp = stamp
                 logger.info("cluster %s: its TLS files have changed", self.security.alias)

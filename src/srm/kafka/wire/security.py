@@ -100,7 +100,7 @@ def read_security(alias: str, properties: Mapping[str, str]) -> Security:
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise ConfigError(
-            f"cluster {alias}: security.protocol: {protocol} is none of {', '.join(_PROTOCOLS)}"
+            f"cluster {alias}: security.protocol: {protocol} is not one of {', '.join(_PROTOCOLS)}"
         )
     request_timeout_s = _seconds(alias, properties, "socket.timeout.ms", 30.0)
     connect_timeout_s = _seconds(alias, properties, "socket.connection.setup.timeout.ms", 10.0)
@@ -163,7 +163,7 @@ def _sasl(alias: str, properties: Mapping[str, str]) -> Sasl:
         return _bearer(alias, properties)
     mechanism = next((one for one in _WITH_PASSWORD if one == wanted), None)
     if mechanism is None:
-        raise ConfigError(f"cluster {alias}: sasl.mechanism: {wanted} is none of {known}")
+        raise ConfigError(f"cluster {alias}: sasl.mechanism: {wanted} is not one of {known}")
     username = _require(alias, properties, "sasl.username", mechanism)
     return Sasl(mechanism, username, _require(alias, properties, "sasl.password", mechanism))
 

@@ -172,8 +172,8 @@ def tls_failure(where: str, error: OSError) -> SrmError:
         )
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError):
         return UnavailableError(
-            f"{where}: the broker closed the connection during the TLS handshake; if that stays "
-            "so, its listener has no TLS",
+            f"{where}: the broker closed the connection during the TLS handshake; if this "
+            "persists, its listener has no TLS",
             "check security.protocol",
         )
     reason = _reason(error)

@@ -176,8 +176,8 @@ def batches(records: memoryview) -> Iterator[BatchHeader]:
             return
         if count < 0 or delta < 0:
             raise IntegrityError(
-                f"batch at offset {base} says that it has {count} records, the last one "
-                f"{delta} behind the first"
+                f"batch at offset {base} claims {count} records, the last one {delta} "
+                f"offsets after the first"
             )
         if base < behind:
             raise disorder(base)

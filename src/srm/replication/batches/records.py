@@ -79,7 +79,7 @@ def read_plainly(batch: memoryview) -> Iterator[DecodedRecord]:
             header, at = _field(data, at)
             headers.append(((name or b"").decode(), header))
         if at != end or end > len(data):
-            raise ValueError(f"the record at offset {base + delta} is not as long as it says")
+            raise ValueError(f"the record at offset {base + delta} has a wrong length")
         timestamp = latest_time if stamped else first_time + time
         yield DecodedRecord(base + delta, timestamp, key, value, headers)
 

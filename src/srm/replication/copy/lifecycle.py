@@ -92,8 +92,8 @@ class Lifecycle:
         if known.copy_is_gone:
             self._reporter.strange(
                 copy,
-                f"{copy.target} is another topic than was copied to before: that was deleted, or "
-                "had another name; all that the source holds is copied again",
+                f"{copy.target} is not the topic of the earlier copy: that was deleted, or had "
+                "another name; all that the source holds is copied again",
             )
         if isinstance(start, SrmError):
             self._carry_out(copy, write_answers.judge_error(start))
@@ -382,7 +382,7 @@ class Lifecycle:
             accept = set_key(self._config.flow, "data.loss.policy", "continue")
             loss = DataLossError(
                 f"{copy.source}: records {both_ends(first, end)} are gone: {lost.what}",
-                f"to record the loss and copy on, {accept}",
+                f"to record the loss and continue, {accept}",
             )
             self._stop(copy, replace(write_answers.stop_of(loss), blocked=(first, end)))
             return

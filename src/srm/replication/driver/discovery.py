@@ -303,7 +303,9 @@ def ensure_offset_syncs(context: FlowContext, source_topics: Topics, target_topi
         try:
             _create_missing(context.target, (replace(offset_syncs, name=name),), target_topics)
         except AuthorizationError as second:
-            raise AuthorizationError(f"offset syncs have no place: {error}; {second}") from error
+            raise AuthorizationError(
+                f"offset syncs cannot be written: {error}; {second}"
+            ) from error
 
 
 def _create_missing(cluster: Cluster, specs: Collection[TopicSpec], known: Collection[str]) -> None:

@@ -364,7 +364,9 @@ class FlowDriver:
         self._published, self._published_settings = now, settings
         self._heartbeat_due = now + HEARTBEAT_S
         if self._term.liveness.deaf(now):
-            raise UnavailableError("the driver's own heartbeats do not come back; reading again")
+            raise UnavailableError(
+                "the driver does not read back its own heartbeats; reading again"
+            )
         for change in changes:
             self._term.book.load(change)
             text = "%s: slot %s copies %d partitions from generation %d"

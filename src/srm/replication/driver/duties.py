@@ -201,7 +201,7 @@ class GroupDuty:
         config = self.context.config
         if why != self._refusal:
             logger.warning(
-                "%s: commits on %s are carried over every %.0f s, not as they come: %s",
+                "%s: commits on %s are translated every %.0f s, not at once: %s",
                 config.flow,
                 config.flow.source,
                 config.emit_checkpoints_interval.total_seconds(),

@@ -92,7 +92,7 @@ class SettingsReload:
             found = self.load()
         except SrmError as error:
             if str(error) != self._failure:
-                logger.warning("the settings stay as they are: %s", error)
+                logger.warning("keeping the previous settings: %s", error)
             self._failure, self._read = str(error), None
         else:
             self._failure = ""

@@ -100,7 +100,7 @@ def _write(log: DriverLog, wanted: Pause | None, more: Mapping[bytes, bytes] = _
         for record in log.poll(_POLL_S):
             if (record.key, record.value) == (PAUSE_KEY, value):
                 return
-    raise UnavailableError(f"the pause is written, but not to be read after {_SEEN_S:g} s; repeat")
+    raise UnavailableError(f"the pause was written, but is not read after {_SEEN_S:g} s; repeat")
 
 
 def _read(records: Iterable[LogRecord]) -> tuple[AssignmentBook, set[str]]:

@@ -68,7 +68,7 @@ def open_restores(forward: FlowContext) -> tuple[str, ...]:
     begun = own.restoring.topics if own.restoring.is_for(known.pause) else {}
     copies, originals = forward.target.topics(), forward.source.topics()
     return tuple(
-        f"the restore of topic {name} was broken off: finish it (srm restore --from {flow.target} "
+        f"the restore of topic {name} was interrupted: finish it (srm restore --from {flow.target} "
         f"--to {flow.source} --topic {name}), or delete the topic on {flow.source}"
         for name, original in sorted(originals.items())
         if (copy := copies.get(names.remote(name))) is not None

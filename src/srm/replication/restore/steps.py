@@ -179,8 +179,8 @@ def check(planned: RestorePlan) -> None:
     flow = planned.forward
     if planned.pause is None:
         raise ConflictError(
-            f"{flow} is not paused: a restore is for what an unplanned failover has left behind; "
-            f"while {flow} runs, it would copy what is restored once more"
+            f"{flow} is not paused: a restore follows an unplanned failover; while {flow} runs, it "
+            "would copy the restored records again"
         )
     for refused in planned.refusals:
         raise ConflictError(refused.reason)

@@ -245,7 +245,7 @@ class Steps:
             raise IntegrityError(
                 f"{self.ahead.reader.partition}: position undecidable at target offset {offset}, "
                 f"{why}",
-                "compare with 'srm verify', or, to copy on, set data.loss.policy = continue in "
+                "compare with 'srm verify', or, to continue, set data.loss.policy = continue in "
                 "srm.properties, then run srm replicator restart",
             )
 

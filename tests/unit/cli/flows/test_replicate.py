@@ -63,7 +63,7 @@ def test_the_plain_line_says_what_an_operator_looks_for():
 def test_duties_of_something_else_are_named_and_a_misspelt_one_is_refused():
     assert parse_duties(" topics,group-offsets ") == {"topics", "group-offsets"}
     assert parse_duties("") == frozenset()
-    with pytest.raises(UsageError, match="groups is none of checkpoints, group-offsets, topics"):
+    with pytest.raises(UsageError, match="groups is not one of checkpoints, group-offsets, topics"):
         parse_duties("groups,topics")
 
 

@@ -39,7 +39,7 @@ ANSWER = Why(
     ok=False,
     verdict="not copied: not listed",
     steps=(
-        Question("enabled", "is the flow P->B on?").yes(),
+        Question("enabled", "is the flow P->B enabled?").yes(),
         Question("allowed", "does an allow list name the topic?").no("not listed", "add it"),
         Question("heard", "has P answered lately?").unknown("no slot has reported it"),
     ),

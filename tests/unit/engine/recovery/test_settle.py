@@ -379,7 +379,7 @@ def test_a_restore_that_was_broken_off_is_finished_before_anything_is_settled(
     record = RestoreRecord((PAUSE.request,), {}, "ann", 2)
     p.compacted_topic(state, COMMANDS).write({RESTORE_KEY: record.value()})
 
-    with pytest.raises(GateClosedError, match="restore of topic Payments was broken off"):
+    with pytest.raises(GateClosedError, match="restore of topic Payments was interrupted"):
         returned.settle(Payments="merge")
 
     assert pause_in_force(returned.context) == PAUSE
@@ -399,7 +399,7 @@ def test_a_restore_that_has_begun_and_told_nothing_yet_keeps_its_topics_from_bei
         {RESTORE_KEY: record.value()}
     )
 
-    with pytest.raises(GateClosedError, match="restore of topic Payments was broken off"):
+    with pytest.raises(GateClosedError, match="restore of topic Payments was interrupted"):
         returned.settle(Payments="merge")
 
     returned.switch.pause(replace(PAUSE, request="r9"))

@@ -369,7 +369,7 @@ def test_what_is_left_to_copy_has_an_eta_from_the_rate_of_late(flow: RunningFlow
     assert answer.verdict == "copied, with a lag of 20 offsets"
     assert step(answer, "lag").answer == (
         "20 offsets to copy, at most about 10 s at 2 records/s, the highest recent rate; "
-        "P->B is limited to 1,000 bytes a second"
+        "P->B is limited to 1,000 bytes per second"
     )
 
 

@@ -414,7 +414,7 @@ def test_a_tls_alert_is_no_answer_of_352_megabytes() -> None:
         async with connected(Broker(first_bytes=b"\x15\x03\x03\x00\x02\x02\x50"), login()):
             pass
 
-    with pytest.raises(ConfigError, match=r"the listener wants TLS; check security\.protocol"):
+    with pytest.raises(ConfigError, match=r"the listener requires TLS; check security\.protocol"):
         asyncio.run(run())
 
 

@@ -196,7 +196,7 @@ def test_in_the_middle_of_a_renewal_the_former_files_are_used(
     replace(tmp_path / "client.key", second.key_pem)
     with caplog.at_level(logging.WARNING):
         asyncio.run(listener.connect(access))
-    assert "using what was read before" in caplog.text
+    assert "using the files read before" in caplog.text
     (tmp_path / "client.pem").unlink()
     asyncio.run(listener.connect(access))
     replace(tmp_path / "client.pem", second.pem)

@@ -172,7 +172,7 @@ def test_reads_librdkafkas_notation_of_unsecured_tokens() -> None:
 @pytest.mark.parametrize(
     ("properties", "text"),
     [
-        ({"security.protocol": "TLS"}, "security.protocol: TLS is none of PLAINTEXT, SSL"),
+        ({"security.protocol": "TLS"}, "security.protocol: TLS is not one of PLAINTEXT, SSL"),
         ({"security.protocol": "SASL_SSL", **NAME}, "sasl.mechanism is missing"),
         (
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
@@ -180,7 +180,7 @@ def test_reads_librdkafkas_notation_of_unsecured_tokens() -> None:
         ),
         (
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "DIGEST-MD5"},
-            "sasl.mechanism: DIGEST-MD5 is none of PLAIN",
+            "sasl.mechanism: DIGEST-MD5 is not one of PLAIN",
         ),
         (
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "srm"},

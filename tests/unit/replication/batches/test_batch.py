@@ -143,7 +143,7 @@ def test_a_batch_that_begins_before_the_end_of_another_one_ends_the_cutting() ->
 def test_counts_below_zero_are_damage(fields: dict[str, int]) -> None:
     view = encode(records_of([(b"k", b"v", [])] * 3), 0)
 
-    with pytest.raises(IntegrityError, match="batch at offset 7 says that it has"):
+    with pytest.raises(IntegrityError, match="batch at offset 7 claims"):
         list(batches(memoryview(at_offset(view, 7, **fields))))
 
 

@@ -169,7 +169,7 @@ def test_a_driver_that_does_not_hear_itself_opens_its_log_anew(lab):
     lab.second(driver, "0", "1")
     hears = driver.log.poll
     driver.log.poll = lambda _wait_s: []
-    with pytest.raises(UnavailableError, match="do not come back"):
+    with pytest.raises(UnavailableError, match="does not read back"):
         [lab.second(driver, "0", "1") for _ in range(30)]
 
     driver.log.poll = hears

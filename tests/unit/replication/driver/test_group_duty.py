@@ -289,7 +289,7 @@ def test_a_source_that_does_not_show_its_commits_has_the_interval(
     assert COMMITS not in lab.charge.duties
     [said] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert said == (
-        "P->B: commits on P are carried over every 60 s, not as they come: grant Read on topic "
+        "P->B: commits on P are translated every 60 s, not at once: grant Read on topic "
         "__consumer_offsets of P to srm's principal"
     )
     lab.steps(10)

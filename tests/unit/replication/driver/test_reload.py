@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_named_once(
     lab.look()
     lab.look()
 
-    assert caplog.text.count("the settings stay as they are: ") == 1
+    assert caplog.text.count("keeping the previous settings: ") == 1
     assert lab.taken == []
     lab.write("P->B.groups = ledger")
     lab.look()

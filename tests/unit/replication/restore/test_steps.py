@@ -170,7 +170,7 @@ def check_guarded(made: World) -> None:
         )
         behind = known.source_next if known else 0
         if told and [entry for entry in log[behind:] if isinstance(entry, int)]:
-            assert f"topic {topic} was broken off" in blocked
+            assert f"topic {topic} was interrupted" in blocked
 
 
 def test_killed_again_and_again_and_compacted_in_between_it_ends_the_same() -> None:

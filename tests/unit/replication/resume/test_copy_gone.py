@@ -72,7 +72,7 @@ def test_a_topic_that_was_never_copied_has_lost_no_copy() -> None:
 @pytest.mark.parametrize(
     ("start", "told"),
     [
-        (replace(NOWHERE, copy_is_gone=True), ["P.T-0 is another topic than was copied to before"]),
+        (replace(NOWHERE, copy_is_gone=True), ["P.T-0 is not the topic of the earlier copy"]),
         (NOWHERE, []),
     ],
 )

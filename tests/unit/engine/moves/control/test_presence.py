@@ -206,7 +206,7 @@ def test_a_plan_says_when_there_is_no_way_back(world: World) -> None:
 
     warnings = moves.plan(replace(context, reverse=reverse), REQUEST, dry_run=True).warnings
 
-    assert any("flow B->P is off" in w for w in warnings)
+    assert any("flow B->P is disabled" in w for w in warnings)
 
 
 def test_stray_offsets_are_left_behind_where_that_is_accepted(world: World) -> None:
