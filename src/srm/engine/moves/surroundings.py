@@ -108,10 +108,9 @@ def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     for plan in sorted(facts.plans, key=lambda one: one.group):
         if members := strangers(plan.group, plan.members, presence):
             yield (
-                f"group {plan.group}: {', '.join(members)} does not follow routes, the hold cannot "
-                f"reach it: stop it when the move says hold, start it on {request.target} after "
-                f"go; a new address alone is not enough, until it rejoins it reads at "
-                f"{request.source}'s offsets"
+                f"group {plan.group}: {', '.join(members)} does not follow routes, so the hold "
+                f"cannot reach it. Stop it at hold and start it on {request.target} after go. With "
+                f"a new address alone it reads at {request.source}'s offsets until it rejoins"
             )
     at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
     writers = Writers(facts.writers, at_plan, now_ms, round(request.slow_writer_seconds * 1000))
@@ -119,10 +118,10 @@ def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     plain = {topic: count for topic, count in counts.items() if count}
     for topic, count in plain.items():
         yield (
-            f"topic {topic}: {count} of the producers that wrote to it recently follow no route: "
-            f"stop them when the move says hold, start them on {request.target} after go; with a "
-            f"new address alone a producer keeps its id, which {request.target} may have given to "
-            f"another, so that its batches can be acknowledged and never written"
+            f"topic {topic}: {count} of the producers that wrote to it recently follow no route. "
+            f"Stop them at hold and start them on {request.target} after go. With a new address "
+            f"alone a producer keeps its id; if {request.target} has given that to another, "
+            f"batches can be acknowledged and never written"
         )
     yield from _shared_ids(context, facts, plain)
 
@@ -152,9 +151,9 @@ def _state(facts: MoveFacts) -> Iterator[str]:
         if changelogs := [topic for topic in topics if topic.startswith(f"{group}-")]:
             yield (
                 f"group {group} is a Kafka Streams application with state ({some(changelogs)}), "
-                f"which does not move: its stores are empty on {facts.request.target}; delete its "
-                f"local state directories before it starts there, they hold "
-                f"{facts.request.source}'s offsets, and rebuild the stores from their input"
+                f"which does not move. Before it starts on {facts.request.target}, delete its "
+                f"local state directories, which hold {facts.request.source}'s offsets, and "
+                f"rebuild its stores from their input"
             )
 
 
