@@ -117,7 +117,7 @@ def test_a_missed_rpo_is_told_with_the_command_that_shows_why(configured: Config
 
     [(event, text)] = Notified.told
     assert event == "late-P"
-    assert text.startswith("copy P->B: records written before 2026-01-01T00:00:00Z are not all")
+    assert text.startswith("copy P->B: not all records written before 2026-01-01T00:00:00Z are")
     assert text.endswith("srm why --flow 'P->B'")
 
 

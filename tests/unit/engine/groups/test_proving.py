@@ -389,7 +389,7 @@ def test_a_record_that_was_not_copied_and_never_noted_is_found():
     world.copy()
     world.commit("audit", 1)
 
-    assert "nothing was noted" in emit(world.forward).proof.disproved[0].evidence
+    assert "no loss was noted" in emit(world.forward).proof.disproved[0].evidence
 
 
 def test_a_reader_of_uncommitted_records_copies_aborted_ones():

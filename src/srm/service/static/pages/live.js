@@ -97,7 +97,7 @@ function show(html) {
 }
 
 function signedOut(status) {
-  problem = status === 401 ? "you are no longer signed in: sign in again" : "you may no longer see this";
+  problem = status === 401 ? "you are no longer signed in: sign in again" : "you no longer have permission to view this";
   failures += 1;
   seen = 0;
   main.replaceChildren();
