@@ -36,6 +36,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.runs import Lineage, Run
 from srm.replication import codes
 from srm.replication.claim import LAST_EPOCH, Claim
+from srm.replication.copy import claiming
 from srm.replication.mapping.starts import Start
 from srm.replication.partition import PartitionCopy, Phase
 from srm.replication.ports import (
@@ -160,6 +161,10 @@ def unmarked(offset: int, value: bytes) -> bytes:
     return stored([Record(offset, 1, b"k", value)], producer_id=FOREIGN)
 
 
+def of_a_tool(offset: int, value: bytes) -> bytes:
+    return stored([Record(offset, 1, b"k", value, [("from", b"P")])], producer_id=FOREIGN)
+
+
 BESIDE_A_THIRD = [marked(0, b"c0", "c-id,T,1"), LOCAL_LATER]
 
 
@@ -173,6 +178,7 @@ BESIDE_A_THIRD = [marked(0, b"c0", "c-id,T,1"), LOCAL_LATER]
         (BESIDE_A_THIRD, [LOCAL], True, Phase.COPYING),
         (BESIDE_A_THIRD, [LOCAL], False, Phase.STOPPED),
         (BESIDE_A_THIRD, [unmarked(0, b"b0"), unmarked(1, b"p0")], True, Phase.STOPPED),
+        (BESIDE_A_THIRD, [LOCAL, of_a_tool(1, b"p0")], True, Phase.STOPPED),
         (BESIDE_A_THIRD, [unmarked(1, b"b0")], True, Phase.STOPPED),
         (BESIDE_A_THIRD[1:], [LOCAL], True, Phase.STOPPED),
         ([marked(0, b"c0", "c-id,T,1")], [LOCAL], True, Phase.COPYING),
@@ -199,6 +205,7 @@ BESIDE_A_THIRD = [marked(0, b"c0", "c-id,T,1"), LOCAL_LATER]
         "both are whole, and no record is in both",
         "they are, but no flow copies them",
         "a record is in both",
+        "a record is in both, with a header of another tool",
         "a record of the target is gone",
         "a record of the source is gone",
         "it copies a third cluster's records alone",
@@ -211,6 +218,19 @@ BESIDE_A_THIRD = [marked(0, b"c0", "c-id,T,1"), LOCAL_LATER]
 def test_a_shared_name_holds_originals_only_where_the_records_of_both_sides_say_so(
     source: list[bytes], target: list[bytes], both_ways: bool, phase: Phase
 ) -> None:
+    found = shared(source, target, both_ways=both_ways)
+
+    assert found.copy.phase is phase
+    assert (found.copy.source_next, found.copy.others is None) == (0, False)
+
+
+def test_long_logs_under_a_shared_name_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming, "LOOK_AHEAD_RECORDS", 2)
+
+    assert shared(BESIDE_A_THIRD, [LOCAL], both_ways=True).copy.phase is Phase.STOPPED
+
+
+def shared(source: list[bytes], target: list[bytes], *, both_ways: bool) -> Site:
     async def scenario(site: Site) -> None:
         site.lifecycle.begin(SHARED, None)
         await site.until(lambda: site.copy.phase in (Phase.COPYING, Phase.STOPPED))
@@ -226,10 +246,7 @@ def test_a_shared_name_holds_originals_only_where_the_records_of_both_sides_say_
             records=records,
         )
 
-    found = run(site, scenario)
-
-    assert found.copy.phase is phase
-    assert (found.copy.source_next, found.copy.others is None) == (0, False)
+    return run(site, scenario)
 
 
 @pytest.mark.parametrize(
