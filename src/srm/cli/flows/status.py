@@ -196,8 +196,7 @@ def why(
     flows: Flows,
     *,
     kind: Annotated[
-        Literal["topic", "group"] | None,
-        typer.Option(help="Kind of the name; default: both."),
+        Literal["topic", "group"] | None, typer.Option(help="Kind of the name; default: both.")
     ] = None,
     watch: WatchOption = None,
 ) -> None:

@@ -94,9 +94,7 @@ def append(
     topic: Annotated[
         list[str],
         typer.Option(
-            metavar="TOPIC",
-            help="Source topic; may be repeated.",
-            autocompletion=completing.topics,
+            metavar="TOPIC", help="Source topic; may be repeated.", autocompletion=completing.topics
         ),
     ],
     dry_run: DryRunOption = False,

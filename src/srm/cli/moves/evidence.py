@@ -89,8 +89,7 @@ def verify(
     public_key: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Key (PEM) to verify with; default: the signing key of the file.",
+            metavar="FILE", help="Key (PEM) to verify with; default: the signing key of the file."
         ),
     ] = None,
 ) -> None:

@@ -88,9 +88,7 @@ def follow(
     grace_lost: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="The same after an unplanned move abandoned its cluster.",
+            metavar="SECONDS", min=0, help="The same after an unplanned move abandoned its cluster."
         ),
     ] = 5.0,
     restart: Annotated[

@@ -14,12 +14,7 @@ from srm.domain.groups.translation import LogRange
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import (
-    Ack,
-    StampedAck,
-    group_subject,
-    topic_subject,
-)
+from srm.domain.moves.routing import Ack, StampedAck, group_subject, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason, amount
 

@@ -29,14 +29,7 @@ from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.flows.supervision import paused_text
-from srm.engine.groups.checkpoints import (
-    Commits,
-    Groups,
-    of_all,
-    per_group,
-    survey,
-    texts,
-)
+from srm.engine.groups.checkpoints import Commits, Groups, of_all, per_group, survey, texts
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import Survey, read_proof
 from srm.engine.ports import FlowContext

@@ -419,8 +419,7 @@ def _await(caller: Caller, order: RedirectOrder, renew: Callable[[], None]) -> C
     within = copy_context()  # the span of the step, for the redirector
     deadline = time.monotonic() + caller.limit_s + _GRACE_S
     thread = start_thread(
-        f"srm-{order.key}",
-        lambda: answers.append(within.run(caller.call, order, cancelled)),
+        f"srm-{order.key}", lambda: answers.append(within.run(caller.call, order, cancelled))
     )
     try:
         while (left := deadline - time.monotonic()) > 0:

@@ -36,13 +36,7 @@ from srm.domain.moves.disaster import (
     rate_of,
     with_held_back,
 )
-from srm.domain.moves.gate import (
-    GroupSync,
-    Presence,
-    ReplicationFacts,
-    SyncStatus,
-    eta_seconds,
-)
+from srm.domain.moves.gate import GroupSync, Presence, ReplicationFacts, SyncStatus, eta_seconds
 from srm.domain.moves.plan import (
     GroupPlan,
     GroupPosition,
