@@ -248,13 +248,13 @@ class _Drill:
             shadowed=tuple(sorted(rows)),
             topics=found.facts.topics,
             forecast=standing.forecast,
-            problems=_bounded(
+            problems=_few_texts(
                 (
                     *(each.text for each in found.problems),
                     *(f"without {flow.source}: {text}" for text in refusals),
                 )
             ),
-            warnings=_bounded(
+            warnings=_few_texts(
                 (
                     *known,
                     *(f"without {flow.source}: {text}" for text in further if text not in known),
@@ -320,7 +320,7 @@ class _Drill:
         for group, some in sorted(rows.items()):
             found = _group(group, some, refused, read.get(group, {}), compare)
             most = _MOST_OF_GROUP if failed < _MOST_TEXTS else 0
-            groups.append(replace(found, problems=_bounded(found.problems, most)))
+            groups.append(replace(found, problems=_few_texts(found.problems, most)))
             failed += not found.ok
         state = replace(self.state, state="done", shadowed=(), steps=self.steps)
         done = replace(state, groups=tuple(groups))
@@ -351,7 +351,7 @@ class _Drill:
         write_drill(target, self.state)
 
 
-def _bounded(texts: Sequence[str], most: int = _MOST_TEXTS) -> tuple[str, ...]:
+def _few_texts(texts: Sequence[str], most: int = _MOST_TEXTS) -> tuple[str, ...]:
     """Limit the texts of a drill: its record may have a megabyte."""
     return tuple(text[:_LONGEST_TEXT] for text in few(texts, most))
 
