@@ -164,21 +164,26 @@ def test_a_group_that_wakes_up_before_the_write_keeps_its_offsets_and_its_ledger
     assert ledger(sites).entry(GROUP, REPLICA) == before
 
 
-def test_offsets_that_change_between_decision_and_write_are_not_overwritten(
-    sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The race of KAFKA-19794: a consumer came, committed and left within the run."""
-    sites.commit("P", GROUP, "Payments", 40)
+def commit_before_write(sites, monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+    """Let another program commit on B after the decision, before the write."""
     target = sites.clusters["B"]
     committed, calls = target.committed_offsets, []
 
     def moving(group: str) -> dict[TopicPartition, int]:
         calls.append(group)
         if len(calls) == 2:
-            sites.commit("B", GROUP, "P.Payments", 10)
+            sites.commit("B", GROUP, "P.Payments", offset)
         return committed(group)
 
     monkeypatch.setattr(target, "committed_offsets", moving)
+
+
+def test_offsets_that_change_between_decision_and_write_are_not_overwritten(
+    sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The race of KAFKA-19794: a consumer came, committed and left within the run."""
+    sites.commit("P", GROUP, "Payments", 40)
+    commit_before_write(sites, monkeypatch, 10)
 
     assert actions(sites) == {"group-active": 1}
     assert sites.committed("B", GROUP, "P.Payments") == 10
@@ -190,16 +195,7 @@ def test_the_wanted_offset_written_by_another_run_does_not_stop_a_move(
 ) -> None:
     """The group sync of the replicator runs during a move, and one refusal repeats its apply."""
     sites.commit("P", GROUP, "Payments", 40)
-    target = sites.clusters["B"]
-    committed, calls = target.committed_offsets, []
-
-    def moving(group: str) -> dict[TopicPartition, int]:
-        calls.append(group)
-        if len(calls) == 2:
-            sites.commit("B", GROUP, "P.Payments", 41)
-        return committed(group)
-
-    monkeypatch.setattr(target, "committed_offsets", moving)
+    commit_before_write(sites, monkeypatch, 41)
 
     [decision] = apply_exact(sites.flow("P->B"), {GROUP: {REPLICA: 41}}, operation="m-1")
 

@@ -39,6 +39,17 @@ def gone(world: World) -> MoveContext:
     return context
 
 
+def held_back(world: World) -> MoveContext:
+    """Hold the groups, which have joined on B, for the move back."""
+    for group in ("near", "far"):
+        world.b.join(group)
+    world.copy("B", "P")
+    back = world.context("B", "P")
+    moves.plan(back, BACK, "m2")
+    moves.hold(back, "m2")
+    return back
+
+
 def denied(world: World, alias: str = "P") -> bool:
     return bool(world.clusters[alias].write_denials(["Payments"]))
 
@@ -127,14 +138,9 @@ def test_a_release_lifts_a_rule_that_came_after_the_lifting_of_its_record(world)
 
 def test_a_move_back_lifts_it_before_anybody_is_sent_there(world):
     gone(world)
-    for group in ("near", "far"):
-        world.b.join(group)
-    world.copy("B", "P")
-    context = world.context("B", "P")
     seen: list[bool] = []
 
-    moves.plan(context, BACK, "m2")
-    moves.hold(context, "m2")
+    context = held_back(world)
     world.obey("near", "far", alias="B")
     world.passing(2_000)
     moves.wait_status(context, "m2")
@@ -376,12 +382,7 @@ def test_a_late_go_leaves_the_cluster_closed_that_a_later_move_has_left(world, m
 
 def test_a_rule_that_a_late_process_sets_and_leaves_before_the_decision_is_lifted_after_it(world):
     gone(world)
-    for group in ("near", "far"):
-        world.b.join(group)
-    world.copy("B", "P")
-    back = world.context("B", "P")
-    moves.plan(back, BACK, "m2")
-    moves.hold(back, "m2")
+    back = held_back(world)
     world.obey("near", "far", alias="B")
     world.passing(2_000)
     moves.wait_status(back, "m2")
@@ -402,12 +403,7 @@ def test_a_rule_that_a_late_process_sets_and_leaves_before_the_decision_is_lifte
 def test_a_move_back_that_has_not_led_clients_back_opens_nothing(world, again, released):
     """The one before it is looked at again while it holds them, or after its release."""
     gone(world)
-    for group in ("near", "far"):
-        world.b.join(group)
-    world.copy("B", "P")
-    back = world.context("B", "P")
-    moves.plan(back, BACK, "m2")
-    moves.hold(back, "m2")
+    back = held_back(world)
     if released:
         moves.release(back, "m2")
 
