@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -130,6 +133,20 @@ def replicating(
             Discovery(replace(context, config=spec.flow_config)).prepare()
     with at_work(*(partial(work, spec) for spec in specs for work in (drive, copying))):
         yield
+
+
+@contextmanager
+def application_of(file: Path, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``srm replicate`` as a user does, in a process group that is killed afterwards."""
+    command = [sys.executable, "-m", "srm.cli.main", "replicate", "--config", str(file), *options]
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(DEADLINE_S)
 
 
 def is_copied(context: FlowContext, topic: str) -> bool:

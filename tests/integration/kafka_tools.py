@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from srm_lab.stack.jars import kafka_class_path
 from srm_lab.stack.java import find_java
-from srm_lab.stack.kafka import quick_start
+from srm_lab.stack.kafka import KafkaBroker, quick_start
 
 
 def run_tool(main: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -36,6 +36,18 @@ def running_tool(main: str, *arguments: str, heap: str = "128m") -> Iterator[sub
     finally:
         process.kill()
         process.communicate()
+
+
+@contextmanager
+def client_quota(broker: KafkaBroker, quota: str, rate: int) -> Iterator[None]:
+    """Limit the clients named srm on a broker to so many bytes per second."""
+    tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap]
+    tool += ["--entity-type", "clients", "--entity-name", "srm", "--alter"]
+    run_tool(*tool, "--add-config", f"{quota}={rate}")
+    try:
+        yield
+    finally:
+        run_tool(*tool, "--delete-config", quota)
 
 
 def _command(main: str, arguments: tuple[str, ...], heap: str = "128m") -> list[str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from tests.replicating import configure
+from tests.replicating import application_of, configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
@@ -98,13 +94,8 @@ def opened(site: Site) -> Iterator[FlowContext]:
 def application(site: Site, tmp_path: Path) -> Iterator[Path]:
     """Run the command as a user does; its output is in the returned file."""
     log = tmp_path / "replicate.log"
-    command = [sys.executable, "-m", "srm.cli.main", "replicate", "--config", str(site.path)]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-    yield log
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(DEADLINE_S)
+    with application_of(site.path, log):
+        yield log
 
 
 @pytest.mark.usefixtures("opened", "application")

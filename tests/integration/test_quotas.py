@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from tests.integration.copying import CopyLab
-from tests.integration.kafka_tools import run_tool
+from tests.integration.kafka_tools import client_quota
 
 from srm.kafka.wire import brokers
 from srm.kafka.wire.security import read_security
@@ -66,18 +65,6 @@ def test_a_flow_with_a_limit_copies_no_faster(clusters: Mapping[str, KafkaBroker
     assert seconds > TOOK_S
 
 
-@contextmanager
-def _client_quota(broker: KafkaBroker, quota: str, rate: int = BROKER_RATE) -> Iterator[None]:
-    """Limit the clients named srm on a broker, by Kafka's own tool."""
-    tool = ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap]
-    tool += ["--entity-type", "clients", "--entity-name", "srm", "--alter"]
-    run_tool(*tool, "--add-config", f"{quota}={rate}")
-    try:
-        yield
-    finally:
-        run_tool(*tool, "--delete-config", quota)
-
-
 @pytest.mark.parametrize(
     ("cluster", "quota"), [("P", "consumer_byte_rate"), ("B", "producer_byte_rate")]
 )
@@ -89,7 +76,7 @@ def test_a_brokers_quota_slows_the_copy_down_and_harms_nothing(
 ) -> None:
     source, target = clusters["P"].bootstrap, clusters["B"].bootstrap
 
-    with _client_quota(clusters[cluster], quota):
+    with client_quota(clusters[cluster], quota, BROKER_RATE):
         seconds, topic = _copy(source, target, BROKER_SIZE)
 
     assert seconds > TOOK_S, "the broker's quota was too high to be felt"
@@ -109,7 +96,7 @@ def test_pauses_that_are_longer_than_a_silent_broker_is_waited_for_break_nothing
         lambda *of: replace(read_security(*of), request_timeout_s=SILENCE_S),
     )
 
-    with _client_quota(clusters["B"], "producer_byte_rate", SMALL_RATE):
+    with client_quota(clusters["B"], "producer_byte_rate", SMALL_RATE):
         _, topic = _copy(source, target, SMALL_SIZE, partition_count=12)
 
     assert not _warnings(caplog, topic)

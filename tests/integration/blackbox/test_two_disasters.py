@@ -1,34 +1,46 @@
 """The primary dies, returns, is settled and failed back to, twice; the harness counts for itself.
 
-The seed chooses the producers, what is decided about the residue, whether partitions are idle at
-the failback, and whether the flow whose map it needs still has a slot.
+The seed chooses the producers, a fourth reader, what the source has lost, what is decided about the
+residue, whether partitions are idle at the failback, whether the flow whose map it needs still has
+a replicator, whether the first one was cut off and wakes up late, and the brokers' quotas.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cases import cases
+from tests.faults.campaign.truncation import cut
+from tests.integration.blackbox.audit import read_ids
 from tests.integration.blackbox.programs import Client
 from tests.integration.blackbox.stage import Stage
 from tests.integration.blackbox.test_worst_day import (
     await_checkpoints,
+    client_reader,
     emitting,
     lost_and_twice,
     srm,
 )
+from tests.integration.kafka_tools import client_quota
 from tests.integration.moving import PARTITIONS
-from tests.replicating import replicating
-from tests.waiting import eventually
+from tests.replicating import application_of, replicating
+from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.names.topics import Flow
 from srm_lab.stack.kafka import KafkaBroker
+
+SMALL_RATE = 100_000
+TAKEN_OVER = 4
+"""Exit code of a replicator whose flows another one has."""
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -92,35 +104,113 @@ def become_idle(stage: Stage) -> None:
         eventually(lambda r=reader: not lost_and_twice(r, written)[0], "B's are read")
 
 
-@pytest.mark.parametrize("seed", cases((1,), (2, 3, 4, 5, 6, 7, 8)))
-def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
-    site_of_two: Stage, primary: KafkaBroker, seed: int
-) -> None:
-    stage, rng = site_of_two, random.Random(seed)
-    there = Flow(stage.p, stage.b)
+class Replicators:
+    """What copies from the primary: a thread, or an application that a disaster cuts off."""
+
+    def __init__(self, stage: Stage, flow: Flow, *, is_cut_off: bool) -> None:
+        self._stage, self._flow, self._running = stage, flow, ExitStack()
+        self._asleep: subprocess.Popen[bytes] | None = None
+        self._ending = ExitStack()
+        if is_cut_off:
+            self._asleep = self._application(self._ending)
+        else:
+            self.start()
+
+    def close(self) -> None:
+        self.stop()
+        self._ending.close()
+
+    def start(self) -> None:
+        self._running.enter_context(replicating(self._stage.site.config, self._flow))
+
+    def stop(self) -> None:
+        self._running.close()
+
+    def cut_off(self) -> None:
+        """Stop the application, if it is one, where it is."""
+        if self._asleep is not None:
+            os.killpg(self._asleep.pid, signal.SIGSTOP)
+
+    def replace(self) -> None:
+        """Start another application in place of one that is cut off."""
+        if self._asleep is not None:
+            self._application(self._running)
+
+    def wake(self) -> None:
+        """Let one that was cut off continue: it has to find that it was replaced."""
+        if self._asleep is not None:
+            os.killpg(self._asleep.pid, signal.SIGCONT)
+            assert self._asleep.wait(DEADLINE_S) == TAKEN_OVER
+            self._asleep = None
+
+    def _application(self, running: ExitStack) -> subprocess.Popen[bytes]:
+        options = ("--flow", str(self._flow), "--without", "checkpoints,group-offsets,topics")
+        log = self._stage.home / "replicate.log"
+        return running.enter_context(application_of(self._stage.site.path, log, *options))
+
+
+@contextmanager
+def small_quotas(broker: KafkaBroker) -> Iterator[None]:
+    with (
+        client_quota(broker, "producer_byte_rate", SMALL_RATE),
+        client_quota(broker, "consumer_byte_rate", SMALL_RATE),
+    ):
+        yield
+
+
+def cast(stage: Stage, seed: int) -> None:
+    """Give the stage its writer and its readers."""
     transactional = f"bank-{stage.site.unique}" if seed % 2 else None
     stage.writer("writer", rate=100, transactional_id=transactional)
     stage.reader("plain", reset="earliest", store=True)
     stage.java_reader("java", reset="earliest")
     stage.reader("assign", reset="earliest", store=True, assign=PARTITIONS)
+    if seed % 3 == 2:
+        client_reader(stage)
+    elif seed % 3 == 0:
+        stage.streams("streams")
+
+
+def come_back(stage: Stage, primary: KafkaBroker, rng: random.Random) -> int:
+    """Start the primary, which may have lost the end of a partition; count what no log has."""
+    if rng.random() < 0.3:
+        cut(primary, stage.topic, 0, share=0.8)
+    primary.start()
+    primary.wait_ready()
+    written = {event.id for event in stage.acked if event.cluster == stage.p}
+    return len(
+        written - set(read_ids(stage.bootstrap[stage.p], stage.topic)) - set(stage.copy(stage.p))
+    )
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", cases((1,), range(2, 21)))
+def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
+    site_of_two: Stage, primary: KafkaBroker, clusters: Mapping[str, KafkaBroker], seed: int
+) -> None:
+    stage, rng = site_of_two, random.Random(seed)
+    there = Flow(stage.p, stage.b)
+    cast(stage, seed)
     groups = [reader.group for reader in stage.readers]
     repeated, left = Counter[str](), 0
-    with ExitStack() as slots:
-        slots.enter_context(replicating(stage.site.config, there))
+    with (
+        small_quotas(clusters["B"]) if seed % 5 == 3 else nullcontext(),
+        closing(Replicators(stage, there, is_cut_off=seed % 4 == 2)) as replicators,
+    ):
         stage.start(stage.p)
         for number in (1, 2):
             choice = rng.choice(("merge", "discard"))
             is_idle, has_slot = number == 1 or rng.random() < 0.5, rng.random() < 0.5
             work(stage.readers)
             await_checkpoints(stage, groups)
+            replicators.cut_off()
             report = give_up(stage, number, primary, groups)
             assert report["ok"], report["problems"]
             for group in report["forecast"]["groups"]:
                 repeated[group["group"]] += group["re_read"]
             work(stage.readers)
 
-            primary.start()
-            primary.wait_ready()
+            left += come_back(stage, primary, rng)
             blocked = stage.operator.plan(stage.b, stage.p, stage.topic, groups)["blocking"]
             assert any(f"srm return status --flow '{there}'" in reason for reason in blocked)
             choice = settle(stage, there, choice)
@@ -129,17 +219,19 @@ def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
             left += residue if choice == "discard" else 0
             if choice == "merge":
                 repeated.update(dict.fromkeys(groups, residue))
+            replicators.replace()
             if is_idle:
                 become_idle(stage)
             if not has_slot:  # once groups have read the residue, which it copies
                 eventually(lambda: not stage.in_the_way(stage.b), "nothing is in the way")
-                slots.close()
+                replicators.stop()
             back = stage.move(f"back{number}", stage.b)
             assert back["ok"], back["problems"]
             moved = back["groups"].values()
             assert {(one["skipped"], one["re_read"]) for one in moved} == {(0, 0)}, back
             if not has_slot:
-                slots.enter_context(replicating(stage.site.config, there))
+                replicators.start()
+            replicators.wake()
         work(stage.readers)
         stage.stop(*stage.writers)
         for reader in stage.readers:
