@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from urllib.parse import parse_qs
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from tests.served import answering
 
 from srm_lab.stack.process import LOOPBACK
 
@@ -108,14 +108,8 @@ def identity_provider(lifetime_s: int = 600) -> Iterator[IdentityProvider]:
             """Keep quiet."""
 
     server.RequestHandlerClass = Handler
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with answering(server):
         yield provider
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _part(content: object) -> str:

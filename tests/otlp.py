@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from tests.served import answering
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,9 @@ def collecting(*, answers: bool = True) -> Iterator[Collector]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    collector.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield collector
-    finally:
-        collector.answers.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(server) as address:
+        collector.url = f"http://{address}"
+        try:
+            yield collector
+        finally:
+            collector.answers.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.server import HTTPServer
 from pathlib import Path
 
 import uvicorn
@@ -31,6 +32,19 @@ def served_as(properties: Path, settings: Mapping[str, str]) -> Iterator[str]:
     config = load_config(properties, {"service.port": str(port), **settings})
     with _running(server_config(config)):
         yield f"{LOOPBACK}:{port}"
+
+
+@contextmanager
+def answering(server: HTTPServer) -> Iterator[str]:
+    """Answer requests in a thread until the block ends; give host and port."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager

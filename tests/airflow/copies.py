@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from tests.replicating import configure
+from tests.replicating import at_work, configure
 from tests.slot_reports import records_of
 
 from srm.domain.flow_state.replication_records import (
@@ -163,19 +163,13 @@ class Site:
 @contextmanager
 def reporting(site: Site, count: int = COPIED) -> Iterator[None]:
     """Report every other second, as a live slot does, that so many records are copied."""
-    over = threading.Event()
 
-    def report() -> None:
+    def report(over: threading.Event) -> None:
         while not over.wait(2):
             site.record_copy(count)
 
-    thread = threading.Thread(target=report)
-    thread.start()
-    try:
+    with at_work(report):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextmanager

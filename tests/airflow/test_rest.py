@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from tests.served import answering
 
 from srm_airflow import rest
 from srm_airflow.rest import AirflowRest
@@ -39,15 +39,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         def log_message(self, *_args: Any) -> None:
             """Keep quiet."""
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(rest.conf, "get", lambda *_args, **_kwargs: url)
-    yield seen
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(HTTPServer(("127.0.0.1", 0), Handler)) as address:
+        monkeypatch.setattr(rest.conf, "get", lambda *_args, **_kwargs: f"http://{address}")
+        yield seen
 
 
 def test_a_note_is_written_with_a_token_that_airflow_gives(requests: list[Any]) -> None:

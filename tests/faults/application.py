@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 from confluent_kafka import Producer
-from tests.replicating import configure
+from tests.replicating import application_of, at_work, configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
@@ -76,21 +72,9 @@ class Application:
     @contextmanager
     def running(self, *options: str) -> Iterator[psutil.Process]:
         flows = [part for flow in self.flows for part in ("--flow", flow)]
-        srm = Path(sys.executable).parent / "srm"
         self.log = self.home / f"{uuid.uuid4().hex}.log"
-        with self.log.open("w") as log:
-            process = subprocess.Popen(
-                [srm, "replicate", "--config", self.config, *flows, *options],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            try:
-                yield psutil.Process(process.pid)
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait(DEADLINE_S)
+        with application_of(self.config, self.log, *flows, *options) as process:
+            yield psutil.Process(process.pid)
 
     def view(self) -> str:
         """Return the last line that the application has printed."""
@@ -137,9 +121,7 @@ class Application:
 
 @contextmanager
 def load(application: Application) -> Iterator[None]:
-    stop = threading.Event()
-
-    def work() -> None:
+    def work(stop: threading.Event) -> None:
         producer = Producer({"bootstrap.servers": application.source, "enable.idempotence": True})
         number = 0
         while not stop.wait(0.01):
@@ -156,10 +138,5 @@ def load(application: Application) -> Iterator[None]:
             producer.poll(0)
         producer.flush(DEADLINE_S)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with at_work(work):
         yield
-    finally:
-        stop.set()
-        thread.join(2 * DEADLINE_S)

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.faults.campaign import checker
 from tests.faults.campaign.history import TopicHistory
-from tests.replicating import configure, driver_of, is_copied, slot_of
+from tests.replicating import at_work, configure, driver_of, is_copied, slot_of
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
@@ -83,9 +83,8 @@ class Processes:
 @contextmanager
 def _writing(servers: str, topic: str, partitions: list[int]) -> Iterator[None]:
     """Write to all partitions that the list has, until the block ends."""
-    over = threading.Event()
 
-    def work() -> None:
+    def work(over: threading.Event) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": servers,
@@ -102,13 +101,8 @@ def _writing(servers: str, topic: str, partitions: list[int]) -> Iterator[None]:
             producer.poll(0)
         producer.flush(DEADLINE_S)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with at_work(work):
         yield
-    finally:
-        over.set()
-        thread.join(2 * DEADLINE_S)
 
 
 def _damage(context: FlowContext, topic: str, servers: Mapping[str, str]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Self
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.integration.moving import Site, begin
+from tests.served import answering
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
@@ -62,11 +63,8 @@ def hook() -> Iterator[tuple[str, list[dict[str, object]]]]:
 
         def log_message(self, *_: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/moves", orders
-    server.shutdown()
-    server.server_close()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield f"http://{address}/moves", orders
 
 
 class Plain:

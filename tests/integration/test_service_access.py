@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.certificates import Authority, Signed
 from tests.integration.moving import Site
-from tests.served import served_as
+from tests.served import answering, served_as
 from tests.waiting import eventually
 
 from srm.service.access.passwords import line
@@ -210,12 +209,8 @@ class Issuer:
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
     made = Issuer()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
-    thread.join()
+    with answering(made.server):
+        yield made
 
 
 def test_tokens_of_a_provider_whose_keys_change(site: Site, issuer: Issuer) -> None:

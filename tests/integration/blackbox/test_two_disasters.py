@@ -73,9 +73,10 @@ def give_up(stage: Stage, number: int, primary: KafkaBroker, groups: list[str]) 
         client.kill()
     choices = ("--mode", "unplanned", "--yes")
     with stage.run(f"worst{number}", stage.p, *choices, groups=groups) as move:
-        code, printed = move.ended()  # no member is left to wait for
-        assert code == 0, printed
+        move.await_gone()
         stage.start(stage.b)
+        code, printed = move.ended()
+        assert code == 0, printed
         return move.report()
 
 

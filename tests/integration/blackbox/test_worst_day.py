@@ -21,7 +21,7 @@ from tests.integration.blackbox.audit import Event
 from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
 from tests.integration.blackbox.test_follow import follow, followed_writer
-from tests.replicating import replicating
+from tests.replicating import at_work, replicating
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
@@ -59,21 +59,15 @@ def worst_day(
 @contextmanager
 def emitting(stage: Stage, flow: Flow) -> Iterator[None]:
     """Emit the checkpoints of a flow, as srm's periodic DAGs do."""
-    over = threading.Event()
 
-    def keep_up() -> None:
+    def keep_up(over: threading.Event) -> None:
         with open_flow(stage.site.config, flow) as context:
             while not over.wait(1):
                 with suppress(UnavailableError):  # the primary is dead
                     emit(context)
 
-    upkeep = threading.Thread(target=keep_up, daemon=True)
-    upkeep.start()
-    try:
+    with at_work(keep_up):
         yield
-    finally:
-        over.set()
-        upkeep.join()
 
 
 def await_checkpoints(stage: Stage, groups: list[str]) -> None:

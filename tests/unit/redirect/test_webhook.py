@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.served import answering
 from tests.unit.redirect.orders import ORDER
 
 from srm.engine.ports import CallResult
@@ -53,12 +54,10 @@ def hook() -> Iterator[Hook]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    state.url = f"http://127.0.0.1:{server.server_port}/hook?token=hunter2"
-    yield state
-    state.release.set()
-    server.shutdown()
-    server.server_close()
+    with answering(server) as address:
+        state.url = f"http://{address}/hook?token=hunter2"
+        yield state
+        state.release.set()
 
 
 def post(hook: Hook, limit_s: float = 30.0) -> CallResult:

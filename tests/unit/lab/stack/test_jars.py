@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.served import answering
 
 from srm.errors import StackError
 from srm_lab.stack.jars import Jar, cache_folder, fetch, locked_jars, maven_url, parse_lock
@@ -50,14 +50,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def repository(content: bytes, *statuses: int) -> Iterator[Repository]:
-    with Repository({f"/{JAR.path}": content}, list(statuses) or [200]) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    server = Repository({f"/{JAR.path}": content}, list(statuses) or [200])
+    with answering(server):
+        yield server
 
 
 def test_the_lock_file_covers_broker_tools_and_mirrormaker_with_checksums() -> None:
