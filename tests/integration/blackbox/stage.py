@@ -195,6 +195,19 @@ class Stage:
         pending = [line for line in plan["warnings"] if "has committed nothing: " in line]
         return [*plan["blocking"], *pending]
 
+    def await_clear(self, source: str) -> None:
+        """Wait until a move of all readers' groups may start."""
+        last: list[str] = []
+
+        def clear() -> bool:
+            last[:] = self.in_the_way(source)
+            return not last
+
+        try:
+            eventually(clear, "nothing is in the way")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {last}") from None
+
     def await_known(self, source: str) -> None:
         """Wait until a move would find in the map whatever groups have read.
 
@@ -211,7 +224,7 @@ class Stage:
         Like an operator it looks at the plan first: a replicator that just started knows little.
         """
         target = self.b if source == self.p else self.p
-        eventually(lambda: not self.in_the_way(source), "nothing is in the way")
+        self.await_clear(source)
         with self.run(name, source, *choices) as move:
             move.await_held()
             self.stop()

@@ -41,7 +41,7 @@ def test_members_and_writers_that_stay_keep_the_gate_closed_and_never_notice_the
     for reader in stage.readers:
         assert stage.count(reader).clean, (reader.name, stage.count(reader))
         assert stage.committed(stage.b, reader.group) == {}, reader.name
-    eventually(lambda: not stage.in_the_way(stage.p), "nothing is in the way")
+    stage.await_clear(stage.p)
 
 
 def test_a_replicator_that_is_away_keeps_the_gate_closed(quiet_stage: Stage) -> None:

@@ -224,7 +224,7 @@ def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
             if is_idle:
                 become_idle(stage)
             if not has_slot:  # once groups have read the residue, which it copies
-                eventually(lambda: not stage.in_the_way(stage.b), "nothing is in the way")
+                stage.await_clear(stage.b)
                 replicators.stop()
             back = stage.move(f"back{number}", stage.b)
             assert back["ok"], back["problems"]
