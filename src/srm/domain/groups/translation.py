@@ -182,7 +182,15 @@ class PartitionFacts:
         return self._count(start, end, original=self.direction == "forward")
 
     def records_downstream(self, start: int, end: int) -> int:
-        return self._count(start, end, original=self.direction == "reverse")
+        """Count records in [start, end) of the downstream log, under one name those of both flows.
+
+        What the opposite flow has not examined yet counts once, copies or not.
+        """
+        own, to = 0, end
+        if self.back is not None:
+            own = self.back.records_downstream(start, end)
+            to = min(end, self.back.offset_map.known_source_end or 0)
+        return own + self._count(start, to, original=self.direction == "reverse")
 
     def copies_upstream(self, start: int, end: int) -> int:
         """Count copies of the other cluster's records in [start, end) upstream, as far as known."""
@@ -306,7 +314,8 @@ def _on_one_name(
     elif found.state == "no-map":
         reason = f"{facts.upstream} was never copied: does a replicator run?"
         found = replace(found, state="not-copied-yet", remaining=1, reason=reason)
-    again = facts.records_downstream(theirs, theirs if found.offset is None else found.offset)
+    copies = replace(facts, back=None)
+    again = copies.records_downstream(theirs, theirs if found.offset is None else found.offset)
     return replace(found, offset=theirs, reached=offset, re_read=again)
 
 

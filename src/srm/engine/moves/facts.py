@@ -307,7 +307,7 @@ class MoveFacts:
                 (counterpart, self.target.logs),
                 self.target.alias,
                 self.transactions.get(tp, ()),
-                is_shared=pair.is_shared and not self.is_away,
+                is_shared=pair.is_shared,
             )
         return self._of_partitions[key]
 

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from srm.domain.groups.translation import Direction, PartitionFacts
+from srm.domain.groups.translation import Direction
 from srm.domain.moves.disaster import Outcome, stored_outcome
 from srm.domain.moves.gate import asks_at_go
 from srm.domain.moves.plan import MovePlan
@@ -641,17 +641,9 @@ class TargetRecords:
         pair = self._pairs.get(place.topic)
         if pair is None or start >= end:
             return 0
-        found = self._facts(pair, place, pair.direction)
-        if not pair.is_shared:
-            return found.records_downstream(start, end)
-        # What the opposite flow has not examined yet counts, copies or not.
-        own = self._facts(pair, place, "reverse")
-        copied_to = min(end, own.offset_map.known_source_end or 0)
-        return own.records_downstream(start, end) + found.records_downstream(start, copied_to)
-
-    def _facts(
-        self, pair: TopicPair, place: TopicPartition, direction: Direction
-    ) -> PartitionFacts:
-        upstream = TopicPartition(pair.topic, place.partition)
-        maps, target = self._maps_of(direction), self._context.target.alias
-        return partition_facts(maps, direction, (upstream, {}), (place, {}), target)
+        needed = get_args(Direction) if pair.is_shared else (pair.direction,)
+        maps = {one: self._maps_of(one)[one] for one in needed}
+        sides = (TopicPartition(pair.topic, place.partition), {}), (place, {})
+        target, is_shared = self._context.target.alias, pair.is_shared
+        found = partition_facts(maps, pair.direction, *sides, target, is_shared=is_shared)
+        return found.records_downstream(start, end)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.groups.translation import LogRange, PartitionFacts, translate
+from srm.domain.moves.plan import GroupPosition, partition_move
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 
@@ -52,6 +54,21 @@ def test_a_group_continues_at_the_first_record_of_either_cluster_that_it_has_not
         found = translate(facts(), read)
 
         assert (found.state, found.offset) == ("translated", min(unread, default=len(ON_B))), read
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_no_record_of_either_cluster_is_passed_because_of_an_offset_on_the_target(
+    is_ours: bool,
+) -> None:
+    """A rewind on the source counts for the target's own records, too."""
+    for read in range(len(ON_P) + 1):
+        unread = [at for at, value in enumerate(ON_B) if value not in ON_P[:read]]
+        exact = min(unread, default=len(ON_B))
+        for theirs in range(len(ON_B) + 1):
+            row = partition_move(GroupPosition(facts(), read, theirs, is_ours))
+
+            assert row.resume == exact, (read, theirs)
+            assert (row.state == "conflict") == (theirs > exact and not is_ours)
 
 
 def test_records_that_the_opposite_flow_has_not_examined_are_not_skipped() -> None:
