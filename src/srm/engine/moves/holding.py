@@ -64,6 +64,7 @@ from srm.engine.moves.records import (
     MoveContext,
     MoveStore,
     Registers,
+    on_brokers_clock,
     record,
     sides_of,
     transact,
@@ -187,7 +188,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     # The plan has chosen and shown the topics and groups; new ones do not move.
     pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
     chosen = MoveScope(plan.topics, plan.group_names)
-    fresh = findings(context, pinned, plan.move_id, chosen)
+    fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
     if fresh.blocking:
         texts = few([each.text for each in fresh.blocking])
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(texts)}")
@@ -220,19 +221,20 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     numbered = replace(started, attempt=generation, revision=known.revision)
     holding = numbered.at("holding", now_ms)
     if not unplanned:
-        old = _silent(registers.tables("source"), plan, now_ms)
+        old = _silent(registers.tables("source"), plan)
         registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
-    old = _silent(registers.tables("target"), plan, now_ms)
+    old = _silent(registers.tables("target"), plan)
     registers.write("target", ControlChange(hold_routes, (holding.at("held", now_ms),), forget=old))
 
 
-def _silent(tables: ControlTables, plan: MovePlan, now_ms: int) -> list[bytes]:
+def _silent(tables: ControlTables, plan: MovePlan) -> list[bytes]:
     """Return the keys of old acknowledgements of this move's clients, by the broker's clock."""
     prefixes = tuple(f"ack:{subject}:".encode() for subject in plan.subjects)
     return [
         key
         for key, rows in tables.routing.records.items()
-        if key.startswith(prefixes) and now_ms - rows[-1].timestamp_ms > _FORGET_MS
+        if key.startswith(prefixes)
+        and tables.routing.newest_ms - rows[-1].timestamp_ms > _FORGET_MS
     ]
 
 
@@ -265,7 +267,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
         times_ms={"holding": begun_ms},
         hold_stamp_ms=stamp,
         lag_at_hold={group.group: group.lag for group in before.plans},
-        members_at_hold={group: final.followers(group) for group in plan.group_names},
+        members_at_hold={group: before.followers(group) for group in plan.group_names},
         forecast=forecast,
     )
 

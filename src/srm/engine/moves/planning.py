@@ -40,6 +40,7 @@ from srm.engine.moves.records import (
     Registers,
     ensure_topics,
     homes_to_move,
+    on_brokers_clock,
     sides_of,
     transact,
 )
@@ -81,7 +82,8 @@ def plan(
         if known is not None and (at := store.progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at)
             return known
-    return _keep(context, compute_plan(context, request, move_id or new_move_id(context, request)))
+    move_id = move_id or new_move_id(context, request)
+    return _keep(context, compute_plan(on_brokers_clock(context), request, move_id))
 
 
 def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:

@@ -26,6 +26,7 @@ from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, Observation, Wa
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_key
 from srm.domain.moves.routing import (
+    CLOCK_KEY,
     LEASE_MS,
     CallStep,
     Route,
@@ -396,6 +397,14 @@ def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
     if not found:
         raise missing[0]
     return found
+
+
+def on_brokers_clock(context: MoveContext) -> MoveContext:
+    """Return the context with the clock that stamps what clients announce on the target."""
+    now_ms = context.now_ms
+    stamp_ms = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    ahead_ms = 0 if stamp_ms is None else now_ms() - stamp_ms
+    return replace(context, forward=replace(context.forward, now_ms=lambda: now_ms() - ahead_ms))
 
 
 def without_source(context: FlowContext) -> MoveContext:

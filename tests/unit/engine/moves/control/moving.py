@@ -239,7 +239,7 @@ def held(world: World, request: MoveRequest = REQUEST) -> MoveContext:
     return context
 
 
-WRITES_OF_A_MOVE = 18
+WRITES_OF_A_MOVE = 20
 
 
 def run_through(world: World) -> None:

@@ -56,6 +56,15 @@ def test_an_announced_producer_that_died_without_a_word_counts_as_gone_in_the_en
     assert moves.wait_status(context, "m1").blocking == ()
 
 
+def test_a_host_whose_clock_is_ahead_forgets_no_client(world: World) -> None:
+    context = planned(world)
+    say(world, "resumed")
+    ahead = replace(context.forward, now_ms=lambda: world.clock() + 7_200_000)
+    moves.hold(replace(context, forward=ahead), "m1")
+
+    assert "producer writer on h1" in str(moves.wait_status(context, "m1").blocking)
+
+
 def test_a_slow_writer_that_follows_no_route_keeps_the_gate_closed(world: World) -> None:
     world.p.produce("Payments", producer_id=7, timestamp_ms=world.clock())
     world.copy("P", "B")

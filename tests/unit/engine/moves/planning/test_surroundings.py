@@ -17,6 +17,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves.records import MoveContext, ensure_topics
+from srm.errors import ConflictError
 
 
 @pytest.fixture
@@ -374,6 +375,27 @@ def test_what_clients_follow_to_a_third_cluster_does_not_leave_the_source(
     plan = moves.plan(pairs.context("A", "C"), request, dry_run=True)
 
     assert "topic:Payments is routed to D, so it cannot leave A" in plan.blocking[0]
+
+
+def with_clock(world: World, ahead_ms: int) -> MoveContext:
+    """Return the context of a host whose clock differs from the brokers'."""
+    context = world.context("A", "C")
+    flow = replace(context.forward, now_ms=lambda: world.clock() + ahead_ms)
+    return replace(context, forward=flow)
+
+
+@pytest.mark.parametrize("ahead_ms", [100_000, -100_000])
+def test_who_is_present_is_judged_by_the_clock_of_the_brokers(pairs: World, ahead_ms: int) -> None:
+    request = replace(OF_A, groups=())
+    first = moves.plan(with_clock(pairs, ahead_ms), request, "m2")
+    pairs.passing(90_001)
+    later = moves.plan(with_clock(pairs, ahead_ms), request, "m2")
+
+    assert "topic:Payments is routed to D" in first.blocking[0]
+    assert later.blocking == ()
+    announces(pairs, "shop", "topic:Payments", "D", THERE.generation)
+    with pytest.raises(ConflictError, match="topic:Payments is routed to D"):
+        moves.hold(with_clock(pairs, ahead_ms), "m2")
 
 
 def test_a_move_of_everything_names_the_cluster_that_all_clients_follow(pairs: World) -> None:

@@ -250,7 +250,7 @@ def test_a_hold_that_stalls_before_its_call_makes_none_after_a_release(redirecte
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, 15))
+@pytest.mark.parametrize("number", range(1, 16))
 def test_a_hold_killed_at_any_write_is_finished_by_its_repetition(redirected, number, after):
     """At least once, under one key; what was confirmed and kept is not repeated."""
     world = redirected.world
@@ -268,7 +268,7 @@ def test_a_hold_killed_at_any_write_is_finished_by_its_repetition(redirected, nu
 
     moves.hold(redirected.world.context(), "m1")
 
-    assert killed == (number <= 12), world.writes.count
+    assert killed == (number <= 13), world.writes.count
     assert set(redirected.calls().values()) == {"done"}
     assert {order.key for order in redirected.webhook.orders} == {"m1/1/hold"}
     for name in ("webhook", "command"):
@@ -490,8 +490,8 @@ def test_who_is_redirected_by_routing_alone_costs_no_write(world):
 
 
 def held_writes() -> int:
-    """Two plans, two holds."""
-    return 4
+    """Two plans, two holds, and what the clock says at both steps."""
+    return 6
 
 
 def test_an_unplanned_move_calls_nobody_but_at_go(world):
