@@ -29,7 +29,6 @@ from srm.domain.groups.translation import PartitionFacts, Translation
 from srm.domain.moves.disaster import DRILL_KEY, LEASE_MS, Drill, DrillGroup, superfluous
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
-from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import few
 from srm.domain.verification.compared_record import ComparedRecord
@@ -59,13 +58,15 @@ def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
 
 
 def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
-    found: list[tuple[Drill, int]] = []
-    for key, row in target.compacted_topic(internal_topics.MOVES).read_stamped().items():
+    found = dict[str, tuple[Drill, int]]()
+    for key, row in sorted(target.compacted_topic(internal_topics.MOVES).read_stamped().items()):
         if key.startswith(DRILL_KEY):
-            drill = decode_or_none(row.value, Drill.decode, f"{key.decode(errors='replace')}: ")
-            if drill is not None:
-                found.append((drill, row.timestamp_ms))
-    return sorted(found, key=lambda item: (item[0].time_ms, item[0].drill_id))
+            part = decode_or_none(row.value, Drill.decode, f"{key.decode(errors='replace')}: ")
+            if part is not None:
+                new = replace(part, groups=()), row.timestamp_ms
+                drill, heard_ms = found.get(part.drill_id, new)
+                found[part.drill_id] = replace(drill, groups=drill.groups + part.groups), heard_ms
+    return sorted(found.values(), key=lambda item: (item[0].time_ms, item[0].drill_id))
 
 
 def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
@@ -90,15 +91,16 @@ def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
 
 def remove_shadows(target: Cluster, drill: Drill) -> None:
     """Delete the shadow groups of a drill and their ledger entries; safe to repeat."""
-    if drill.shadows:
-        _delete(target, drill.shadows.values())
-    prefix = f"{SHADOW_PREFIX}{drill.drill_id}."
+    prefix = drill.shadow_prefix
+    if left := [name for name in target.groups() if name.startswith(prefix)]:
+        _delete(target, left)
     drop_entries(target, lambda entry: entry.group.startswith(prefix))
 
 
 def _interrupt(target: Cluster, drill: Drill, why: str) -> None:
     remove_shadows(target, drill)
-    write_drill(target, replace(drill, state="interrupted", shadowed=(), problems=(why,)))
+    ended = replace(drill, state="interrupted", groups=(), problems=(why,))
+    write_drill(target, ended, forget=(drill,))
 
 
 def _delete(target: Cluster, groups: Collection[str]) -> None:
@@ -113,10 +115,12 @@ def _delete(target: Cluster, groups: Collection[str]) -> None:
         pause.wait(_LOOK_S)
 
 
-def write_drill(target: Cluster, *drills: Drill, forget: Iterable[Drill] = ()) -> None:
-    records: dict[bytes, bytes | None] = {one.key(): None for one in forget}
-    records |= {one.key(): one.value() for one in drills}
-    target.compacted_topic(internal_topics.MOVES).write(records)
+def write_drill(target: Cluster, drill: Drill, forget: Iterable[Drill] = ()) -> None:
+    topic = target.compacted_topic(internal_topics.MOVES)
+    names = {one.key() for one in forget}
+    known = topic.read() if names else ()
+    gone = {key: None for key in known if b":".join(key.split(b":")[:2]) in names}
+    topic.write({**gone, **drill.to_records()})
 
 
 def _is_alive(drill: Drill, age_ms: int) -> bool:
@@ -146,7 +150,7 @@ _AT_A_TIME: Final = 4  # members that read concurrently
 _RENEW_S: Final = LEASE_MS / 4000
 _READ_S: Final = 25.0  # time limit of each, including the join
 
-_MOST_TEXTS: Final = 200  # of a plan, and groups whose problems are kept
+_MOST_TEXTS: Final = 200  # of a plan
 _MOST_OF_GROUP: Final = 5
 _LONGEST_TEXT: Final = 500
 
@@ -245,7 +249,6 @@ class _Drill:
         # From here on the next drill or emission knows the shadow groups to remove.
         self.state = replace(
             self.state,
-            shadowed=tuple(sorted(rows)),
             topics=found.facts.topics,
             forecast=standing.forecast,
             problems=_few_texts(
@@ -261,7 +264,7 @@ class _Drill:
                 )
             ),
         )
-        write_drill(context.target, self.state)
+        self._write()
         with self._step("apply"):
             refused = self._apply(rows)
         with self._step("read"):
@@ -273,21 +276,21 @@ class _Drill:
 
     def give_up(self) -> None:
         try:
-            if self.state.shadows:
+            if self._renew_at:
                 _interrupt(self.context.target, self.state, "it was stopped before it finished")
         except SrmError as error:
             log.warning("drill %s has not removed its groups yet: %s", self.state.drill_id, error)
 
     def _apply(self, rows: _Rows) -> _Refused:
-        wanted = {self.state.shadows[group]: _offsets(some) for group, some in rows.items()}
+        prefix = self.state.shadow_prefix
+        wanted = {prefix + group: _offsets(some) for group, some in rows.items()}
         decisions = apply_exact(
             self.context.forward,
             {shadow: offsets for shadow, offsets in wanted.items() if offsets},
             operation=f"drill {self.state.drill_id}",
         )
-        groups = {shadow: group for group, shadow in self.state.shadows.items()}
         return {
-            (groups[one.group], one.partition): f"{one.action}, {one.reason}"
+            (one.group.removeprefix(prefix), one.partition): f"{one.action}, {one.reason}"
             for one in decisions
             if not one.in_place
         }
@@ -299,7 +302,7 @@ class _Drill:
         names = list(starts)
 
         def read(group: str) -> _Records | str:
-            shadow = self.state.shadows[group]
+            shadow = self.state.shadow_prefix + group
             try:
                 return self.context.target.read_as_member(shadow, starts[group].keys(), _READ_S)
             except SrmError as error:
@@ -316,14 +319,11 @@ class _Drill:
 
     def _finish(self, rows: _Rows, refused: _Refused, read: Mapping[str, _Records | str]) -> Drill:
         compare, target = _Comparison.of(self.context, rows), self.context.target
-        groups, failed = list[DrillGroup](), 0
-        for group, some in sorted(rows.items()):
-            found = _group(group, some, refused, read.get(group, {}), compare)
-            most = _MOST_OF_GROUP if failed < _MOST_TEXTS else 0
-            groups.append(replace(found, problems=_few_texts(found.problems, most)))
-            failed += not found.ok
-        state = replace(self.state, state="done", shadowed=(), steps=self.steps)
-        done = replace(state, groups=tuple(groups))
+        groups = [
+            _group(group, some, refused, read.get(group, {}), compare)
+            for group, some in sorted(rows.items())
+        ]
+        done = replace(self.state, state="done", steps=self.steps, groups=tuple(groups))
         before = [one for one in read_drills(target) if one.drill_id != done.drill_id]
         write_drill(target, done, forget=superfluous([*before, done], done.flow))
         return done
@@ -337,22 +337,25 @@ class _Drill:
         self.steps[name] = round(time.monotonic() - began, 3)
 
     def _renew(self) -> None:
-        if not self.state.shadows:
+        if not self._renew_at:
             return
-        self._renew_at = time.monotonic() + _RENEW_S
-        target = self.context.target
-        known = {one.drill_id: one for one in read_drills(target)}.get(self.state.drill_id)
+        drills = {one.drill_id: one for one in read_drills(self.context.target)}
+        known = drills.get(self.state.drill_id)
         if known is None or known.state != "running":
             raise ConflictError(
                 f"drill {self.state.drill_id} missed its heartbeats and another run has removed "
                 "its groups; run it again"
             )
         self.state = replace(self.state, beat=self.state.beat + 1)
-        write_drill(target, self.state)
+        self._write()
+
+    def _write(self) -> None:
+        self._renew_at = time.monotonic() + _RENEW_S
+        write_drill(self.context.target, self.state)
 
 
 def _few_texts(texts: Sequence[str], most: int = _MOST_TEXTS) -> tuple[str, ...]:
-    """Limit the texts of a drill: its record may have a megabyte."""
+    """Limit the texts in one record of a drill, which may have a megabyte."""
     return tuple(text[:_LONGEST_TEXT] for text in few(texts, most))
 
 
@@ -469,4 +472,4 @@ def _group(
                 f"{row.upstream} has no checkpoint on the target: without its source the group "
                 f"starts there as auto.offset.reset says"
             )
-    return DrillGroup(group, len(rows), proven, matching, tuple(problems))
+    return DrillGroup(group, len(rows), proven, matching, _few_texts(problems, _MOST_OF_GROUP))

@@ -326,6 +326,8 @@ LEASE_MS: Final = 120_000
 """Maximum interval between heartbeats of a running drill; without them it is dead."""
 MOST_KEPT: Final = 200
 """Number of drills of a flow whose results are kept."""
+_MOST_GROUPS: Final = 200
+"""Number of groups in one record of a drill."""
 
 DrillState = Literal["running", "done", "interrupted"]
 
@@ -354,7 +356,7 @@ class Drill(Document):
     """One drill; ``flow`` as ``A->B``, times in epoch milliseconds.
 
     Its record ``drill:<id>`` in ``__srm-moves`` is written first, to find leftover shadow groups.
-    ``shadowed`` are groups that may have shadows on the target.
+    Further groups are in ``drill:<id>:<number>``, as a drill of them alone.
     ``steps`` are seconds by step; ``forecast`` is that of an unplanned failover at its beginning.
     ``beat`` counts up while it runs; ``place`` is where ``pid`` is valid.
     """
@@ -366,7 +368,6 @@ class Drill(Document):
     time_ms: int
     host: str
     pid: int
-    shadowed: tuple[str, ...] = ()
     beat: int = 0
     topics: tuple[str, ...] = ()
     groups: tuple[DrillGroup, ...] = ()
@@ -395,11 +396,22 @@ class Drill(Document):
         return (*self.problems, *of_groups)
 
     @property
-    def shadows(self) -> dict[str, str]:
-        return {group: f"{SHADOW_PREFIX}{self.drill_id}.{group}" for group in self.shadowed}
+    def shadow_prefix(self) -> str:
+        """Begin of the names of its shadow groups; the names of the real groups follow."""
+        return f"{SHADOW_PREFIX}{self.drill_id}."
 
     def key(self) -> bytes:
         return DRILL_KEY + self.drill_id.encode()
+
+    def to_records(self) -> dict[bytes, bytes]:
+        """Encode as records of bounded size, the first part last."""
+        part = Drill(self.drill_id, self.flow, self.state, self.time_ms, self.host, self.pid)
+        return {
+            self.key() + b":%09d" % at if at else self.key(): replace(
+                part if at else self, groups=self.groups[at : at + _MOST_GROUPS]
+            ).value()
+            for at in reversed(range(0, max(1, len(self.groups)), _MOST_GROUPS))
+        }
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
