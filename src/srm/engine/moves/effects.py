@@ -100,11 +100,20 @@ def set_fence(
         return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
 
     _record(cluster, records)
-    known = read_fences(cluster)
-    ours = {topic for topic in topics if topic in known and known[topic].stands}
-    if missing := sorted(ours - denied):
+    enforce_fences(cluster, topics)
+
+
+def enforce_fences(cluster: Cluster, topics: Collection[str]) -> None:
+    """Deny writes to those of the topics whose fence stands, by its record after that, too."""
+
+    def standing() -> set[str]:
+        return {topic for topic, one in read_fences(cluster).items() if one.stands} & {*topics}
+
+    while (ours := standing()) and (missing := sorted(ours - cluster.write_denials(ours))):
         cluster.deny_writes(missing)
-        log.info("move %s: no writes to %s on %s", move_id, ", ".join(missing), cluster.alias)
+        log.info("no writes to %s on %s", ", ".join(missing), cluster.alias)
+        if late := {*missing} - standing():
+            cluster.allow_writes(sorted(late))
 
 
 def lift_fence(
@@ -182,6 +191,17 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
         )
 
 
+def open_target(context: MoveContext, plan: MovePlan) -> dict[str, bytes]:
+    """Allow writes on the target; return its fences' records, lifted, to write with the decision.
+
+    Until then they stand, so without a decision :func:`enforce_fences` denies the writes again.
+    """
+    lifted = _lift_records(plan.topics, context.now_ms(), read_fences(context.target))
+    if lifted:
+        context.target.allow_writes([fence.topic for fence in lifted])
+    return {fence.key().decode(): fence.value() for fence in lifted}
+
+
 def lift_target(context: MoveContext, plan: MovePlan) -> None:
     """Lift srm's fences of a move's topics on its target, since clients go there now."""
     now_ms = context.now_ms()
@@ -190,10 +210,12 @@ def lift_target(context: MoveContext, plan: MovePlan) -> None:
     _fence_for_later(context, InForce.read(context, plan))
 
 
-def lift_target_if_possible(context: MoveContext, plan: MovePlan) -> None:
-    """Call :func:`lift_target`, but only log a failure: it must not stop the move."""
-    for problem in _attempt(context.target, lambda: lift_target(context, plan)):
-        log.warning("%s", problem)
+def if_possible(cluster: Cluster, act: Callable[[], object]) -> None:
+    """Change fences of a cluster; only log a failure: it must not stop the move."""
+    try:
+        act()
+    except SrmError as error:
+        log.warning("fences on %s: %s", cluster.alias, error)
 
 
 def fence_if_possible(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:
@@ -201,18 +223,11 @@ def fence_if_possible(context: MoveContext, plan: MovePlan, *, sets: bool = True
 
     This includes an abandoned source, and one whose fence a late release has lifted.
     """
-    source = _source_of(context, plan)
+    source = context.condemned if plan.request.is_unplanned else context.source
     if plan.fence != "acl" or source is None:
         return
     there = replace(context, forward=replace(context.forward, source=source))
-    try:
-        keep_fence(there, plan, sets=sets)
-    except SrmError as error:
-        log.warning("fences of move %s on %s: %s", plan.move_id, plan.request.source, error)
-
-
-def _source_of(context: MoveContext, plan: MovePlan) -> Cluster | None:
-    return context.condemned if plan.request.is_unplanned else context.source
+    if_possible(source, lambda: keep_fence(there, plan, sets=sets))
 
 
 def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
@@ -228,8 +243,12 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
 
 
 def release_fence(context: MoveContext, plan: MovePlan, *, is_over: bool) -> tuple[str, ...]:
-    """Lift the fence before a release, then keep what routes require; return a failure's text."""
-    source, now_ms = context.source, context.now_ms()
+    """Lift the fence before a release, then keep what routes require; return a failure's text.
+
+    On the target a go without a decision may have opened what clients have left.
+    """
+    source, target, now_ms = context.source, context.target, context.now_ms()
+    if_possible(target, lambda: enforce_fences(target, plan.topics))
     if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
     if is_over:

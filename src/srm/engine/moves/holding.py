@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.groups.group_sync import IDLE
@@ -45,9 +46,11 @@ from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves.effects import (
     call_redirectors,
+    enforce_fences,
     fence_if_possible,
+    if_possible,
     lift_target,
-    lift_target_if_possible,
+    open_target,
     release_fence,
     require_in_force,
     topics_without_fence,
@@ -325,7 +328,8 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     gone = _look_again(context, plan, _decide(context, plan, progress))
-    lift_target_if_possible(context, plan)  # a late process may have set a fence since
+    # A late process may have set a fence since.
+    if_possible(context.target, lambda: lift_target(context, plan))
     try:
         missing = call_redirectors(context, plan)
     except SrmError as error:
@@ -373,10 +377,8 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         if known.is_decided:
             require_in_force(context, plan, known)
             return known
-        if plan.request.is_unplanned:
-            lift_target_if_possible(context, plan)
-            gone = registers.run(what, lambda: _go_unplanned(registers, context, plan))
-        else:
+        decide = partial(_go_unplanned, registers, context, plan)
+        if not plan.request.is_unplanned:
             seen = patient_look(context, plan, known)
             require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
             groups, ends = seen.facts.plans, seen.facts.original_ends()
@@ -390,8 +392,12 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
                 commits_at_go={one.group: commits_of(seen.facts, one.group) for one in groups},
                 intended={one.group: offsets_to_write(one.positions) for one in groups},
             )
-            lift_target(context, plan)
-            gone = registers.run(what, lambda: _go_planned(registers, context, plan, going, sent))
+            decide = partial(_go_planned, registers, context, plan, going, sent)
+        try:
+            gone = registers.run(what, decide)
+        except (ConflictError, GateClosedError):
+            if_possible(context.target, lambda: enforce_fences(context.target, plan.topics))
+            raise
     log.info("move %s: clients go to %s", move_id, plan.request.target)
     return gone
 
@@ -415,8 +421,10 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     renew_pause(context, plan)
     now_ms = context.now_ms()
     stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
-    gone = known.at("gone", now_ms)
-    registers.write("target", ControlChange(attempt.go(now_ms, stamp or now_ms), (gone,)))
+    gone, opened = known.at("gone", now_ms), dict[str, bytes]()
+    if_possible(context.target, lambda: opened.update(open_target(context, plan)))
+    change = ControlChange(attempt.go(now_ms, stamp or now_ms), (gone,), opened)
+    registers.write("target", change)
     return gone
 
 
@@ -454,7 +462,8 @@ def _go_planned(
                 f"before the decision: call go again"
             )
 
-    registers.write("target", change, before_commit=require_lease)
+    opened = replace(change, documents=open_target(context, plan))
+    registers.write("target", opened, before_commit=require_lease)
     registers.write_if_there("source", change)
     return gone
 

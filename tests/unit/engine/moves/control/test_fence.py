@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 import pytest
-from tests.unit.engine.moves.control.moving import REQUEST, Killed, World
+from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, busy_world
 from tests.unit.engine.moves.giving_up import Disaster
 
+from srm.config.model import Config
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import moves
@@ -157,6 +159,93 @@ def test_a_move_back_lifts_it_before_anybody_is_sent_there(world):
     assert seen
     assert not any(seen)
     assert recorded(world) == {"Payments": False}
+
+
+def applied_back(world: World) -> MoveContext:
+    """Return a move back that may go; P is still closed by the fence of the first move."""
+    gone(world)
+    back = held_back(world)
+    world.obey("near", "far", alias="B")
+    world.passing(2_000)
+    moves.wait_status(back, "m2")
+    moves.apply(back, "m2")
+    return back
+
+
+def with_rules_as_writes(world: World) -> None:
+    """Let a process die around each change of a rule, too."""
+    for cluster in (world.p, world.b):
+        for name in ("allow_writes", "deny_writes"):
+            real = getattr(cluster, name)
+
+            def change(topics: Collection[str], real: Callable[..., None] = real) -> None:
+                world.writes.around(lambda: real(topics))
+
+            setattr(cluster, name, change)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("then", ["release", "go"])
+def test_a_move_back_that_dies_anywhere_in_go_opens_its_target_only_with_the_decision(
+    config: Config, then: str, after: bool
+) -> None:
+    opened = list[int]()
+    for at in count(1):
+        world = busy_world(config)
+        back = applied_back(world)
+        with_rules_as_writes(world)
+        world.writes.count, world.writes.die_at = 0, (at, after)
+        try:
+            moves.go(back, "m2")
+            break
+        except Killed:
+            world.writes.die_at = None
+        back = world.context("B", "P")
+        if MoveStore(back).progress("m2").is_decided:
+            assert not denied(world), "clients are sent to an open cluster"
+        elif not denied(world):
+            opened.append(at)
+        if then == "release" and not MoveStore(back).progress("m2").is_decided:
+            moves.release(back, "m2")
+            assert (denied(world), recorded(world)) == (True, {"Payments": True}), at
+        else:
+            moves.go(back, "m2")
+            assert (denied(world), recorded(world)) == (False, {"Payments": False}), at
+    assert opened, "it died between the rule and the decision"
+
+
+@pytest.mark.parametrize("end", ["lease", "release"])
+def test_a_decision_that_is_refused_leaves_the_target_closed(world: World, end: str) -> None:
+    back = applied_back(world)
+    others = {
+        "lease": lambda: world.passing(50_000),
+        "release": lambda: moves.release(world.context("B", "P"), "m2"),
+    }
+    world.writes.before[world.writes.count + 4] = others[end]  # the decision
+
+    with pytest.raises(GateClosedError):
+        moves.go(back, "m2")
+
+    assert (denied(world), recorded(world)) == (True, {"Payments": True})
+
+
+def test_a_release_reopens_nothing_that_a_later_move_has_opened(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops before its rule, and others lead the clients back meanwhile."""
+    back, deny = applied_back(world), world.p.deny_writes
+    world.p.allow_writes(["Payments"])  # by a go that was killed
+
+    def late(topics: Collection[str]) -> None:
+        monkeypatch.setattr(world.p, "deny_writes", deny)
+        moves.go(world.context("B", "P"), "m2")
+        deny(topics)
+
+    monkeypatch.setattr(world.p, "deny_writes", late)
+    with pytest.raises(ConflictError, match="has already sent clients to P"):
+        moves.release(back, "m2")
+
+    assert (denied(world), recorded(world)) == (False, {"Payments": False})
 
 
 def test_a_rule_that_somebody_else_has_set_stays(world):
@@ -473,7 +562,25 @@ def test_an_unplanned_move_lifts_what_an_earlier_one_has_fenced_on_its_target(wo
     disaster.planned()
     disaster.through("hold", "apply", "go")
 
+    assert (denied(world, "B"), recorded(world, "B")) == (False, {"Payments": False})
+
+
+def test_an_unplanned_move_that_dies_before_its_decision_and_is_released_opens_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disaster, allow = Disaster(world), world.b.allow_writes
+    ensure_topics(world.context())
+    set_fence(world.b, ["Payments"], "earlier", 1)
+    disaster.planned()
+    disaster.through("hold", "apply")
+    monkeypatch.setattr(world.b, "allow_writes", lambda topics: _die(True, allow, topics))
+
+    with pytest.raises(Killed):
+        disaster.through("go")
     assert not denied(world, "B")
+    disaster.through("release")
+
+    assert (denied(world, "B"), recorded(world, "B")) == (True, {"Payments": True})
 
 
 def test_a_person_may_lift_what_stands_of_a_topic(world):
