@@ -189,8 +189,9 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if not plan.topics and not plan.group_names:
         raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(plan.blocking))}")
     # The plan has chosen and shown the topics and groups; new ones do not move.
-    pinned = replace(plan.request, topics=plan.topics, groups=plan.group_names)
-    chosen = MoveScope(plan.topics, plan.group_names)
+    chosen, pinned = MoveScope(plan.topics, plan.group_names), plan.request
+    if not pinned.is_unplanned:
+        pinned = replace(pinned, topics=chosen.topics, groups=chosen.groups)
     fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
     if fresh.blocking:
         texts = few([each.text for each in fresh.blocking])

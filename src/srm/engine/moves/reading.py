@@ -339,8 +339,10 @@ def read_target(
     """
     target = context.target
     on_target = target.topics()
-    topics = topics_to_move(context, request, on_target) if chosen is None else chosen.topics
-    pairs = topic_pairs(context, topics)
+    # An earlier move may have sent the producers of some topics that the chosen groups read.
+    read = (chosen and request.topics) or topics_to_move(context, request, on_target)
+    topics = chosen.topics if chosen else read
+    pairs = topic_pairs(context, read)
     ledger = read_ledger(target, on_target)
     away = _read_last_places(context, on_target, ledger, {pair.target_topic for pair in pairs})
     routing = RoutingTables(RoutingHistory.read(target))
@@ -350,7 +352,7 @@ def read_target(
     committed, errors = per_group(target.commits_of(queried))
     places = partitions_of(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
-    positioned = {*topics, *also}
+    positioned = {*read, *also}
     maps_ms = context.now_ms()
     wanted = _wanted_after_loss(pairs, away, committed)
     maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})

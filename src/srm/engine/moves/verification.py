@@ -589,7 +589,7 @@ class TargetRecords:
             for name, offset in each.items():
                 self._offsets[TopicPartition.parse(name)].add(offset)
         self._pairs: dict[str, TopicPair] = {
-            pair.target_topic: pair for pair in topic_pairs(context, plan.topics)
+            pair.target_topic: pair for pair in topic_pairs(context, plan.read_topics)
         }
         self._maps: dict[Direction, Maps] = {}
 

@@ -10,6 +10,7 @@ from tests.unit.engine.moves.control.moving import REQUEST
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
 from srm.domain.flow_state.replication_records import Pause
+from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves.records import MoveStore
 from srm.errors import ConflictError
@@ -49,6 +50,29 @@ def test_a_release_leaves_a_pause_of_somebody_else(disaster: Disaster) -> None:
     moves.release(disaster.context, "m1")
 
     assert disaster.pause() is not None
+
+
+@pytest.mark.parametrize("topics", [(), ("Payments",)])
+def test_a_group_that_follows_the_topics_of_an_earlier_move_gets_its_offsets(
+    disaster: Disaster, topics: tuple[str, ...]
+) -> None:
+    """Its plan shows them: the producers are on B by then, so the topics do not move again."""
+    world = disaster.world
+    disaster.planned(groups=("near",))
+    disaster.through("hold", "apply", "go")
+    request = replace(UNPLANNED, topics=topics, groups=("far",))
+
+    plan = moves.plan(disaster.context, request, "m2")
+    moves.hold(disaster.context, "m2")
+    moves.apply(disaster.context, "m2")
+    moves.go(disaster.context, "m2")
+
+    assert (plan.topics, plan.blocking) == ((), ())
+    assert world.offsets("B", "far") == {"P.Payments-0": 10, "Payments-0": 0}
+    assert world.routes("B")["topic:Payments"].move_id == "m1"
+    world.b.commit("far", {TopicPartition("P.Payments", 0): 15})
+    moves.verify(disaster.context, "m2")
+    assert moves.report(disaster.context, "m2").groups["far"].partitions[0].applied == 10
 
 
 @pytest.mark.parametrize("ends_with", ["release", "killed before its hold"])
