@@ -487,13 +487,14 @@ def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
 def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
     flow, target = facts.request.flow, facts.request.target
     if facts.is_away:
-        if not facts.topics and not facts.groups:
+        if not facts.pairs:
             yield Reason(f"flow {flow} has copied nothing, so {target} has no topic to move")
-        elif facts.topics and not facts.maps.reports:
-            yield Reason(
-                f"flow {flow} has never copied anything to {target}: nothing is known about "
-                f"{flow.source}"
-            )
+        elif not facts.maps.reports or not (
+            facts.away.places or any(facts.maps.get(one).position for one in facts.away.copies)
+        ):
+            what = f"flow {flow} has never copied anything to {target}"
+            action = f"start consumers on {target} by hand, auto.offset.reset decides where"
+            yield Reason.saying(f"{what}: nothing is known about {flow.source}", action)
     elif not facts.topics:
         yield Reason("the flow does not copy any topic: add one with 'srm-control topics --add'")
     elif not facts.groups:

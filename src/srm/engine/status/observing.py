@@ -28,7 +28,7 @@ from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import per_group, survey
 from srm.engine.groups.proving import Survey
 from srm.engine.moves.facts import MoveFacts
-from srm.engine.moves.planning import unsettled_problems
+from srm.engine.moves.planning import nothing_to_move, unsettled_problems
 from srm.engine.moves.reading import read_outlook, read_target
 from srm.engine.moves.records import without_source
 from srm.engine.ports import FlowContext
@@ -242,7 +242,9 @@ def standing_of(
     )
     proven = "no group proven yet" if proof is None else proof.line(now_ms)
     again = f"at most {forecast.re_read:,} read again{forecast.still}"
-    line = f"if {alias} died now: {_lost(alias, forecast)}, {again}, {proven}"
+    nothing = next(nothing_to_move(known), None)
+    line = nothing.text if nothing else f"{_lost(alias, forecast)}, {again}, {proven}"
+    line = f"if {alias} died now: {line}"
     return Standing(line, forecast, proof)
 
 

@@ -215,7 +215,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
     if not look.source_error:
         routed_to = found.facts.routing.cluster_of(group_subject(look.group))
         return replace(look, movement=_movement(context, look, found), routed_to=routed_to)
-    is_known = any(map(found.facts.known_places, found.facts.plans))
+    is_known = found.blocking or any(map(found.facts.known_places, found.facts.plans))
     return replace(look, movement=Movement(found.blocking)) if is_known else look
 
 

@@ -19,6 +19,7 @@ from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves.records import MoveStore, RoutingTables, ensure_topics
+from srm.engine.status.observing import read_standing
 from srm.errors import (
     ConflictError,
     GateClosedError,
@@ -263,6 +264,33 @@ def test_no_step_is_done_before_the_one_that_it_needs(disaster: Disaster, step: 
     with pytest.raises(GateClosedError):
         disaster.through(step)
     assert disaster.world.routes("B") == {}
+
+
+@pytest.mark.parametrize("heard", [False, True])
+@pytest.mark.parametrize("topics", [True, False])
+@pytest.mark.parametrize("groups", [(), ("near",)])
+def test_nothing_leaves_by_a_flow_of_which_nothing_is_known(
+    disaster: Disaster, groups: tuple[str, ...], topics: bool, heard: bool
+) -> None:
+    """``heard``: a slot lives and has placed nothing; then no group has a checkpoint either."""
+    world, checkpoints = disaster.world, internal_topics.checkpoints("P")
+    world.b.delete_topic(checkpoints)
+    world.b.add_topic(checkpoints)
+    world.maps[Flow("P", "B")].maps.clear()
+    world.maps[Flow("P", "B")].reports = ()
+    if heard:
+        world.report("P", "B")
+    for topic in () if topics else ("Payments", "P.Payments"):
+        world.b.delete_topic(topic)
+
+    plan = disaster.planned(topics=(), groups=groups)
+
+    [reason] = plan.blocking
+    assert reason.startswith("flow P->B has")
+    assert f"{read_standing(world.context().forward).line}" == f"if P died now: {reason}"
+    with pytest.raises(ConflictError, match="flow P->B has"):
+        disaster.through("hold")
+    assert (disaster.pause(), world.routes("B")) == (None, {})
 
 
 def test_a_flow_that_never_copied_is_no_way_out(disaster: Disaster) -> None:
