@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from itertools import product
 
 from srm.domain.groups.mm2_records import CONNECTOR, Checkpoint, ConnectOffset, partition_of
 from srm.domain.names import internal_topics
@@ -70,11 +71,11 @@ def workers_group(flow: Flow) -> str:
 
 def read_mm2_positions(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, int]:
     """Return the last copied offset of each source partition; nothing without the topic."""
-    return {
-        place: stored.offset
-        for place, (_, _, stored) in _read_stored(target, topic, flow).items()
-        if stored.offset is not None
-    }
+    found: dict[TopicPartition, int] = {}
+    for (_, place), (_, _, stored) in _read_stored(target, topic, flow).items():
+        if stored.offset is not None:
+            found[place] = max(stored.offset, found.get(place, stored.offset))
+    return found
 
 
 def write_mm2_positions(
@@ -88,24 +89,25 @@ def write_mm2_positions(
             "workers with --offsets-topic",
         )
     known = _read_stored(target, topic, flow)
-    connector = next((one.connector for _, _, one in known.values()), CONNECTOR)
+    connectors = {connector for connector, _ in known} or {CONNECTOR}
     records: dict[int, dict[bytes, bytes | None]] = {}
-    for place, position in positions.items():
+    for connector, (place, position) in product(connectors, positions.items()):
         wanted = ConnectOffset(connector, flow.source, place, position - 1 if position else None)
-        if place in known:
-            key, number, _ = known[place]
-        else:
-            key, number = wanted.key(), partition_of(wanted.key(), count)
+        new = wanted.key(), partition_of(wanted.key(), count), wanted
+        key, number, _ = known.get((connector, place), new)
         records.setdefault(number, {})[key] = wanted.value()
     for number, rows in records.items():
         target.compacted_topic(topic, number).write(rows)
 
 
-def _read_stored(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, _Stored]:
+def _read_stored(
+    target: Cluster, topic: str, flow: Flow
+) -> dict[tuple[str, TopicPartition], _Stored]:
+    """Return what each connector has stored of each partition: it may have had several names."""
     found = {}
     for number in range(target.partition_counts().get(topic, 0)):
         for key, value in target.compacted_topic(topic, number).read().items():
             decoded = ConnectOffset.decode(key, value)
             if decoded is not None and decoded.cluster == flow.source:
-                found[decoded.partition] = key, number, decoded
+                found[decoded.connector, decoded.partition] = key, number, decoded
     return found

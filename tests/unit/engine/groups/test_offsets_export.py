@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.groups.mm2_records import Checkpoint, ConnectOffset
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.groups.offsets_export import checkpoints, to_csv
+from srm.engine.groups.offsets_export import (
+    checkpoints,
+    read_mm2_positions,
+    to_csv,
+    write_mm2_positions,
+)
 from srm.errors import NotFoundError
 from srm_lab.testing.fake_cluster import FakeCluster
 
@@ -84,3 +89,24 @@ def test_an_unknown_group_is_answered_with_those_there_are() -> None:
 def test_no_checkpoints_at_all_are_not_an_empty_file() -> None:
     with pytest.raises(NotFoundError, match=r"P\.checkpoints\.internal on cluster B holds no"):
         checkpoints(FakeCluster("B"), FLOW)
+
+
+def test_each_connector_of_the_flow_continues_at_the_position_that_is_written() -> None:
+    target, topic, place = FakeCluster("B"), "connect-offsets", TopicPartition("Payments", 0)
+    target.add_topic(topic, 3)
+    for number, (name, offset) in enumerate((("of-2024", 500), ("of-2026", 300))):
+        stored = ConnectOffset(name, "P", place, offset)
+        target.compacted_topic(topic, number).write({stored.key(): stored.value()})
+
+    write_mm2_positions(target, topic, FLOW, {place: 901, TopicPartition("Orders", 0): 7})
+
+    found = {
+        (one.connector, one.partition.topic): one.offset
+        for number in range(3)
+        for key, value in target.compacted_topic(topic, number).read().items()
+        if (one := ConnectOffset.decode(key, value)) is not None
+    }
+    written = {"Payments": 900, "Orders": 6}
+    names = "of-2024", "of-2026"
+    assert found == {(name, at): n for name in names for at, n in written.items()}
+    assert read_mm2_positions(target, topic, FLOW)[place] == 900
