@@ -44,7 +44,8 @@ class AdoptedCopy:
             return "undecided"
         if found is None:
             return "empty"
-        if not (found.copied or found.foreign or found.older or self.by_record):
+        others = found.foreign or found.older or found.compacted
+        if not (found.copied or others or self.by_record):
             return "own"
         if found.late or not (found.copied or self.by_record):
             return "undecided"

@@ -57,3 +57,12 @@ def test_a_repeat_that_was_cut_short_is_a_warning_and_no_refusal() -> None:
 
     assert copy.state == "adopt"
     assert "did not reach source offsets 43 to 49: a key may have an older" in copy.reason
+
+
+def test_a_copy_of_which_compaction_left_no_record_on_the_source_is_not_srm_s_own() -> None:
+    found = AlignedCopy(Runs(), 0, 0, 0, (), 0, (), (), 300, ())
+
+    copy = AdoptedCopy(ASSIGNED, 300, 1500, found)
+
+    assert copy.state == "undecided"
+    assert copy.reason == "no record of the target is in the source's log"
