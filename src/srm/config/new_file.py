@@ -247,6 +247,8 @@ _PATTERNS: Final = {
     "topicsExcludePattern": "topics.exclude",
     "groupsPattern": "groups",
     "groupsExcludePattern": "groups.exclude",
+    "topicsBlacklistPattern": "topics.exclude",
+    "groupsBlacklistPattern": "groups.exclude",
 }
 
 

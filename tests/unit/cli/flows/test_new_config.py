@@ -208,6 +208,17 @@ def test_a_resource_of_the_newest_version_names_clusters_in_its_mirrors(
     assert "# - P->B is disabled: its sourceConnector is paused" in path.read_text()
 
 
+def test_patterns_under_their_old_names_exclude_topics_and_groups(tmp_path: Path) -> None:
+    resource = tmp_path / "mm2.yaml"
+    old = 'topicsBlacklistPattern: "Payments.tmp"\n      groupsBlacklistPattern: "console-.*"'
+    resource.write_text(STRIMZI.replace('groupsPattern: "audit|ledger"', old))
+
+    shown = run("config", "import", str(resource)).stdout
+
+    assert "\nP->B.topics.exclude = Payments.tmp\n" in shown
+    assert "\nP->B.groups.exclude = console-.*\n" in shown
+
+
 def test_a_list_of_resources_as_kubectl_prints_it_is_taken_over(tmp_path: Path) -> None:
     resource = "\n".join(f"    {line}" for line in STRIMZI.strip().splitlines())
     file = tmp_path / "all.yaml"
