@@ -23,6 +23,7 @@ from srm.errors import ConfigError, StackError, UsageError
 from srm.files import is_file, write_atomically
 
 _REFERENCE: Final = re.compile(r"\$\{(\w+):")
+_KEPT: Final = re.compile(r"\$\{(file|directory|env|airflow):")
 _SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", *_SASL)
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -69,7 +70,7 @@ def render(sections: Iterable[Section], path: str) -> str:
 
 
 def _hidden(key: str, value: str) -> str:
-    if not is_secret(key) or _REFERENCE.match(value):
+    if not is_secret(key) or _KEPT.match(value):
         return value
     return f"${{env:{variable(key)}}}"
 
@@ -242,7 +243,8 @@ _SELECTIONS: Final = {"MirrorSourceConnector": "topics", "MirrorCheckpointConnec
 _CONNECTORS: Final = dict(
     zip(_KINDS, ("sourceConnector", "checkpointConnector", "heartbeatConnector"), strict=True)
 )
-_PATTERNS: Final = {
+_STRIMZI_NAMES: Final = {
+    "bootstrapServers": "bootstrap.servers",
     "topicsPattern": "topics",
     "topicsExcludePattern": "topics.exclude",
     "groupsPattern": "groups",
@@ -260,6 +262,10 @@ class _Imported:
     flows: dict[str, dict[str, str]] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    def leave(self, prefix: str, of: Mapping[str, Any], *known: str) -> None:
+        left = {*of} - {*known}
+        self.left |= {f"{prefix}{key}": "srm has no Connect workers." for key in left}
 
     def add(self, lines: dict[str, str], prefix: str, key: str, value: object) -> None:
         """Add a line; the first value of a key counts, and None is none."""
@@ -349,6 +355,7 @@ def _select_all(found: _Imported, flow: str, kind: str) -> None:
 
 
 def _add_resource(found: _Imported, spec: Mapping[str, Any]) -> None:
+    found.leave("", spec, "target", "clusters", "mirrors", "connectCluster")
     target = _part(spec, "target")  # of v1; v1beta2 names all in clusters
     for cluster in (target, *_parts(spec, "clusters")):
         _add_cluster(found, cluster)
@@ -363,9 +370,8 @@ def _add_resource(found: _Imported, spec: Mapping[str, Any]) -> None:
 
 def _add_mirror(found: _Imported, flow: str, mirror: Mapping[str, Any]) -> None:
     lines = _flow(found, flow)
-    for key, ours in _PATTERNS.items():
-        if key in mirror:
-            found.add(lines, flow, ours, mirror[key])
+    for key, ours in _STRIMZI_NAMES.items():
+        found.add(lines, flow, ours, mirror.get(key))
     for kind, name in _CONNECTORS.items():
         if mirror.get(name) is None:
             continue
@@ -377,8 +383,7 @@ def _add_mirror(found: _Imported, flow: str, mirror: Mapping[str, Any]) -> None:
         if connector.get("pause") or connector.get("state") in {"paused", "stopped"}:
             lines["enabled"] = "false"
             found.notes.append(f"{flow} is disabled: its {name} is paused")
-        for key in sorted({*connector} - {"tasksMax", "config", "pause", "state"}):
-            found.left[f"{flow} {name}.{key}"] = "srm has no Connect workers."
+        found.leave(f"{flow} {name}.", connector, "tasksMax", "config", "pause", "state")
         _select_all(found, flow, kind)
 
 
@@ -387,22 +392,25 @@ def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
     if not alias:
         return
     add = partial(found.add, found.clusters.setdefault(alias, {}), alias)
-    if "bootstrapServers" in cluster:
-        add("bootstrap.servers", cluster["bootstrapServers"])
+    for key, ours in _STRIMZI_NAMES.items():
+        add(ours, cluster.get(key))
+    found.leave(f"{alias}.", cluster, *_STRIMZI_NAMES, "alias", "tls", "authentication", "config")
     tls, login = cluster.get("tls"), _part(cluster, "authentication")
     kind = str(login.get("type", ""))
-    sasl = kind.startswith("scram") or kind == "plain"
+    sasl = kind.startswith("scram") or kind == "plain" or login.get("sasl") is True
     if tls is not None or sasl:
         protocol = ("SASL_" if sasl else "") + ("SSL" if tls is not None else "PLAINTEXT")
         add("security.protocol", protocol)
-    for one in _parts(_part(cluster, "tls"), "trustedCertificates")[:1]:
+    trusted = _parts(_part(cluster, "tls"), "trustedCertificates")
+    others = " and ".join(str(one.get("secretName")) for one in trusted[1:])
+    added = f", with the certificates of {others} added" if others else ""
+    for one in trusted[:1]:
         name = one.get("certificate") or one.get("pattern") or "ca.crt"
         add("ssl.truststore.type", "PEM")
         location = f"{_CERTIFICATES}/{one.get('secretName')}/{name}"
         add("ssl.truststore.location", location)
-        found.notes.append(f"{location}: mount the Secret {one.get('secretName')} there")
-    if sasl:
-        secret = _part(login, "passwordSecret")
+        found.notes.append(f"{location}: mount the Secret {one.get('secretName')} there{added}")
+    if secret := _part(login, "passwordSecret"):
         add("sasl.mechanism", kind.upper())
         add("sasl.username", login.get("username", ""))
         add("sasl.password", "")
@@ -416,9 +424,9 @@ def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
         add("ssl.certificate.location", f"{folder}/{pair.get('certificate')}")
         add("ssl.key.location", f"{folder}/{pair.get('key')}")
         found.notes.append(f"{folder}: mount the Secret {pair.get('secretName')} there")
-    elif kind:
+    elif kind and "config" not in login:
         found.notes.append(f"{alias}: set the client settings for authentication of type {kind}")
-    for key, value in _part(cluster, "config").items():
+    for key, value in (*_part(login, "config").items(), *_part(cluster, "config").items()):
         add(key, value)
 
 

@@ -219,6 +219,44 @@ def test_patterns_under_their_old_names_exclude_topics_and_groups(tmp_path: Path
     assert "\nP->B.groups.exclude = console-.*\n" in shown
 
 
+def test_all_else_of_a_resource_of_strimzi_is_listed(tmp_path: Path) -> None:
+    resource = tmp_path / "mm2.yaml"
+    workers = "connectCluster: B\n  replicas: 3\n  rack: {topologyKey: zone}"
+    more = '[{secretName: one, certificate: ca.crt}, {secretName: two, pattern: "*.crt"}]'
+    text = STRIMZI.replace("connectCluster: B", workers)
+    resource.write_text(text.replace('[{secretName: p-cluster-ca-cert, pattern: "*.crt"}]', more))
+
+    shown = run("config", "import", str(resource)).stdout
+
+    assert "# - replicas: srm has no Connect workers.\n" in shown
+    assert "# - rack: srm has no Connect workers.\n" in shown
+    assert "one/ca.crt: mount the Secret one there, with the certificates of two added" in shown
+    resource.write_text(STRIMZI_V1.replace("groupId", "statusStorageTopic: status, groupId"))
+    shown = run("config", "import", str(resource)).stdout
+    assert "# - B.statusStorageTopic: srm has no Connect workers.\n" in shown
+
+
+def test_a_login_of_another_kind_is_taken_from_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource, path = tmp_path / "mm2.yaml", tmp_path / "srm.properties"
+    password = "${secrets:kafka/mm2:password}"
+    login = f'PlainLoginModule required username="a" password="{password}";'
+    config = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": login, "ssl.key.password": password}
+    custom = json.dumps({"type": "custom", "sasl": True, "config": config})
+    resource.write_text(STRIMZI_V1.replace("groupId: mm2", f"authentication: {custom}"))
+
+    result = run("config", "import", str(resource), "--output", str(path))
+
+    assert result.exit_code == 0, result.exception
+    text = path.read_text()
+    assert "B.security.protocol = SASL_PLAINTEXT" in text
+    assert "B.sasl.jaas.config = ${env:B_SASL_JAAS_CONFIG}" in text
+    assert "B.ssl.key.password = ${env:B_SSL_KEY_PASSWORD}" in text
+    known = "org.apache.kafka.common.security.plain." + login
+    loaded(path, monkeypatch, B_SASL_JAAS_CONFIG=known, B_SSL_KEY_PASSWORD="secret")
+
+
 def test_a_list_of_resources_as_kubectl_prints_it_is_taken_over(tmp_path: Path) -> None:
     resource = "\n".join(f"    {line}" for line in STRIMZI.strip().splitlines())
     file = tmp_path / "all.yaml"
