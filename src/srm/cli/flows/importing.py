@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -26,15 +24,17 @@ from srm.cli.flows.config import read_documents
 from srm.cli.flows.control import read_list
 from srm.cli.flows.for_flows import print_table, progress, say
 from srm.clock import now_ms
-from srm.config.loader import load_config
+from srm.config.loader import build_config, load_config, understand
 from srm.config.model import Config
 from srm.config.new_file import render, sections_of
+from srm.config.properties import parse_properties, resolve_references
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.adoption import AdoptedCopy, AdoptionPlan
 from srm.domain.text.amount import amount, some
 from srm.engine.control import control_lists
-from srm.engine.control.control_lists import ListChange, ListName
+from srm.engine.control.control_lists import ControlLists, ListChange, ListName, ListPair
 from srm.engine.flows.supervision import operator
+from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, UsageError
 from srm.files import read_text
 from srm.replication import adoption
@@ -42,6 +42,7 @@ from srm.replication.adoption import Adopted, AdoptionContext, HandedBack
 from srm.wiring import open_adoption, open_flow, open_return
 
 _DOCUMENTS = {".json", ".yaml", ".yml"}
+_NO_LISTS = ControlLists()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,10 @@ class TakeOver(Common):
     def require_approval(self) -> None:
         if not (self.dry_run or self.yes):
             require_terminal(as_json=self.as_json)
+
+    def of(self, context: FlowContext, lists: ControlLists = _NO_LISTS) -> FlowContext:
+        """Return a flow with lists."""
+        return replace(context, config=control_lists.effective(context.config, lists))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +126,7 @@ class ImportOutcome:
 
 
 def mm2(asked: Import, *, flow: FlowsOption = None) -> None:
-    with _load(asked.config) as resolved:
-        _import(resolved, flow, asked)
+    _import(_load(asked.config), flow, asked)
 
 
 def srm(
@@ -139,19 +143,19 @@ def srm(
         ),
     ] = None,
 ) -> None:
-    changes = dict(_list_change(each) for each in lists or ())
-    with _load(asked.config) as resolved:
-        if not asked.dry_run:
-            asked.require_approval()
-            _take_lists(resolved, flow, changes)
-        _import(resolved, [flow], asked)
+    taken = dict(_list_of(each) for each in lists or ())
+    resolved = _load(asked.config)
+    if not asked.dry_run:
+        asked.require_approval()
+        _take_lists(resolved, flow, taken)
+    by_field = {name.replace("-", "_"): pair for name, pair in taken.items()}
+    _import(resolved, [flow], asked, ControlLists(**by_field))
 
 
 def export_mm2(asked: TakeOver, *, flow: FlowOption) -> None:
     asked.require_approval()
     with (
-        _load(asked.config) as resolved,
-        open_return(resolved, flow) as (context, logs),
+        open_return(_load(asked.config), flow) as (context, logs),
         progress("reading both logs", quietly=asked.as_json) as tell,
     ):
         found = adoption.plan_handing_back(
@@ -174,27 +178,26 @@ def _show_back(console: Console, found: HandedBack) -> None:
     print_table(console, ("partition", end), rows, right=(end,))
 
 
-@contextmanager
-def _load(file: Path | None) -> Iterator[Config]:
+def _load(file: Path | None) -> Config:
     """Load a properties file, or make one of what MirrorMaker 2 has on Connect or Strimzi."""
     if file is None or file.suffix not in _DOCUMENTS:
-        yield load_config(file)
-        return
+        return load_config(file)
     text = render(sections_of(read_documents(file), str(file)), str(file))
-    with tempfile.TemporaryDirectory(prefix="srm-import-") as folder:
-        made = Path(folder) / f"{file.stem}.properties"
-        made.write_text(text, "utf-8")
-        yield load_config(made)
+    origin = f"{file} (srm config import)"
+    return build_config(understand(resolve_references(parse_properties(text), origin), origin))
 
 
-def _import(config: Config, flows: list[Flow] | None, asked: Import) -> None:
+def _import(
+    config: Config, flows: list[Flow] | None, asked: Import, lists: ControlLists = _NO_LISTS
+) -> None:
     wanted = tuple(flows or config.flows)
     if not wanted:
         raise UsageError(f"no flow is enabled in {config.path}: give --flow")
     asked.require_approval()
     outcomes, refused = list[ImportOutcome](), list[AdoptedCopy]()
     for flow in wanted:
-        with open_adoption(config, flow, operator()) as context:
+        with open_adoption(config, flow, operator()) as opened:
+            context = replace(opened, flow=asked.of(opened.flow, lists))
             if not context.flow.config.topics:
                 raise UsageError(f"{flow} selects no topics; set {flow}.topics = .* for all")
             found, outcome = _import_flow(context, asked)
@@ -253,16 +256,16 @@ def _show_done(console: Console, flow: Flow, done: Adopted) -> None:
     )
 
 
-def _list_change(text: str) -> tuple[ListName, ListChange]:
+def _list_of(text: str) -> tuple[ListName, ListPair]:
     name, found, file = text.partition("=")
     names = get_args(ListName)
     if not found or name not in names:
         raise UsageError(f"invalid --list {text}; use NAME=FILE; names are {', '.join(names)}")
-    lists = read_list(read_text(Path(file)))
-    return cast("ListName", name), ListChange(add=lists.allow, add_deny=lists.deny)
+    return cast("ListName", name), read_list(read_text(Path(file)))
 
 
-def _take_lists(config: Config, flow: Flow, changes: Mapping[ListName, ListChange]) -> None:
+def _take_lists(config: Config, flow: Flow, taken: Mapping[ListName, ListPair]) -> None:
+    changes = {n: ListChange(add=pair.allow, add_deny=pair.deny) for n, pair in taken.items()}
     if not changes:
         return
     with open_flow(config, flow) as context:
