@@ -47,7 +47,7 @@ class Site:
         self.remote = f"{self.source}.{self.topic}"
         self.file = folder / "mm2.properties"
         self.servers = {self.source: clusters["P"].bootstrap, self.target: clusters["B"].bootstrap}
-        configure(
+        self.config = configure(
             self.file,
             self.servers,
             f"{self.target}->{self.source}.enabled = false",
@@ -103,7 +103,7 @@ class Site:
 
     def until_gone(self) -> None:
         """Wait until the workers' group has noticed the kill."""
-        group = offsets_export.workers_group(self.flow)
+        group = offsets_export.workers_group(self.config.flow(self.flow))
         eventually(lambda: not self.clusters[1].groups([group])[group].members, "no worker is left")
 
     def srm(self, *arguments: str) -> Any:

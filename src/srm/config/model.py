@@ -229,6 +229,8 @@ class FlowConfig:
     errors_tolerance: Literal["none", "all"] = "none"
     admin_timeout_ms: int = 30_000
     use_defaults_from: Literal["source", "target"] = "target"
+    mm2_offsets_topic: str = ""
+    mm2_group: str = ""
     failover_approval: Literal["never", "unplanned", "always"] = "unplanned"
     failover_alert_after: timedelta = timedelta(seconds=60)
     rpo: timedelta | None = None

@@ -243,8 +243,11 @@ _SELECTIONS: Final = {"MirrorSourceConnector": "topics", "MirrorCheckpointConnec
 _CONNECTORS: Final = dict(
     zip(_KINDS, ("sourceConnector", "checkpointConnector", "heartbeatConnector"), strict=True)
 )
+_WORKERS: Final = "mirrormaker2-cluster"
 _STRIMZI_NAMES: Final = {
     "bootstrapServers": "bootstrap.servers",
+    "groupId": "group.id",
+    "offsetStorageTopic": "offset.storage.topic",
     "topicsPattern": "topics",
     "topicsExcludePattern": "topics.exclude",
     "groupsPattern": "groups",
@@ -365,6 +368,8 @@ def _add_resource(found: _Imported, spec: Mapping[str, Any]) -> None:
         aim = mirror.get("targetCluster") or target.get("alias") or spec.get("connectCluster")
         if not source or not aim:
             raise ConfigError(f"a mirror of the {_STRIMZI} resource lacks its source or target")
+        workers = {"group.id": _WORKERS, "offset.storage.topic": f"{_WORKERS}-offsets"}
+        found.clusters[aim] = workers | found.clusters.get(aim, {})
         _add_mirror(found, f"{source}->{aim}", mirror)
 
 

@@ -25,7 +25,6 @@ from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Co
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
-from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
 from srm.engine.flows.target_topics import assignments
 from srm.engine.groups import offsets_export
@@ -209,13 +208,12 @@ class AdoptionContext:
 def plan(
     context: AdoptionContext,
     topics: Collection[str] = (),
-    offsets_topic: str = "",
     tell: Tell = lambda _line: None,
 ) -> AdoptionPlan:
     """Walk both logs of each remote topic that holds records; nothing is written.
 
-    Without topics, all that the flow copies; with an empty ``offsets_topic`` MirrorMaker 2's
-    default. NotFoundError: the flow does not copy one of the topics, or it has no remote topic.
+    Without topics, all that the flow copies. NotFoundError: the flow does not copy one of the
+    topics, or it has no remote topic.
     """
     flow, config = context.flow, context.flow.config
     sources, targets = flow.source.topics(), flow.target.topics()
@@ -229,12 +227,12 @@ def plan(
             assigned += assignments(sources[name], remote)
         elif topics:
             raise NotFoundError(f"{name} has no remote topic on {config.flow.target}")
-    offsets_topic = offsets_topic or offsets_export.offsets_topic(config.flow)
-    stored = offsets_export.read_mm2_positions(flow.target, offsets_topic, config.flow)
+    topic = offsets_export.offsets_topic(config)
+    stored = offsets_export.read_mm2_positions(flow.target, topic, config.flow)
     starts = context.starts.load(assigned) if assigned else {}
     walks = _Walks(context, starts, stored, _compaction(flow, assigned), tell)
     found = asyncio.run(walks.all(assigned)) if assigned else []
-    return AdoptionPlan(config.flow, tuple(found), _running(flow, found, offsets_topic, stored))
+    return AdoptionPlan(config.flow, tuple(found), _running(flow, found, topic, stored))
 
 
 def _running(
@@ -242,7 +240,7 @@ def _running(
 ) -> str:
     """Return a sign that MirrorMaker 2 still runs: workers, a new position, a copy that grew."""
     name = flow.config.flow
-    if members := _members_of_workers(flow.target, name):
+    if members := _members_of_workers(flow):
         return members
     if offsets_export.read_mm2_positions(flow.target, topic, name) != stored:
         return f"{topic} on {name.target} was written during the walk"
@@ -251,12 +249,12 @@ def _running(
     return f"{', '.join(grown)} on {name.target} grew during the walk" if grown else ""
 
 
-def _members_of_workers(target: Cluster, flow: Flow) -> str:
-    group = offsets_export.workers_group(flow)
-    [workers] = target.groups([group]).values()
+def _members_of_workers(flow: FlowContext) -> str:
+    group = offsets_export.workers_group(flow.config)
+    [workers] = flow.target.groups([group]).values()
     if not workers.members:
         return ""
-    return f"group {group} on {flow.target} has members {', '.join(workers.members)}"
+    return f"group {group} on {flow.target.alias} has members {', '.join(workers.members)}"
 
 
 def _compaction(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dict[str, bool]:
@@ -476,12 +474,11 @@ def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> No
         )
 
 
-def hand_back(context: FlowContext, found: HandedBack, offsets_topic: str = "") -> None:
-    """Write the positions where MirrorMaker 2's workers read them, or to another topic."""
-    flow, target = found.flow, context.target
-    check_stopped(state_topic(context).read(), flow, context.now_ms())
-    if members := _members_of_workers(target, flow):
+def hand_back(context: FlowContext, found: HandedBack) -> None:
+    """Write the positions where MirrorMaker 2's workers read them."""
+    check_stopped(state_topic(context).read(), found.flow, context.now_ms())
+    if members := _members_of_workers(context):
         raise ConflictError(f"MirrorMaker 2 runs: {members}; stop it first")
-    topic = offsets_topic or offsets_export.offsets_topic(flow)
+    topic = offsets_export.offsets_topic(context.config)
     wanted = {TopicPartition(one.topic, one.partition): one.source_next for one in found.positions}
-    offsets_export.write_mm2_positions(target, topic, flow, wanted)
+    offsets_export.write_mm2_positions(context.target, topic, found.flow, wanted)

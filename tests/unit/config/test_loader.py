@@ -416,7 +416,7 @@ def test_settings_of_brokers_and_workers_that_tutorials_give_are_taken(load: Loa
         "P.offsets.topic.replication.factor = 1",
         "P.transaction.state.log.replication.factor = 1",
         "P.errors.deadletterqueue.topic.replication.factor = 1",
-        "P.group.id = mm2",
+        "P.consumer.group.id = mm2",
         "P.config.storage.topic = mm2-configs",
         "tasks.max.enforce = true",
         "topic.creation.default.partitions = 1",

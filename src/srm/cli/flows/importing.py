@@ -57,7 +57,7 @@ class TakeOver(Common):
         str,
         typer.Option(
             metavar="NAME",
-            help="Offsets topic of the Connect workers; default: mm2-offsets.SOURCE.internal.",
+            help="Offsets topic of the Connect workers, instead of offset.storage.topic.",
         ),
     ] = ""
     dry_run: DryRunOption = False
@@ -68,8 +68,10 @@ class TakeOver(Common):
             require_terminal(as_json=self.as_json)
 
     def of(self, context: FlowContext, lists: ControlLists = _NO_LISTS) -> FlowContext:
-        """Return a flow with lists."""
-        return replace(context, config=control_lists.effective(context.config, lists))
+        """Return a flow with the offsets topic of the command line, and with lists."""
+        topic = self.offsets_topic or context.config.mm2_offsets_topic
+        config = replace(context.config, mm2_offsets_topic=topic)
+        return replace(context, config=control_lists.effective(config, lists))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,9 +157,10 @@ def srm(
 def export_mm2(asked: TakeOver, *, flow: FlowOption) -> None:
     asked.require_approval()
     with (
-        open_return(_load(asked.config), flow) as (context, logs),
+        open_return(_load(asked.config), flow) as (opened, logs),
         progress("reading both logs", quietly=asked.as_json) as tell,
     ):
+        context = asked.of(opened)
         found = adoption.plan_handing_back(
             context,
             logs,
@@ -168,7 +171,7 @@ def export_mm2(asked: TakeOver, *, flow: FlowOption) -> None:
             if not asked.yes:
                 _show_back(open_console(), found)
                 typer.confirm("Write these offsets?", abort=True)
-            adoption.hand_back(context, found, asked.offsets_topic)
+            adoption.hand_back(context, found)
     asked.emit(found, lambda console: _show_back(console, found))
 
 
@@ -215,7 +218,7 @@ def _import(
 
 def _import_flow(context: AdoptionContext, asked: Import) -> tuple[AdoptionPlan, ImportOutcome]:
     with progress("reading both logs", quietly=asked.as_json) as tell:
-        found = adoption.plan(context, asked.topic or (), asked.offsets_topic, tell)
+        found = adoption.plan(context, asked.topic or (), tell)
     rows, console = tuple(map(ImportRow.of, found.copies)), open_console()
     if not asked.as_json:
         _show_plan(console, found, rows)

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from itertools import product
 
+from srm.config.model import FlowConfig
 from srm.domain.groups.mm2_records import CONNECTOR, Checkpoint, ConnectOffset, partition_of
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -59,14 +60,14 @@ _Stored = tuple[bytes, int, ConnectOffset]
 """Key, as its bytes matter to Connect, and partition of a record, and its content."""
 
 
-def offsets_topic(flow: Flow) -> str:
-    """Return the offsets topic of a dedicated MirrorMaker 2, whatever the policy."""
-    return f"mm2-offsets.{flow.source}.internal"
+def offsets_topic(config: FlowConfig) -> str:
+    """Return the offsets topic of MirrorMaker 2, by default a dedicated one's for any policy."""
+    return config.mm2_offsets_topic or f"mm2-offsets.{config.flow.source}.internal"
 
 
-def workers_group(flow: Flow) -> str:
-    """Return the group of the workers of a dedicated MirrorMaker 2."""
-    return f"{flow.source}-mm2"
+def workers_group(config: FlowConfig) -> str:
+    """Return the group of the workers of MirrorMaker 2, by default of a dedicated one."""
+    return config.mm2_group or f"{config.flow.source}-mm2"
 
 
 def read_mm2_positions(target: Cluster, topic: str, flow: Flow) -> dict[TopicPartition, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from srm.cli.flows import importing
 from srm.cli.main import app
 from srm.config.model import Config
-from srm.domain.names.topics import Flow
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.ports import FlowContext
 from srm.replication.adoption import AdoptionContext
 from srm_lab.testing.fake_cluster import FakeCluster
@@ -65,3 +66,31 @@ def test_lists_of_srm_count_in_a_dry_run_and_are_not_written(
     assert "P->B selects no topics" in str(refused.exception)
     assert result.exit_code == 0, result.exception
     assert target.topics() == {}
+
+
+def test_the_workers_that_the_file_names_keep_a_copy(target: FakeCluster, tmp_path: Path) -> None:
+    lines = "P->B.topics = Payments\nB.group.id = connect\noffset.storage.topic = offsets\n"
+    target.join("connect", "worker")
+
+    [outcome] = json.loads(run(tmp_path, "mm2", lines=lines).stdout)
+
+    assert outcome["running"] == "group connect on B has members worker@127.0.0.1"
+
+
+def test_positions_are_read_from_the_topic_of_the_file_or_of_the_command_line(
+    target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def read(cluster: FakeCluster, topic: str, _flow: Flow) -> dict[TopicPartition, int]:
+        assert cluster is target
+        asked.append(topic)
+        return {}
+
+    monkeypatch.setattr("srm.engine.groups.offsets_export.read_mm2_positions", read)
+    lines = "P->B.topics = Payments\n"
+    run(tmp_path, "mm2", lines=lines)
+    run(tmp_path, "mm2", lines=f"{lines}B.offset.storage.topic = offsets\n")
+    run(tmp_path, "mm2", "--offsets-topic", "other", lines=f"{lines}offset.storage.topic = t\n")
+
+    assert list(dict.fromkeys(asked)) == ["mm2-offsets.P.internal", "offsets", "other"]

@@ -76,7 +76,7 @@ STRIMZI_V1 = """
 apiVersion: kafka.strimzi.io/v1
 kind: KafkaMirrorMaker2
 spec:
-  target: {alias: B, bootstrapServers: "b:9092", groupId: mm2}
+  target: {alias: B, bootstrapServers: "b:9092", groupId: mm2, offsetStorageTopic: offsets}
   mirrors:
     - source: {alias: P, bootstrapServers: "p:9092"}
       topicsPattern: ".*"
@@ -190,6 +190,8 @@ def test_a_resource_of_strimzi_is_taken_over_with_its_secrets_as_references(
     flow = config.flow(Flow("P", "B"))
     assert (flow.topics, flow.groups) == (("Payments.*|Orders",), ("audit|ledger",))
     assert (flow.tasks_max, flow.checkpoints_replication_factor) == (8, 3)
+    workers = flow.mm2_group, flow.mm2_offsets_topic
+    assert workers == ("mirrormaker2-cluster", "mirrormaker2-cluster-offsets")
     assert config.client("P", "admin")["security.protocol"] == "SASL_SSL"
 
 
@@ -204,7 +206,9 @@ def test_a_resource_of_the_newest_version_names_clusters_in_its_mirrors(
     assert result.exit_code == 0, result.exception
     config = loaded(path, monkeypatch)
     assert config.client("P", "admin")["bootstrap.servers"] == "p:9092"
-    assert not config.flow(Flow("P", "B")).enabled
+    flow = config.flow(Flow("P", "B"))
+    assert not flow.enabled
+    assert (flow.mm2_group, flow.mm2_offsets_topic) == ("mm2", "offsets")
     assert "# - P->B is disabled: its sourceConnector is paused" in path.read_text()
 
 
