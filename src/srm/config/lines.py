@@ -22,6 +22,7 @@ from srm.config.properties import Property
 from srm.config.security import describe_tls_limits
 from srm.config.values import shown
 from srm.domain.names.topics import Flow
+from srm.domain.text.amount import few
 from srm.errors import ConfigError
 
 Side = Literal["source", "target"]
@@ -242,9 +243,7 @@ def check_settings(
             )
         seen[line.key] = line
     if problems:
-        more = len(problems) - _SHOWN
-        rest = f"; and {more} more" if more > 0 else ""
-        raise ConfigError("; ".join(problems[:_SHOWN]) + rest)
+        raise ConfigError("; ".join(few(problems, _SHOWN)))
     if unknown:
         warnings.append(f"{path}: unknown keys, which have no effect: {', '.join(unknown)}")
     return tuple(warnings), len(unknown)

@@ -16,7 +16,7 @@ from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicFor
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
-from srm.domain.text.amount import amount, duration, span
+from srm.domain.text.amount import amount, duration, few, span
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
 
@@ -260,9 +260,7 @@ def residue_text(report: MoveReport) -> str:
 
 
 def reasons_text(reasons: Sequence[str]) -> str:
-    shown = "; ".join(reasons[:SHOWN_REASONS])
-    more = len(reasons) - SHOWN_REASONS
-    return f"{shown}; and {more} more" if more > 0 else shown
+    return "; ".join(few(reasons, SHOWN_REASONS))
 
 
 def number(value: int | None) -> str:

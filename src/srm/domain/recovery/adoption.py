@@ -9,7 +9,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.alignment import AlignedCopy, Ranges
 from srm.domain.offset_map.runs import Runs, both_ends
-from srm.domain.text.amount import amount
+from srm.domain.text.amount import amount, some
 
 SLOT: Final = "import"
 """Slot name under which an adoption reports positions."""
@@ -126,5 +126,4 @@ def from_record(
 
 
 def _text_of(ranges: Ranges) -> str:
-    shown = ", ".join(both_ends(*each) for each in ranges[:_SHOWN])
-    return shown + (f" and {len(ranges) - _SHOWN} more ranges" if len(ranges) > _SHOWN else "")
+    return some([both_ends(*each) for each in ranges], _SHOWN)

@@ -29,10 +29,10 @@ def span(least: int, most: int | None) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
-def some(names: Sequence[str]) -> str:
+def some(names: Sequence[str], most: int = _NAMED) -> str:
     """Join the first names; a shared cluster can have thousands of groups."""
-    more = len(names) - _NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more:,} more"
+    more = len(names) - most
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:most])} and {more:,} more"
 
 
 def few(reasons: Sequence[str], most: int = _REASONS) -> tuple[str, ...]:

@@ -11,11 +11,10 @@ from srm.config.model import FlowConfig
 from srm.domain.groups.mm2_records import CONNECTOR, Checkpoint, ConnectOffset, partition_of
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.amount import some
 from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.checkpoints import read_checkpoints
 from srm.errors import NotFoundError
-
-_SHOWN_GROUPS = 5
 
 
 def checkpoints(
@@ -33,9 +32,7 @@ def checkpoints(
         )
     chosen = tuple(each for each in found if group is None or each.group == group)
     if not chosen:
-        groups = list(dict.fromkeys(each.group for each in found))
-        more = len(groups) - _SHOWN_GROUPS
-        known = ", ".join(groups[:_SHOWN_GROUPS]) + (f" and {more} more" if more > 0 else "")
+        known = some(list(dict.fromkeys(each.group for each in found)))
         raise NotFoundError(
             f"{where} holds no checkpoint of group {group!r}; it holds those of {known}"
         )

@@ -14,12 +14,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, admin
 
 from srm.config.model import ClientKind
 from srm.domain.names.rights import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
+from srm.domain.text.amount import some
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
-from srm.kafka.wire.errors import TOPIC, check, list_names, on_cluster
+from srm.kafka.wire.errors import TOPIC, check, on_cluster
 from srm.kafka.wire.messages import Request
 
 _ANYTHING: Final = api.DESCRIBE_ACLS(
@@ -130,7 +131,7 @@ def allow_writes(clients: Clients, topics: Collection[str]) -> None:
 def _change(clients: Clients, acls: Collection[Acl], look: Request, *, adds: bool) -> None:
     if not acls:
         return
-    doing = f"{'adding' if adds else 'removing'} {list_names(map(str, sorted(acls)))}"
+    doing = f"{'adding' if adds else 'removing'} {some([*map(str, sorted(acls))], 3)}"
     make: Callable[..., admin.AclBinding] = admin.AclBinding if adds else admin.AclBindingFilter
     changed, rules = frozenset(acls), [make(*_parts(acl)) for acl in acls]
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, TopicCollection, admin
 
+from srm.domain.text.amount import some
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients, answers_of
-from srm.kafka.wire.errors import list_names, on_topic, translate
+from srm.kafka.wire.errors import on_topic, translate
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {
@@ -224,4 +225,4 @@ def _answers(
 
 
 def _list_names(topics: Collection[str]) -> str:
-    return list_names(sorted(topics), 5)
+    return some(sorted(topics), 5)

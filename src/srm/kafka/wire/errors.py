@@ -14,6 +14,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from srm import errors
+from srm.domain.text.amount import some
 from srm.kafka.wire.requests import Answer
 
 TOPIC: Final = 29
@@ -122,16 +123,10 @@ def missing(code: int, needs: Needs) -> str | None:
     return None if needed is None else f"grant {needed} to srm's principal (docs/security.md)"
 
 
-def list_names(names: Iterable[str], most: int = 3) -> str:
-    first = list(names)
-    more = f" and {len(first) - most} more" if len(first) > most else ""
-    return ", ".join(first[:most]) + more
-
-
 def _on(kind: int, operation: str, *names: str) -> dict[int, str]:
     several = {*names}
     ending = "s" if len(several) > 1 else ""
-    return {kind: f"{operation} on {_KINDS[kind]}{ending} {list_names(sorted(several))}"}
+    return {kind: f"{operation} on {_KINDS[kind]}{ending} {some(sorted(several), 3)}"}
 
 
 on_topic: Final = partial(_on, TOPIC)

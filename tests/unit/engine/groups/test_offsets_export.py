@@ -80,7 +80,7 @@ def test_a_record_that_is_no_checkpoint_is_passed_over() -> None:
 
 
 def test_an_unknown_group_is_answered_with_those_there_are() -> None:
-    target = cluster_with(*(checkpoint(f"g{number}", "t", 0, 1) for number in range(7)))
+    target = cluster_with(*(checkpoint(f"g{number}", "t", 0, 1) for number in range(10)))
 
     with pytest.raises(NotFoundError, match=r"no checkpoint of group 'x'.* g0, g1.* and 2 more"):
         checkpoints(target, FLOW, "x")
