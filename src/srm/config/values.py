@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from itertools import permutations
 from typing import Any, Final
 
 from srm.config.keys import ConfigKey, ValueKind
@@ -188,6 +189,7 @@ def policy_of(
     known = _plain_name(name)
     aliases = tuple(alias for alias in clusters if separator in f"{alias}{separator}"[:-1])
     if known == "DefaultReplicationPolicy":
+        _check_prefixes({alias: f"{alias}{separator}" for alias in clusters})
         return policy.DefaultReplicationPolicy(separator, aliases=aliases)
     if known == "IdentityReplicationPolicy":
         return policy.IdentityReplicationPolicy(separator, source_alias, aliases=aliases)
@@ -196,6 +198,16 @@ def policy_of(
         return own(source_alias, separator)  # type: ignore[no-any-return]
     except Exception as error:
         raise ConfigError(f"{name}({source_alias!r}, {separator!r}) failed: {error!r}") from error
+
+
+def _check_prefixes(prefixes: Mapping[str, str]) -> None:
+    for one, other in permutations(prefixes, 2):
+        if prefixes[other].startswith(prefixes[one]):
+            raise ConfigError(
+                f"{prefixes[other]}topic may be the copy of topic of {other}, or of "
+                f"{prefixes[other].removeprefix(prefixes[one])}topic of {one}; set another "
+                "replication.policy.separator"
+            )
 
 
 def filter_of(name: str, default: str) -> type[policy.NameFilter]:

@@ -9,6 +9,7 @@ import pytest
 from tests.suffix_policy import SUFFIX_POLICY, SuffixPolicy
 
 from srm.config.loader import load_config
+from srm.config.model import Config
 from srm.config.values import filter_of, policy_of
 from srm.domain.names.policy import (
     DefaultReplicationPolicy,
@@ -95,6 +96,38 @@ def test_names_lead_back_where_aliases_contain_the_separator(
     assert names.select(["orders", replica, f"x{separator}{replica}"]) == ("orders",)
     assert load_config(file).flow(flow.reverse).names.refusal(copy) == "cycle"
     assert names.policy.is_heartbeats_topic(f"{here}{separator}heartbeats")
+
+
+@pytest.mark.parametrize(
+    ("separator", "short", "long"), [("-", "a", "a-b"), ("_", "us", "us_east"), ("--", "a", "a-")]
+)
+def test_aliases_whose_copies_may_have_the_same_name_are_refused(
+    tmp_path: Path, separator: str, short: str, long: str
+) -> None:
+    file = tmp_path / "srm.properties"
+    lines = (
+        f"clusters = {long}, {short}, C",
+        *(f"{one}.bootstrap.servers = {number}:1" for number, one in enumerate((long, short, "C"))),
+        f"{short}->C.enabled = true",
+    )
+
+    def load(*more: str) -> Config:
+        file.write_text("\n".join((*lines, *more)) + "\n")
+        return load_config(file)
+
+    with pytest.raises(ConfigError) as refused:
+        load(f"replication.policy.separator = {separator}")
+
+    rest = f"{long}{separator}".removeprefix(f"{short}{separator}")
+    assert str(refused.value).endswith(
+        f"{long}{separator}topic may be the copy of topic of {long}, or of {rest}topic of {short}; "
+        "set another replication.policy.separator"
+    )
+    assert "\n" not in str(refused.value)
+    assert load().flow(Flow(short, "C")).names.remote("topic") == f"{short}.topic"
+    identity = "replication.policy.class = IdentityReplicationPolicy"
+    kept = load(f"replication.policy.separator = {separator}", identity).flow(Flow(long, "C"))
+    assert kept.policy.topic_source(f"{long}{separator}heartbeats") == long
 
 
 def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: Path) -> None:
