@@ -228,16 +228,16 @@ def _advice(name: ListName, found: Target, changes: ListChange) -> Iterator[str]
 
 def _replica_names(found: Target, patterns: Sequence[str]) -> Iterator[str]:
     """Say so when a name cannot be that of a remote topic on the flow's source."""
-    primary, backup = found.flow.target, found.flow.source
-    prefix = f"{primary}{found.separator}"
+    primary, settings = found.flow.target, found.config.flow(found.flow)
+    policy = settings.back or settings.policy
     for pattern in patterns:
         plain = pattern.replace("\\.", ".")
-        if not _NAME.fullmatch(pattern) or plain.startswith(prefix):
+        if not _NAME.fullmatch(pattern) or policy.topic_source(plain) == primary:
             continue
         topic = re.sub(rf"^{re.escape(primary)}(__|[._\-])", "", plain, count=1)
         yield (
-            f"{pattern} is not a remote topic of {primary} on {backup}: with the separator "
-            f"'{found.separator}' the remote topic of {topic} is {prefix}{topic}"
+            f"{pattern} is not a remote topic of {primary} on {found.flow.source}: the remote "
+            f"topic of {topic} is {policy.format_remote_topic(primary, topic)}"
         )
 
 

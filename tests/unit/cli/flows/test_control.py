@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.suffix_policy import SUFFIX_POLICY
 
 from srm.cli import main
 from srm.cli.flows import control
@@ -188,7 +189,7 @@ def test_a_bad_pattern_is_one_line_and_changes_nothing(
 @pytest.mark.parametrize(
     ("typed", "advice"),
     [
-        ("P__Payments", "with the separator '.' the remote topic of Payments is P.Payments"),
+        ("P__Payments", "the remote topic of Payments is P.Payments"),
         ("Payments", "the remote topic of Payments is P.Payments"),
         ("P-Payments", "the remote topic of Payments is P.Payments"),
     ],
@@ -216,6 +217,22 @@ def test_a_replica_is_named_with_the_separator_of_the_file(run: Run, tmp_path: P
     command = f"reverse-checkpointed-topics --config {file} --source B --target P --add "
     assert run(command + "P__Payments").err == ""
     assert "the remote topic of Payments is P__Payments" in run(command + "P.Payments").err
+
+
+@pytest.mark.parametrize(
+    ("policy", "replica"),
+    [("IdentityReplicationPolicy", "Payments"), (SUFFIX_POLICY, "Payments-from-P")],
+)
+def test_a_replica_is_named_by_the_policy_of_the_file(
+    run: Run, tmp_path: Path, policy: str, replica: str
+) -> None:
+    file = tmp_path / "other.properties"
+    file.write_text(PROPERTIES + f"replication.policy.class = {policy}\n")
+
+    command = f"reverse-checkpointed-topics --config {file} --source B --target P --add "
+    assert run(command + replica).err == ""
+    named = run(command + "P.Payments").err
+    assert (replica in named) == (policy == SUFFIX_POLICY), "by identity any name is a copy's"
 
 
 def test_switches_that_are_off_are_pointed_out(run: Run, tmp_path: Path) -> None:
