@@ -242,10 +242,15 @@ def _without_waiting(
 
 
 def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
-    """Compare the place with the group's own commit on the target, but for markers between them."""
-    theirs, resume = group.target_committed, row.resume
+    """Compare the place with the group's own commit on the target, but for markers between them.
+
+    A commit after the end of a log that was truncated counts as one at its end.
+    """
+    theirs, resume, log = group.target_committed, row.resume, group.facts.downstream_log
     if theirs is None or resume is None:
         return row
+    if log is not None and log is not UNKNOWN_LOG:
+        theirs = min(theirs, log.end)
     again = group.facts.records_downstream(resume, theirs) if theirs > resume else 0
     if theirs > resume and not again:
         row = replace(row, resume=theirs)  # the same place, whether srm or a consumer committed it

@@ -125,8 +125,19 @@ def decisions_of(
         is_copy = outcome.direction == "forward" and config.joins(outcome.upstream.topic)
         joined = config.joined if is_copy else frozenset[str]()
         decisions.append(decide(outcome, current, entry, config.flow, own, joined))
+    ahead = {decision.partition for decision in decisions if decision.action == "consumer-ahead"}
+    ends = target.log_ends(ahead) if ahead else {}
+    decisions = [_within(decision, ends) for decision in decisions]
     hidden = {name: Reason(one.reason, one.action) for name, one in states.items() if one.reason}
     return tuple(decisions), {**wrong, **found.errors, **hidden, **errors}
+
+
+def _within(decision: SyncDecision, ends: Mapping[TopicPartition, int]) -> SyncDecision:
+    """Replace a commit after the end of a log that was truncated."""
+    current, end = decision.current, ends.get(decision.partition)
+    if current is None or end is None or current <= end:
+        return decision
+    return replace(decision, action="write", reason=f"the log of {current} was truncated to {end}")
 
 
 def apply_exact(

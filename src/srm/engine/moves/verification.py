@@ -643,7 +643,9 @@ class TargetRecords:
             return 0
         needed = get_args(Direction) if pair.is_shared else (pair.direction,)
         maps = {one: self._maps_of(one)[one] for one in needed}
-        sides = (TopicPartition(pair.topic, place.partition), {}), (place, {})
+        upstream = TopicPartition(pair.topic, place.partition)
         target, is_shared = self._context.target.alias, pair.is_shared
-        found = partition_facts(maps, pair.direction, *sides, target, is_shared=is_shared)
+        found = partition_facts(
+            maps, pair.direction, (upstream, {}), (place, {}), target, is_shared=is_shared
+        )
         return found.records_downstream(start, end)

@@ -93,6 +93,14 @@ def test_consumers_that_went_further_here_keep_their_place(sites) -> None:
     assert sites.committed("B", GROUP, "P.Payments") == 80
 
 
+def test_a_commit_after_the_end_of_a_log_that_was_truncated_is_replaced(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sites.commit("B", GROUP, "P.Payments", 5_000)
+
+    assert actions(sites) == {"write": 1}
+    assert sites.committed("B", GROUP, "P.Payments") == 41
+
+
 def test_an_operators_rewind_here_is_respected(sites) -> None:
     sites.commit("P", GROUP, "Payments", 40)
     sync(sites.flow("P->B"))

@@ -47,8 +47,12 @@ def commits(history: History, direction: Direction) -> range:
 
 
 def on_target(history: History, direction: Direction) -> range:
-    downstream = history.copy if direction == "forward" else history.original
-    return range(len(downstream) + 1)
+    """Return all commits on the target; the last is of a log that was longer before."""
+    return range(target_end(history, direction) + 2)
+
+
+def target_end(history: History, direction: Direction) -> int:
+    return len(history.copy if direction == "forward" else history.original)
 
 
 def record_before(history: History, direction: Direction, commit: int) -> list[int]:
@@ -87,6 +91,7 @@ def test_a_commit_of_its_own_on_the_target_is_a_conflict_only_where_records_lie_
             assert (row.state == "conflict") == bool(again), (history, commit, theirs, row)
             assert row.re_read == len(again)
             if row.resume is not None and not again:
+                assert row.resume <= target_end(history, direction)
                 assert record_before(history, direction, row.resume) == [
                     pair[0] for pair in history.pairs if pair[0] not in left
                 ]
