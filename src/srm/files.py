@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from typing import Final
 from srm.errors import StackError, UsageError
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_MEGABYTE: Final = 1_000_000
 
 
 @contextmanager
@@ -26,19 +24,6 @@ def disk_errors(where: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise StackError(f"the disk is full while writing {where}: free some space") from error
         raise StackError(f"cannot write {where}: {error.strerror or error}") from error
-
-
-def require_free_space(where: Path, needed_bytes: int) -> None:
-    """Check the free space of the disk of ``where``, which need not exist yet."""
-    existing = where.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
-    if free < needed_bytes:
-        raise StackError(
-            f"the disk is full: {free // _MEGABYTE} MB are free at {existing}, "
-            f"{needed_bytes // _MEGABYTE} MB are needed; free some space or choose another folder"
-        )
 
 
 def user_path(named: Path | str) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from srm.errors import StackError
-from srm.files import disk_errors, require_free_space, write_atomically
+from srm.files import disk_errors, write_atomically
+from srm_lab.stack.jars import require_free_space
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")

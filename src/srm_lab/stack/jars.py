@@ -12,6 +12,7 @@ import functools
 import hashlib
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -24,9 +25,10 @@ import platformdirs
 import tenacity
 
 from srm.errors import StackError
-from srm.files import disk_errors, require_free_space, write_atomically
+from srm.files import disk_errors, write_atomically
 
 logger = logging.getLogger(__name__)
+_MEGABYTE: Final = 1_000_000
 
 KAFKA_VERSION: Final = "4.3.1"
 MAVEN_CENTRAL: Final = "https://repo.maven.apache.org/maven2"
@@ -38,6 +40,19 @@ _TOO_MANY_REQUESTS: Final = 429
 
 Progress = Callable[[int, int], None]
 """Called with (bytes present, bytes in all) after each jar."""
+
+
+def require_free_space(where: Path, needed_bytes: int) -> None:
+    """Check the free space of the disk of ``where``, which need not exist yet."""
+    existing = where.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < needed_bytes:
+        raise StackError(
+            f"the disk is full: {free // _MEGABYTE} MB are free at {existing}, "
+            f"{needed_bytes // _MEGABYTE} MB are needed; free some space or choose another folder"
+        )
 
 
 @dataclass(frozen=True, slots=True)

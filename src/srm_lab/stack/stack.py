@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from srm.errors import NotFoundError, StackError
-from srm.files import disk_errors, require_free_space, write_atomically
+from srm.files import disk_errors, write_atomically
 from srm_airflow import folder
 from srm_lab.processes import end_processes, marked_processes
 from srm_lab.stack.airflow import COMPONENTS, EmbeddedAirflow
-from srm_lab.stack.jars import kafka_class_path
+from srm_lab.stack.jars import kafka_class_path, require_free_space
 from srm_lab.stack.java import find_java
 from srm_lab.stack.kafka import KafkaBroker, archive_broker_classes
 from srm_lab.stack.process import HOME_MARK, free_port
