@@ -339,9 +339,8 @@ class _Drill:
     def _renew(self) -> None:
         if not self._renew_at:
             return
-        drills = {one.drill_id: one for one in read_drills(self.context.target)}
-        known = drills.get(self.state.drill_id)
-        if known is None or known.state != "running":
+        states = {one.drill_id: one.state for one in read_drills(self.context.target)}
+        if states.get(self.state.drill_id) != "running":
             raise ConflictError(
                 f"drill {self.state.drill_id} missed its heartbeats and another run has removed "
                 "its groups; run it again"
@@ -373,14 +372,12 @@ def _rows(context: MoveContext, found: Findings, lost: Findings | None) -> _Rows
             if resume is not None and reached is not None:
                 claims[where] = TranslationClaim(facts, reached, resume)
                 at = Translation("translated", resume, reached)
-            verdict, has_place = found.verdicts.get(where), resume is not None
-            rows[group].append(_Row(upstream, facts, at, verdict, has_place))
-    verdicts = verdicts_of(context.forward, claims)
-
-    def proven(group: str, row: _Row) -> _Row:
-        return replace(row, verdict=verdicts.get((group, row.upstream), row.verdict))
-
-    return {group: tuple(proven(group, row) for row in some) for group, some in rows.items()}
+            rows[group].append(_Row(upstream, facts, at, None, resume is not None))
+    verdicts = {**found.verdicts, **verdicts_of(context.forward, claims)}
+    return {
+        group: tuple(replace(row, verdict=verdicts.get((group, row.upstream))) for row in some)
+        for group, some in rows.items()
+    }
 
 
 def _offsets(rows: Collection[_Row]) -> dict[TopicPartition, int]:

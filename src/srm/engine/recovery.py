@@ -40,6 +40,7 @@ from srm.domain.recovery.source_return import (
 from srm.domain.text.amount import some
 from srm.engine.cluster_ports import TopicDescription, Topics
 from srm.engine.control.control_topics import ensure_compacted
+from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets
 from srm.engine.groups.ledger import read_ledger
@@ -327,10 +328,9 @@ class ReturnedFlow:
                 marks[place].add(offset)
         left_out = {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)}
         counts = self._count(wanted, [Counting(marks[place]) for _, place, _ in tails], left_out)
-        counted = dict(found)
-        for (each, _, _), total in zip(tails, counts, strict=True):
-            counted[each] = replace(found[each], **total.totals)
-        below = {place: total.below for (_, place, _), total in zip(tails, counts, strict=True)}
+        totals = [*zip(tails, counts, strict=True)]
+        counted = found | {each: replace(found[each], **one.totals) for (each, *_), one in totals}
+        below = {place: one.below for (_, place, _), one in totals}
         reads = {}
         for group, offsets in sorted(commits.items()):
             before = {
@@ -420,13 +420,10 @@ class ReturnedFlow:
             )
 
     def _copies(self, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:
-        names, topics = self.context.config.names, self.context.target.topics()
-        found = set()
-        for note in notes:
-            remote = names.remote(note.topic)
-            if remote in topics and note.partition < topics[remote].partitions:
-                found.add(TopicPartition(remote, note.partition))
-        return found
+        names = self.context.config.names
+        copies = {TopicPartition(names.remote(note.topic), note.partition) for note in notes}
+        topics = {copy.topic for copy in copies}
+        return copies & {*partitions_of(self.context.target.topics(), topics)}
 
     def _plan_sealed(
         self, switch: FlowSwitch, plan: Callable[[], SettledReturn]

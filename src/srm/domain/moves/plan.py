@@ -104,10 +104,6 @@ class GroupPlace:
     def target(self) -> TopicPartition:
         return TopicPartition(self.target_topic, self.partition)
 
-    @property
-    def original(self) -> str:
-        return self.topic if self.direction == "forward" else self.target_topic
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove(GroupPlace):
@@ -321,12 +317,6 @@ class MovePlan(Document):
     @property
     def group_names(self) -> tuple[str, ...]:
         return tuple(group.group for group in self.groups)
-
-    @property
-    def read_topics(self) -> frozenset[str]:
-        """The topics that move, and others that its groups read: an earlier move has sent them."""
-        rows = (row for group in self.groups for row in group.positions)
-        return frozenset((*self.topics, *(row.original for row in rows)))
 
     @property
     def subjects(self) -> tuple[str, ...]:

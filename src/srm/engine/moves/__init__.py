@@ -35,18 +35,12 @@ if TYPE_CHECKING:
     from srm.engine.moves.verification import verify as verify
     from srm.engine.moves.verification import watch_residue as watch_residue
 
-_HOMES: Final = {
-    "effects": "call_redirectors",
-    "holding": "go hold release",
-    "planning": "new_move_id plan",
-    "steps": "RunEvent apply apply_and_go carry_out status wait_status",
-    "verification": "approve kept_report kept_reports report verify watch_residue",
-}
-"""Names by module: each is imported on first use, as a status needs few of them."""
+_HOMES: Final = ("effects", "planning", "holding", "verification", "steps")
+"""Modules, each after those that it imports: a status needs few of them."""
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
+    for home in _HOMES if not name.startswith("_") else ():
+        if (found := getattr(import_module(f"{__name__}.{home}"), name, None)) is not None:
+            return found
     raise AttributeError(name)

@@ -175,15 +175,9 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
             fence_if_possible(between, later)
 
 
-def lift_late_fence(context: MoveContext, plan: MovePlan) -> None:
-    """Lift what a killed process has left where clients follow a later move; log a failure."""
-    if plan.fence == "acl" and InForce.read(context, plan).later:
-        fence_if_possible(context, plan, sets=False)
-
-
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
     if progress.is_decided and (later := InForce.read(context, plan).moves):
-        lift_late_fence(context, plan)
+        fence_if_possible(context, plan, sets=False)  # a killed process may have left a late one
         ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
         raise ConflictError(
             f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
@@ -192,10 +186,7 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
 
 
 def open_target(context: MoveContext, plan: MovePlan) -> dict[str, bytes]:
-    """Allow writes on the target; return its fences' records, lifted, to write with the decision.
-
-    Until then they stand, so without a decision :func:`enforce_fences` denies the writes again.
-    """
+    """Allow writes on the target; return its fences' records, lifted: they stand until decided."""
     lifted = _lift_records(plan.topics, context.now_ms(), read_fences(context.target))
     if lifted:
         context.target.allow_writes([fence.topic for fence in lifted])
@@ -243,12 +234,9 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
 
 
 def release_fence(context: MoveContext, plan: MovePlan, *, is_over: bool) -> tuple[str, ...]:
-    """Lift the fence before a release, then keep what routes require; return a failure's text.
-
-    On the target a go without a decision may have opened what clients have left.
-    """
+    """Lift the fence before a release, then keep what routes require; return a failure's text."""
     source, target, now_ms = context.source, context.target, context.now_ms()
-    if_possible(target, lambda: enforce_fences(target, plan.topics))
+    if_possible(target, lambda: enforce_fences(target, plan.topics))  # an undecided go opens it
     if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
     if is_over:

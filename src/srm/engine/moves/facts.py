@@ -328,12 +328,6 @@ class MoveFacts:
     def without_leader(self) -> tuple[TopicPartition, ...]:
         return tuple(sorted(place for place, log in self.target.logs.items() if log is UNKNOWN_LOG))
 
-    @property
-    def copy_starts(self) -> Mapping[TopicPartition, int]:
-        """Log start offsets of the copies that have a leader."""
-        logs = self.target.logs.items()
-        return {place: log.start for place, log in logs if log is not UNKNOWN_LOG}
-
     def without(self, subjects: Collection[str]) -> MoveFacts:
         topics = tuple(one for one in self.topics if topic_subject(one) not in subjects)
         groups = tuple(one for one in self.groups if group_subject(one) not in subjects)

@@ -234,11 +234,11 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
 def _silent(tables: ControlTables, plan: MovePlan) -> list[bytes]:
     """Return the keys of old acknowledgements of this move's clients, by the broker's clock."""
     prefixes = tuple(f"ack:{subject}:".encode() for subject in plan.subjects)
+    newest_ms = tables.routing.newest_ms
     return [
         key
         for key, rows in tables.routing.records.items()
-        if key.startswith(prefixes)
-        and tables.routing.newest_ms - rows[-1].timestamp_ms > _FORGET_MS
+        if key.startswith(prefixes) and newest_ms - rows[-1].timestamp_ms > _FORGET_MS
     ]
 
 
@@ -329,8 +329,7 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     gone = _look_again(context, plan, _decide(context, plan, progress))
-    # A late process may have set a fence since.
-    if_possible(context.target, lambda: lift_target(context, plan))
+    if_possible(context.target, lambda: lift_target(context, plan))  # set by a late process
     try:
         missing = call_redirectors(context, plan)
     except SrmError as error:

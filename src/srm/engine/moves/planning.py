@@ -68,21 +68,19 @@ def plan(
         raise UsageError(
             f"the move is {request.flow}, but the given flow is {context.forward.config.flow}"
         )
+    move_id = move_id or new_move_id(context, request)
     if dry_run:
-        return compute_plan(context, request, move_id or new_move_id(context, request))
+        return compute_plan(context, request, move_id)
     ensure_topics(context, unplanned=request.is_unplanned)
-    store = MoveStore(context)
-    if move_id is not None:
-        known = store.find_plan(move_id)
-        if known is not None and known.request != request:
+    if (known := MoveStore(context).find_plan(move_id)) is not None:
+        if known.request != request:
             raise ConflictError(
                 f"move {move_id!r} was planned for another request: choose another id, or repeat "
                 f"the same request"
             )
-        if known is not None and (at := store.progress(move_id)).step not in _REPLACEABLE:
+        if (at := MoveStore(context).progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at)
             return known
-    move_id = move_id or new_move_id(context, request)
     return _keep(context, compute_plan(on_brokers_clock(context), request, move_id))
 
 

@@ -51,13 +51,14 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import of_all, per_group
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.translate import Maps, WantedMaps, partition_facts
-from srm.engine.moves.effects import call_redirectors, lift_late_fence
+from srm.engine.moves.effects import call_redirectors, fence_if_possible
 from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
 from srm.engine.moves.holding import address_of_target, by_name
 from srm.engine.moves.records import (
     SIDES,
     ControlChange,
     ControlTables,
+    InForce,
     MoveContext,
     MoveStore,
     Registers,
@@ -113,7 +114,8 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}; verify works only after go"
         )
-    lift_late_fence(context, plan)
+    if plan.fence == "acl" and InForce.read(context, plan).later:
+        fence_if_possible(context, plan, sets=False)  # a killed process may have left a late one
     unconfirmed = call_redirectors(context, plan, again_after_ms=_CALL_AGAIN_MS)
     if len(plan.redirect) > 1:
         progress = MoveStore(context).progress(move_id)  # with their confirmations
@@ -588,9 +590,10 @@ class TargetRecords:
         for each in offsets:
             for name, offset in each.items():
                 self._offsets[TopicPartition.parse(name)].add(offset)
-        self._pairs: dict[str, TopicPair] = {
-            pair.target_topic: pair for pair in topic_pairs(context, plan.read_topics)
-        }
+        places = [row for group in plan.groups for row in group.positions]
+        read = {p.topic if p.direction == "forward" else p.target_topic for p in places}
+        pairs = topic_pairs(context, {*plan.topics, *read})
+        self._pairs: dict[str, TopicPair] = {pair.target_topic: pair for pair in pairs}
         self._maps: dict[Direction, Maps] = {}
 
     def _maps_of(self, direction: Direction) -> Maps:
@@ -643,9 +646,8 @@ class TargetRecords:
             return 0
         needed = get_args(Direction) if pair.is_shared else (pair.direction,)
         maps = {one: self._maps_of(one)[one] for one in needed}
-        upstream = TopicPartition(pair.topic, place.partition)
-        target, is_shared = self._context.target.alias, pair.is_shared
+        source, alias = TopicPartition(pair.topic, place.partition), self._context.target.alias
         found = partition_facts(
-            maps, pair.direction, (upstream, {}), (place, {}), target, is_shared=is_shared
+            *(maps, pair.direction, (source, {}), (place, {}), alias), is_shared=pair.is_shared
         )
         return found.records_downstream(start, end)

@@ -16,6 +16,7 @@ from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import FlowProof
+from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.plan import GroupPlan
 from srm.domain.moves.request import MoveRequest
@@ -135,7 +136,8 @@ def _copy_starts(
     on_target: Mapping[str, TopicDescription],
     known: MoveFacts | None,
 ) -> dict[TopicPartition, int]:
-    starts = {} if known is None else dict(known.copy_starts)
+    logs = {} if known is None else known.target.logs
+    starts = {place: log.start for place, log in logs.items() if log is not UNKNOWN_LOG}
     remotes = (on_target.get(context.config.names.remote(topic)) for topic in topics)
     found = (copy for copy in remotes if copy is not None)
     places = (place for copy in found for place in source_look.partitions_with_leader(copy))
@@ -244,8 +246,7 @@ def standing_of(
     again = f"at most {forecast.re_read:,} read again{forecast.still}"
     nothing = next(nothing_to_move(known), None)
     line = nothing.text if nothing else f"{_lost(alias, forecast)}, {again}, {proven}"
-    line = f"if {alias} died now: {line}"
-    return Standing(line, forecast, proof)
+    return Standing(f"if {alias} died now: {line}", forecast, proof)
 
 
 def _lost(source: str, forecast: Forecast) -> str:
