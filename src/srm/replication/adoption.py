@@ -51,6 +51,9 @@ from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.takeover import WalkedLogs
 
 _RECORDS: Final = 1 << 14
+_STOP_IT: Final = (
+    "stop it; if only this flow is disabled there, set its emit.heartbeats.enabled = false, too"
+)
 _TIMES: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -358,7 +361,7 @@ def adopt(
     if flow.switch is None:
         raise RuntimeError("an adoption needs the switch of its flow")
     if copies and planned.running:
-        raise ConflictError(f"MirrorMaker 2 still runs: {planned.running}; stop it first")
+        raise ConflictError(f"MirrorMaker 2 still runs: {planned.running}", _STOP_IT)
     Discovery(flow).prepare()
     paused = pause_in_force(flow)
     is_killed_import = paused is not None and paused.by.endswith(f"({SLOT})")
@@ -478,7 +481,7 @@ def hand_back(context: FlowContext, found: HandedBack) -> None:
     """Write the positions where MirrorMaker 2's workers read them."""
     check_stopped(state_topic(context).read(), found.flow, context.now_ms())
     if members := _members_of_workers(context):
-        raise ConflictError(f"MirrorMaker 2 runs: {members}; stop it first")
+        raise ConflictError(f"MirrorMaker 2 runs: {members}", _STOP_IT)
     topic = offsets_export.offsets_topic(context.config)
     wanted = {TopicPartition(one.topic, one.partition): one.source_next for one in found.positions}
     offsets_export.write_mm2_positions(context.target, topic, found.flow, wanted)

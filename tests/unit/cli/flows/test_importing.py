@@ -15,8 +15,14 @@ from typer.testing import CliRunner
 from srm.cli.flows import importing
 from srm.cli.main import app
 from srm.config.model import Config
+from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.alignment import AlignedCopy
+from srm.domain.offset_map.runs import Runs
+from srm.domain.recovery.adoption import AdoptedCopy, AdoptionPlan
 from srm.engine.ports import FlowContext
+from srm.errors import ConflictError
+from srm.replication import adoption
 from srm.replication.adoption import AdoptionContext
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeMapReader
@@ -35,23 +41,29 @@ def target(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """Put two clusters in memory behind the command; no remote topic exists."""
     source, target = FakeCluster("P"), FakeCluster("B")
     source.add_topic("Payments")
-    unused: Any = None
+    unused: Any = object()
 
     @contextmanager
     def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionContext]:
         maps = FakeMapReader()
-        context = FlowContext(config.flow(flow), source, target, maps, maps, FakeClock())
+        given = config.flow(flow), source, target, maps, maps, FakeClock()
+        context = FlowContext(*given, switch=unused)
         yield AdoptionContext(context, unused, unused, unused, by)
 
     monkeypatch.setattr(importing, "open_adoption", open_adoption)
     return target
 
 
-def run(path: Path, *command: str, lines: str = "") -> Result:
+def run(path: Path, *command: str, lines: str = "", mode: str = "--dry-run") -> Result:
     file = path / "srm.properties"
     file.write_text(PROPERTIES + lines)
-    options = "--config", str(file), "--dry-run", "--json"
+    options = "--config", str(file), mode, "--json"
     return CliRunner().invoke(app, ["import", *command, *options])
+
+
+def copied(stored: int | None) -> AdoptedCopy:
+    found = AlignedCopy(Runs(), 50, 50, 0, (), 0, (), (), 0, ())
+    return AdoptedCopy(AssignedPartition("T", 0, "id", "P.T", "there"), 50, 50, found, stored)
 
 
 def test_lists_of_srm_count_in_a_dry_run_and_are_not_written(
@@ -94,3 +106,17 @@ def test_positions_are_read_from_the_topic_of_the_file_or_of_the_command_line(
     run(tmp_path, "mm2", "--offsets-topic", "other", lines=f"{lines}offset.storage.topic = t\n")
 
     assert list(dict.fromkeys(asked)) == ["mm2-offsets.P.internal", "offsets", "other"]
+
+
+def test_workers_that_a_disabled_flow_keeps_for_its_heartbeats_are_explained(
+    target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = AdoptionPlan(Flow("P", "B"), (copied(49),), "group P-mm2 on B has members worker")
+    monkeypatch.setattr(adoption, "plan", lambda *_: found)
+
+    error = run(tmp_path, "mm2", lines="P->B.topics = T\n", mode="--yes").exception
+
+    assert isinstance(error, ConflictError)
+    assert str(error).startswith("MirrorMaker 2 still runs: group P-mm2 on B has members worker")
+    assert "set its emit.heartbeats.enabled = false, too" in error.action
+    assert target.topics() == {}
