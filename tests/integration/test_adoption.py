@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.waiting import eventually
 
 from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Run, Translated
 from srm.domain.recovery.adoption import SLOT
@@ -155,6 +157,32 @@ def test_what_others_skipped_has_to_be_accepted_and_is_noted(lab: CopyLab) -> No
     assert status is not None
     notes = lab.state().notes_of({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]
     assert [(note.lost_from, note.lost_to) for note in notes] == [(20, 30)]
+
+
+@pytest.mark.parametrize("policies", [("compact", "delete"), ("delete", "compact")])
+def test_each_side_of_one_name_is_compacted_by_its_own_policy(
+    clusters: Mapping[str, KafkaBroker], policies: tuple[str, str]
+) -> None:
+    lab = CopyLab(
+        clusters["P"].bootstrap, clusters["B"].bootstrap, policy=IdentityReplicationPolicy()
+    )
+    name = f"T{uuid.uuid4().hex[:6]}"
+    for cluster, policy in zip((lab.source, lab.target), policies, strict=True):
+        cluster.create_topics([TopicSpec(name, 1, 1, {"cleanup.policy": policy})])
+    [p] = lab.assignable(name)
+    lab.produce(p, range(COUNT))
+    mirror(lab, p, range(10))
+    producer = Producer(lab.target_props)
+    producer.produce(p.target_topic, b"of a record that the source has compacted", key=b"key")
+    assert producer.flush(60) == 0
+    mirror(lab, p, range(10, 50))
+
+    [copy] = plan(context(lab), [p.topic]).copies
+
+    compacts = policies[0] == "compact"
+    assert copy.state == ("adopt" if compacts else "differs")
+    assert copy.aligned is not None
+    assert copy.aligned.compacted == compacts
 
 
 def test_a_copy_that_grows_after_the_plan_is_left_alone(lab: CopyLab) -> None:

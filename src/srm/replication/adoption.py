@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from srm.domain.offset_map.alignment import OPTIONAL, AlignedCopy, Alignment, Co
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.adoption import SLOT, AdoptedCopy, AdoptionPlan, from_record
 from srm.domain.text.amount import amount
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.supervision import driver_status, pause_in_force, slot_statuses, state_topic
 from srm.engine.flows.target_topics import assignments
 from srm.engine.groups import offsets_export
@@ -233,7 +234,11 @@ def plan(
     topic = offsets_export.offsets_topic(config)
     stored = offsets_export.read_mm2_positions(flow.target, topic, config.flow)
     starts = context.starts.load(assigned) if assigned else {}
-    walks = _Walks(context, starts, stored, _compaction(flow, assigned), tell)
+    compacted = (
+        _compaction(flow.source, (one.topic for one in assigned)),
+        _compaction(flow.target, (one.target_topic for one in assigned)),
+    )
+    walks = _Walks(context, starts, stored, compacted, tell)
     found = asyncio.run(walks.all(assigned)) if assigned else []
     return AdoptionPlan(config.flow, tuple(found), _running(flow, found, topic, stored))
 
@@ -260,13 +265,9 @@ def _members_of_workers(flow: FlowContext) -> str:
     return f"group {group} on {flow.target.alias} has members {', '.join(workers.members)}"
 
 
-def _compaction(flow: FlowContext, assigned: Sequence[AssignedPartition]) -> dict[str, bool]:
-    sources, targets = {one.topic for one in assigned}, {one.target_topic for one in assigned}
-    configs = [
-        *flow.source.topic_configs(sources).items(),
-        *flow.target.topic_configs(targets).items(),
-    ]
-    return {topic: "compact" in each.get("cleanup.policy", "") for topic, each in configs}
+def _compaction(cluster: Cluster, topics: Iterable[str]) -> frozenset[str]:
+    found = cluster.topic_settings({*topics})
+    return frozenset(name for name in found if "compact" in found[name]["cleanup.policy"].value)
 
 
 @dataclass
@@ -274,7 +275,7 @@ class _Walks:
     context: AdoptionContext
     starts: Mapping[AssignedPartition, Start | SrmError]
     stored: Mapping[TopicPartition, int]
-    compacts: Mapping[str, bool]
+    compacted: tuple[frozenset[str], frozenset[str]]
     tell: Tell
 
     async def all(self, assigned: Sequence[AssignedPartition]) -> list[AdoptedCopy]:
@@ -298,7 +299,7 @@ class _Walks:
         if target_start == target_end:
             return walked if begin[1] or not target_end else _decide_emptied(walked, source_start)
         reader = LogReader.of_target(target, assigned)
-        compacts = self.compacts.get(original.topic, False), self.compacts.get(copy.topic, False)
+        compacts = original.topic in self.compacted[0], copy.topic in self.compacted[1]
         config = self.context.flow.config
         first = await reader.batch_from(target_start)
         columns = LogColumns(
