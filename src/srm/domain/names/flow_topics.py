@@ -89,15 +89,17 @@ class FlowTopics:
         Each hop in its name may be by either flow's policy. A copy by the opposite flow under its
         own name is a cycle, too, unless both flows keep names: then records show what returns.
         """
-        if self.origin(topic) == topic and not self.keeps_name(topic):
-            return True
-        back = self.back or self.policy
-        for policy in (self.policy,) if back == self.policy else (self.policy, back):
-            upstream = policy.upstream_topic(topic)
-            if upstream is None or upstream == topic:
-                continue
-            if policy.topic_source(topic) == self.flow.target or self.is_cycle(upstream):
+        names = [topic]
+        for name in names:  # both policies may reach one name, by many ways
+            if self.origin(name) == name and not self.keeps_name(name):
                 return True
+            for policy in (self.policy, self.back or self.policy):
+                upstream = policy.upstream_topic(name)
+                if upstream is None or upstream == name:
+                    continue
+                if policy.topic_source(name) == self.flow.target:
+                    return True
+                names += [upstream] if upstream not in names else []
         return False
 
     def refusal(self, topic: str) -> Refusal | None:

@@ -73,6 +73,16 @@ def test_identity_keeps_names_but_those_of_heartbeats_as_mirrormaker_does() -> N
     assert not policy.is_checkpoints_topic("T.internal")
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("hop", ["C.D.", "A.B."])
+def test_heartbeats_that_went_in_circles_are_looked_at_hop_by_hop(hop: str) -> None:
+    """Two aliases for one cluster let MirrorMaker 2 add a prefix with each round."""
+    policies = IdentityReplicationPolicy(".", "A"), IdentityReplicationPolicy(".", "B")
+    names = FlowTopics(A_TO_B, policies[0], ALL, back=policies[1])
+
+    assert names.is_cycle(f"{hop * 50}heartbeats") == ("B" in hop)
+
+
 def test_topics_of_mirror_maker_2_are_no_copies_of_a_users() -> None:
     names = FlowTopics(A_TO_B, DefaultReplicationPolicy(), ALL)
 
