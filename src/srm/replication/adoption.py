@@ -52,9 +52,7 @@ from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.takeover import WalkedLogs
 
 _RECORDS: Final = 1 << 14
-_STOP_IT: Final = (
-    "stop it; if only this flow is disabled there, set its emit.heartbeats.enabled = false, too"
-)
+_STOP_IT: Final = "stop it; if the flow is off there, set its emit.heartbeats.enabled = false, too"
 _TIMES: Final = np.uint64(0x9E3779B97F4A7C15)
 
 

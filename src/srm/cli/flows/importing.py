@@ -43,6 +43,7 @@ from srm.wiring import open_adoption, open_flow, open_return
 
 _DOCUMENTS = {".json", ".yaml", ".yml"}
 _NO_LISTS = ControlLists()
+_UNSEEN = "no position of MirrorMaker 2 is there: name its workers (group.id, offset.storage.topic)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +221,8 @@ def _import_flow(context: AdoptionContext, asked: Import) -> tuple[AdoptionPlan,
     with progress("reading both logs", quietly=asked.as_json) as tell:
         found = adoption.plan(context, asked.topic or (), tell)
     rows, console = tuple(map(ImportRow.of, found.copies)), open_console()
+    if any(row.copied for row in rows) and all(row.stored is None for row in rows):
+        typer.echo(_UNSEEN, err=True)
     if not asked.as_json:
         _show_plan(console, found, rows)
     done = None

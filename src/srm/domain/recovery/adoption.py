@@ -44,8 +44,7 @@ class AdoptedCopy:
             return "undecided"
         if found is None:
             return "empty"
-        others = found.foreign or found.older or found.compacted
-        if not (found.copied or others or self.by_record):
+        if not (found.copied or found.foreign or found.older or found.compacted or self.by_record):
             return "own"
         if found.late or not (found.copied or self.by_record):
             return "undecided"
@@ -59,7 +58,7 @@ class AdoptedCopy:
             return self.failure
         told = []
         if self.state == "undecided" and not found.copied:
-            told.append("no record of the target is in the source's log")
+            told.append("no record of the target is in the source's log, perhaps after a transform")
         if self.by_record:
             told.append("no record is in both logs; MirrorMaker 2's own position counts")
         if found.late:

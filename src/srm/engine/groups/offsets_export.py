@@ -71,8 +71,7 @@ def read_mm2_positions(target: Cluster, topic: str, flow: Flow) -> dict[TopicPar
     """Return the last copied offset of each source partition; nothing without the topic."""
     found: dict[TopicPartition, int] = {}
     for (_, place), (_, _, stored) in _read_stored(target, topic, flow).items():
-        if stored.offset is not None:
-            found[place] = max(stored.offset, found.get(place, stored.offset))
+        found[place] = max(stored.offset or 0, found.get(place, 0))
     return found
 
 

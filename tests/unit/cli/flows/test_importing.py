@@ -120,3 +120,17 @@ def test_workers_that_a_disabled_flow_keeps_for_its_heartbeats_are_explained(
     assert str(error).startswith("MirrorMaker 2 still runs: group P-mm2 on B has members worker")
     assert "set its emit.heartbeats.enabled = false, too" in error.action
     assert target.topics() == {}
+
+
+@pytest.mark.parametrize("stored", [None, 49])
+def test_copies_without_a_position_of_mirror_maker_are_a_warning(
+    target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: int | None
+) -> None:
+    found = AdoptionPlan(Flow("P", "B"), (copied(stored),))
+    monkeypatch.setattr(adoption, "plan", lambda *_: found)
+
+    result = run(tmp_path, "mm2", lines="P->B.topics = T\n")
+
+    assert ("no position of MirrorMaker 2 is there" in result.stderr) == (stored is None)
+    assert json.loads(result.stdout)[0]["copies"][0]["state"] == "adopt"
+    assert target.topics() == {}
