@@ -34,7 +34,6 @@ from srm.domain.text.amount import amount, some
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, ListChange, ListName, ListPair
 from srm.engine.flows.supervision import operator
-from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, UsageError
 from srm.files import read_text
 from srm.replication import adoption
@@ -54,25 +53,12 @@ class TakeOver(Common):
         list[str] | None,
         topic_option("Source topic; may be repeated. Default: all that the flow copies."),
     ] = None
-    offsets_topic: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Offsets topic of the Connect workers, instead of offset.storage.topic.",
-        ),
-    ] = ""
     dry_run: DryRunOption = False
     yes: YesOption = False
 
     def require_approval(self) -> None:
         if not (self.dry_run or self.yes):
             require_terminal(as_json=self.as_json)
-
-    def of(self, context: FlowContext, lists: ControlLists = _NO_LISTS) -> FlowContext:
-        """Return a flow with the offsets topic of the command line, and with lists."""
-        topic = self.offsets_topic or context.config.mm2_offsets_topic
-        config = replace(context.config, mm2_offsets_topic=topic)
-        return replace(context, config=control_lists.effective(config, lists))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,10 +144,9 @@ def srm(
 def export_mm2(asked: TakeOver, *, flow: FlowOption) -> None:
     asked.require_approval()
     with (
-        open_return(_load(asked.config), flow) as (opened, logs),
+        open_return(_load(asked.config), flow) as (context, logs),
         progress("reading both logs", quietly=asked.as_json) as tell,
     ):
-        context = asked.of(opened)
         found = adoption.plan_handing_back(
             context,
             logs,
@@ -201,7 +186,8 @@ def _import(
     outcomes, refused = list[ImportOutcome](), list[AdoptedCopy]()
     for flow in wanted:
         with open_adoption(config, flow, operator()) as opened:
-            context = replace(opened, flow=asked.of(opened.flow, lists))
+            settings = control_lists.effective(opened.flow.config, lists)
+            context = replace(opened, flow=replace(opened.flow, config=settings))
             if not context.flow.config.topics:
                 raise UsageError(f"{flow} selects no topics; set {flow}.topics = .* for all")
             found, outcome = _import_flow(context, asked)

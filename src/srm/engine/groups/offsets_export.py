@@ -83,7 +83,7 @@ def write_mm2_positions(
         raise NotFoundError(
             f"{topic} does not exist on {target.alias}",
             "start MirrorMaker 2 once before the flow's topics exist, or name the topic of its "
-            "workers with --offsets-topic",
+            "workers in the file (offset.storage.topic)",
         )
     known = _read_stored(target, topic, flow)
     connectors = {connector for connector, _ in known} or {CONNECTOR}

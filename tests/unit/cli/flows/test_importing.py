@@ -89,7 +89,7 @@ def test_the_workers_that_the_file_names_keep_a_copy(target: FakeCluster, tmp_pa
     assert outcome["running"] == "group connect on B has members worker@127.0.0.1"
 
 
-def test_positions_are_read_from_the_topic_of_the_file_or_of_the_command_line(
+def test_positions_are_read_from_the_topic_of_the_file(
     target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
@@ -103,9 +103,7 @@ def test_positions_are_read_from_the_topic_of_the_file_or_of_the_command_line(
     lines = "P->B.topics = Payments\n"
     run(tmp_path, "mm2", lines=lines)
     run(tmp_path, "mm2", lines=f"{lines}B.offset.storage.topic = offsets\n")
-    run(tmp_path, "mm2", "--offsets-topic", "other", lines=f"{lines}offset.storage.topic = t\n")
-
-    assert list(dict.fromkeys(asked)) == ["mm2-offsets.P.internal", "offsets", "other"]
+    assert list(dict.fromkeys(asked)) == ["mm2-offsets.P.internal", "offsets"]
 
 
 def test_workers_that_a_disabled_flow_keeps_for_its_heartbeats_are_explained(
