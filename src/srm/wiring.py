@@ -127,7 +127,10 @@ def open_configured_flow(
     """Open one flow by its settings alone, without lists, so no cluster has to answer yet.
 
     With ``follow`` the compacted topics that are read stay in memory; each read goes to their ends.
+    Those of emissions are read from now on: one after another they take a second or two each.
     """
+    from srm.engine.emission import tables_of
+
     clients = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
     timeout_s = config.flow(flow).admin_timeout_ms / 1000
 
@@ -135,6 +138,9 @@ def open_configured_flow(
         return KafkaCluster(alias, clients[alias], timeout_s, follow=follow, fresh=True)
 
     with open_one(flow.source) as source, open_one(flow.target) as target:
+        for cluster in (source, target) if follow else ():
+            for topic, partition in tables_of(config.flow(flow))[cluster.alias]:
+                cluster.follow(topic, partition=partition)
         context = flow_context(config.flow(flow), source, target, clients[flow.target])
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
 

@@ -115,10 +115,10 @@ class KafkaCluster(Clients):
             raise errors[group]
         return results[group]
 
-    def follow(self, topic: str, sink: Sink) -> None:
+    def follow(self, topic: str, sink: Sink | None = None, partition: int = 0) -> None:
         if self._tables is None:
             raise RuntimeError(f"{self.alias} was not opened to follow topics")
-        self._tables.follow(topic, sink)
+        self._tables.follow(topic, sink, partition)
 
     def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
         if self._tables is not None:

@@ -342,10 +342,10 @@ class LiveTables:
             self._table((topic, partition))
         return LiveTable(self, self._clients, (topic, partition))
 
-    def follow(self, topic: str, sink: Sink) -> None:
-        """Read partition 0 into something of the caller's own, from now on."""
+    def follow(self, topic: str, sink: Sink | None = None, partition: int = 0) -> None:
+        """Read a partition into a table, or into something of the caller's own, from now on."""
         with self._lock:
-            self._expect((topic, 0), sink)
+            self._expect((topic, partition), sink or _Rows())
 
     @contextmanager
     def reading(self, place: _Place) -> Iterator[_Rows]:

@@ -20,7 +20,7 @@ from tests.unit.engine.conftest import (  # noqa: F401 -- fixtures
 from tests.unit.engine.one_name import BACK, THERE, OneName
 from tests.unit.replication.driver.test_duties import Charge
 
-from srm.domain.flow_state.replication_records import COMMITS
+from srm.domain.flow_state.replication_records import COMMITS, REPORTS
 from srm.domain.groups.mm2_records import CONSUMER_OFFSETS
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
@@ -28,9 +28,11 @@ from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange
 from srm.engine.control.control_topics import ensure_compacted
+from srm.engine.emission import tables_of
 from srm.errors import AuthorizationError, SrmError, UnavailableError
 from srm.replication.driver import duties
 from srm.replication.driver.duties import GroupDuty
+from srm_lab.testing.fake_cluster import FakeCluster
 
 GROUP = "billing"
 
@@ -110,6 +112,35 @@ def test_checkpoints_come_at_their_interval_and_offsets_of_groups_after_them(lab
     lab.now = 60.0
     lab.duty.step()
     assert lab.place == 51
+
+
+def test_the_first_step_reads_the_tables_that_are_read_ahead(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = set[tuple[str, str, int]]()
+    table_of = FakeCluster.compacted_topic
+
+    def table(cluster: FakeCluster, topic: str, partition: int = 0) -> Any:
+        found = table_of(cluster, topic, partition)
+        rows = found.read_history
+
+        def read_history() -> Any:
+            read.add((cluster.alias, topic, partition))
+            return rows()
+
+        monkeypatch.setattr(found, "read_history", read_history)
+        return found
+
+    monkeypatch.setattr(FakeCluster, "compacted_topic", table)
+    lab.sites.clusters["P"].add_topic(CONSUMER_OFFSETS, 1)
+    lab.commit(40)
+
+    lab.duty.step()
+
+    ahead = tables_of(lab.duty.context.config)
+    maps = ("B", "__srm-replication.P", REPORTS)  # which are read otherwise here
+    assert lab.place == 41
+    assert read | {maps} == {(alias, *place) for alias in "PB" for place in ahead[alias]}
 
 
 def test_offsets_of_groups_have_an_interval_of_their_own_if_that_is_set(lab: Lab) -> None:
