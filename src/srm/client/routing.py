@@ -16,9 +16,11 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -30,12 +32,11 @@ from srm.domain.moves.routing import (
     Ack,
     AckState,
     ClientKind,
+    KnownRoutes,
     Route,
     decode_route,
-    home_route,
     home_subject,
     is_subject,
-    merge,
 )
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
@@ -73,13 +74,12 @@ def is_given_up(works_on: str, followed: Route | None, route: Route) -> bool:
     return route.gives_up(works_on) or (bool(missed) and route.cluster != works_on)
 
 
+_order = attrgetter("generation", "state", "cluster")
+
+
 def same_order(one: Route | None, other: Route | None) -> bool:
     """Return whether two routes require the same of a client, as a renewed hold does."""
-    return _order(one) == _order(other)
-
-
-def _order(route: Route | None) -> tuple[object, ...]:
-    return () if route is None else (route.generation, route.state, route.cluster)
+    return one is not None and other is not None and _order(one) == _order(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Announcement:
         self._state: AckState = "resumed"
         self._reached: dict[AckState, Moment] = {}
         self._positions: dict[str, int] = {}
-        self._uncommitted: dict[str, int] = {}
+        self._uncommitted = Counter[str]()
 
     def reach(
         self, route: Route, state: AckState, now: Moment, positions: Counts | None = None
@@ -126,8 +126,7 @@ class Announcement:
 
     def lose(self, uncommitted: Counts) -> None:
         """Add records that were processed and could not be committed."""
-        for partition, count in uncommitted.items():
-            self._uncommitted[partition] = self._uncommitted.get(partition, 0) + count
+        self._uncommitted.update(uncommitted)
 
     def forget_losses(self) -> None:
         """Reset the count: the client leaves a cluster on which nothing is lost yet."""
@@ -189,6 +188,7 @@ class RoutingWatcher:
         config.client(self.home, "consumer")
         self._changed = threading.Condition()
         self._clock = clock
+        self._known = KnownRoutes(self.home)
         self._routes: dict[str, Route] = {}
         self._seen_at: dict[str, float] = {}
         self._lapsed: set[str] = set()
@@ -258,9 +258,7 @@ class RoutingWatcher:
     def route(self, subject: str) -> Route:
         """Return the present route of a subject; a renewed hold is the same route."""
         with self._changed:
-            route = self._routes.get(subject) or self._routes.get(home_subject(self.home))
-            if route is None:
-                return home_route(self.home)
+            route = self._routes.get(subject) or self._known.of(subject)
             if subject in self._lapsed:
                 return route.expire()
             return replace(route, beat=0, time_ms=0) if route.state == "hold" else route
@@ -373,13 +371,14 @@ class RoutingWatcher:
                 continue
             with self._changed:
                 subject = key.decode()
-                known = self._routes.get(subject)
-                merged = merge(known, route)
-                if merged is not None and merged != known:
-                    self._routes[subject] = merged
-                    self._seen_at[subject] = self._clock()
-                    self._lapsed.discard(subject)
-                    self._changed.notify_all()
+                self._known.add(subject, route)
+                others = self._routes if subject.startswith(home_subject("")) else ()
+                for each in {subject, *others}:
+                    if (led := self._known.of(each)) != self._routes.get(each):
+                        self._routes[each] = led
+                        self._seen_at[each] = self._clock()
+                        self._lapsed.discard(each)
+                        self._changed.notify_all()
 
 
 def _log_failure(level: int, alias: str, error: KafkaError | None, message: Any) -> None:
@@ -409,7 +408,6 @@ class Announcer:
         self._kind: ClientKind = kind
         self._lock = threading.Lock()
         self._said: dict[str, Announcement] = {}
-        self._written: dict[str, Ack] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -446,9 +444,10 @@ class Announcer:
         if self._thread is not None:
             self._thread.join()
         with self._lock:
-            for ack in self._written.values():
-                self._watcher.withdraw(ack)
-            self._written.clear()
+            for said in self._said.values():
+                if (ack := said.ack(now())) is not None:
+                    self._watcher.withdraw(ack)
+            self._said.clear()
 
     def _of(self, subject: str) -> Announcement:
         if subject not in self._said:
@@ -459,7 +458,6 @@ class Announcer:
     def _write(self, subject: str) -> None:
         ack = self._said[subject].ack(now())
         if ack is not None and not self._closed.is_set():
-            self._written[subject] = ack
             self._watcher.acknowledge(ack)
 
     def _repeat(self) -> None:

@@ -126,7 +126,7 @@ class TwoClusters(Common):
     def open_for(self, move_id: str) -> Iterator[MoveContext]:
         """Open the clusters of a move in its direction; an abandoned one is not contacted."""
         with self.open(only_look=True) as context:
-            request = MoveStore(context).plan(move_id).request
+            request = MoveStore(context).load(move_id)[0].request
         pair = replace(self, source=request.source, target=request.target)
         with pair.open(unplanned=request.is_unplanned) as context:
             yield context
@@ -278,7 +278,7 @@ def _typed_source(planned: MovePlan) -> str:
 
 def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
     with pair.open_for(move_id) as context:
-        planned = MoveStore(context).plan(move_id)
+        planned = MoveStore(context).load(move_id)[0]
         missing = moves.call_redirectors(context, planned)
         calls = MoveStore(context).progress(move_id).calls
     lines = [f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())]

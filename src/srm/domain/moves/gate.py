@@ -5,7 +5,7 @@ Times of clients are the broker's: records of the routing topic carry its clock 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -28,16 +28,8 @@ SUPERVISOR: Final = "srm-follow-"
 class Presence:
     """The clients that announced themselves, as of ``now_ms`` by the broker's clock."""
 
-    announced: tuple[StampedAck, ...] = ()
+    announced: Sequence[StampedAck] = ()
     now_ms: int = 0
-
-    @classmethod
-    def of(cls, acks: Iterable[StampedAck], now_ms: int) -> Presence:
-        """Keep the last message of each client: generation first, as clusters' clocks differ."""
-        newest: dict[tuple[str, str], StampedAck] = {}
-        for one in sorted(acks, key=lambda a: (a.ack.generation, a.stamped_ms)):
-            newest[one.ack.subject, one.ack.client] = one
-        return cls(tuple(newest.values()), now_ms)
 
     @cached_property
     def _alive(self) -> Mapping[str, tuple[StampedAck, ...]]:

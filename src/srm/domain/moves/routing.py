@@ -1,10 +1,10 @@
 """Routes of the clients of topics and groups, and orders to redirectors.
 
-A client reads ``__srm-routing`` on all reachable clusters. It follows the record of the **highest
-rank** of a subject that it has ever seen, on any cluster and in any order. Each attempt of a move
-has its own generation; in it *released* or *gone* follows *hold*. Thus a cluster that was
-unavailable at a move cannot send clients back with its old record. Without a record the route of
-the home cluster applies; without that, the home cluster, go.
+A client reads ``__srm-routing`` on all reachable clusters. Of the records of a subject that lead
+it, it follows the one of the **highest rank** that it has ever seen, on any cluster and in any
+order. Each attempt of a move has its own generation; in it *released* or *gone* follows *hold*.
+Thus a cluster that was unavailable at a move cannot send clients back with its old record. A record
+leads the clients that were on the source of its move, so a release leads each back to where it was.
 
 The other redirectors are *called* when the step is durable: at least once, each with an
 idempotency key. ``manual`` only shows tasks to operators; the brokers show when these are done.
@@ -65,6 +65,7 @@ class Route(Document):
     ``lease_ms``: after this time since its newest ``beat``, by its monotonic clock, a held client
     works on ``cluster`` again; 0 is unlimited.
     ``decided_ms``: broker's time of an unplanned decision, else 0; in a generation the later wins.
+    ``homes``: clusters whose clients it leads, see :class:`KnownRoutes`; all if empty.
     """
 
     KIND = "routing record"
@@ -77,6 +78,7 @@ class Route(Document):
     lease_ms: int = 0
     beat: int = 0
     decided_ms: int = 0
+    homes: tuple[str, ...] = ()
 
     @property
     def phase(self) -> int:
@@ -84,12 +86,16 @@ class Route(Document):
         return 0 if self.state == "hold" else 1 + self.decided
 
     @property
-    def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool]:
+    def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool, tuple[str, ...]]:
         """Order of precedence: generation, phase, beat, time of the decision; made total."""
         return (
             *(self.generation, self.phase, self.beat, self.decided_ms),
-            *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided),
+            *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided, self.homes),
         )
+
+    @property
+    def attempt(self) -> tuple[int, str]:
+        return self.generation, self.move_id
 
     @property
     def era(self) -> int:
@@ -103,6 +109,11 @@ class Route(Document):
         if self.state == "hold":
             return cluster == self.cluster
         return self.decided and cluster != self.cluster
+
+    @property
+    def leaves_home(self) -> bool:
+        """Return whether clients may be led to another cluster than their home."""
+        return {*self.homes} != {self.cluster}
 
     def expire(self) -> Route:
         return replace(self, state="go", beat=0, time_ms=0)
@@ -138,11 +149,6 @@ class Ack(Document):
     ages_ms: Mapping[AckState, int] = field(default_factory=dict)
     home: str = ""
 
-    @property
-    def written_ms(self) -> int:
-        """Time of writing by the client's clock; in a repetition it is later than the state's."""
-        return self.time_ms + self.ages_ms.get(self.state, 0)
-
     def key(self) -> bytes:
         """Encode the record key: one record per subject and client."""
         return f"{_ACK}{self.subject}:{self.client}".encode()
@@ -162,11 +168,6 @@ class StampedAck:
         return self.stamped_ms - ages_ms[state] if self.by_broker and state in ages_ms else None
 
 
-def merge(one: Route | None, other: Route | None) -> Route | None:
-    """Return the route that takes precedence; commutative, associative and idempotent."""
-    return max((each for each in (one, other) if each is not None), key=_rank, default=None)
-
-
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     merged: dict[str, Route] = {}
     for table in tables:
@@ -177,6 +178,39 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
 
 def home_route(cluster: str) -> Route:
     return Route(0, cluster, "go")
+
+
+@dataclass(frozen=True)
+class KnownRoutes:
+    """The routes that the clients at home on one cluster have read, as long as they may count."""
+
+    home: str
+    _read: dict[str, dict[tuple[int, str], Route]] = field(default_factory=dict)
+
+    def add(self, subject: str, route: Route) -> None:
+        known = self._read.setdefault(subject, {})
+        known[route.attempt] = max(known.get(route.attempt, route), route, key=_rank)
+
+    def of(self, subject: str) -> Route:
+        """Return the route of the highest rank that leads these clients, else the home cluster's.
+
+        A route leads the clients of its ``homes``, and those that lower routes have led to one of
+        them: an unplanned move may not know where its clients have come from.
+        """
+        led, known = home_route(self.home), self._read.get(subject, {})
+        while (on := self._highest(home_subject(led.cluster), led)) != led:
+            led = on
+        for route in sorted(known.values(), key=_rank):
+            came = route.rank > led.rank and led.cluster in route.homes
+            if not route.homes or self.home in route.homes or came:
+                led = route
+        if led in known.values() and self.home in (led.homes or {self.home}):
+            for old in [one for one in known.values() if one.rank < led.rank]:
+                del known[old.attempt]
+        return led
+
+    def _highest(self, subject: str, led: Route) -> Route:
+        return max([led, *self._read.get(subject, {}).values()], key=_rank)
 
 
 def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: bool = False) -> int:

@@ -67,6 +67,7 @@ from srm.engine.moves.records import (
     MoveContext,
     MoveStore,
     Registers,
+    homes_on_source,
     on_brokers_clock,
     record,
     sides_of,
@@ -147,7 +148,7 @@ def renew(
     known = registers.progress(plan.move_id)
     if known.step not in HELD:
         return None
-    attempt = Attempt(plan, known.attempt)
+    attempt = Attempt(plan, known)
     routes = registers.routes
     holds = [routes[one] for one in plan.subjects if attempt.is_held_by(routes.get(one))]
     beat = max((route.beat for route in holds), default=0) + 1
@@ -218,12 +219,12 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
         # Another move may have started since the plan; an unplanned one takes over from any hold.
         if reason := route_problem(subject, route, plan.request, plan.move_id):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
-    acks = (one.ack for side in SIDES for one in registers.tables(side).routing.acks)
+    acks = [one.ack for side in SIDES for one in registers.tables(side).routing.acks]
     seen = (ack.generation for ack in acks if ack.subject in concerned)  # also on third clusters
     generation = next_generation(concerned.values(), known.attempt, *seen, unplanned=unplanned)
-    hold_routes = Attempt(plan, generation).hold(1, now_ms)
-    numbered = replace(started, attempt=generation, revision=known.revision)
-    holding = numbered.at("holding", now_ms)
+    homes = homes_on_source(plan, routes, acks)
+    numbered = replace(started, attempt=generation, revision=known.revision, homes=homes)
+    hold_routes, holding = Attempt(plan, numbered).hold(1, now_ms), numbered.at("holding", now_ms)
     if not unplanned:
         old = _silent(registers.tables("source"), plan)
         registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
@@ -410,7 +411,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
     registers.require("target")
     if known.step not in {"applied", "going"}:
         raise GateClosedError(f"move {plan.move_id} is {known.step}: apply first")
-    attempt = Attempt(plan, known.attempt)
+    attempt = Attempt(plan, known)
     for subject, route in _not_held(registers.tables("target"), attempt).items():
         # Records of this move would have the lower rank, so clients would ignore them.
         raise ConflictError(
@@ -437,7 +438,7 @@ def _go_planned(
     registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, renewed: float
 ) -> MoveProgress:
     """Write intent and decision of the attempt that was looked at, or return another's decision."""
-    attempt, now_ms = Attempt(plan, going.attempt), context.now_ms()
+    attempt, now_ms = Attempt(plan, going), context.now_ms()
     known = registers.progress(plan.move_id)
     if known.is_decided:
         return known
@@ -553,7 +554,7 @@ def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> Mov
             f"{LEASE_MS / 1000:.0f} s old, unless they were redirected"
         )
     released = progress.at("released", now_ms, reason=why)
-    routes = Attempt(plan, progress.attempt).release(now_ms)
+    routes = Attempt(plan, progress).release(now_ms)
     first, *rest = [side for side in SIDES if registers.there(side)]
     registers.write(first, ControlChange(routes, (released,)))
     for side in rest:

@@ -368,7 +368,7 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
 
 def routes_in_force(facts: MoveFacts) -> dict[str, Route]:
     """Return the routes of what moves; of a third cluster those that clients say they follow."""
-    present = Presence.of(facts.routing.target.acks, facts.maps_ms)  # clients report to all
+    present = Presence(facts.routing.target.acks, facts.maps_ms)  # clients report to all
     routes = dict(facts.routing.merge)
     for subject in facts.subjects:
         for ack in present.followers(subject):
@@ -390,7 +390,7 @@ def route_problem(
         return None
     if route.state == "hold" and route.move_id != move_id:
         return f"{subject} is held by move {route.move_id}: finish or release that one first"
-    if route.cluster != request.source and not request.reroute:
+    if route.cluster != request.source and route.leaves_home and not request.reroute:
         why = f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
         return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
     return None

@@ -185,7 +185,7 @@ def _followers(routing: RoutingTables, ours: Collection[str]) -> tuple[set[str],
     A program that only restarts at another address does not report its topics, so any count.
     """
     prefix = group_subject("")
-    acks = [one.ack for one in routing.stamped_acks if one.ack.subject.startswith(prefix)]
+    acks = [one.ack for one in routing.on_source if one.ack.subject.startswith(prefix)]
     reading = (
         ack
         for ack in acks
@@ -467,9 +467,10 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
     ]
     # The newest timestamp of a log with lag may be that of a marker.
     last = record_times(target, [one[1:] for one in nlargest(MOST_READ, late)])
+    acks, source = facts.routing.on_source, facts.request.source
     away = replace(
         facts.away,
-        presence=Presence.of(facts.routing.on_target, context.now_ms()),
+        presence=Presence([one for one in acks if one.ack.cluster == source], context.now_ms()),
         recent=_recent(context, newest, facts),
         newest={**newest, **last},
         copies=copies,

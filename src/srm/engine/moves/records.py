@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from srm.clock import now_s
 from srm.domain.moves.gate import Presence
@@ -28,6 +28,7 @@ from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_ke
 from srm.domain.moves.routing import (
     CLOCK_KEY,
     LEASE_MS,
+    Ack,
     CallStep,
     Route,
     RouteState,
@@ -125,11 +126,10 @@ class ControlTables:
 
     def plans(self) -> Iterator[MovePlan]:
         """Yield the plans; a damaged one is skipped and logged."""
-        for key, value in self.documents.items():
-            if key.startswith("plan:"):
-                plan = decode_or_none(value, MovePlan.decode, f"{key}: ")
-                if plan is not None:
-                    yield plan
+        stored = ((k, value) for k, value in self.documents.items() if k.startswith("plan:"))
+        for key, value in stored:
+            if (plan := decode_or_none(value, MovePlan.decode, f"{key}: ")) is not None:
+                yield plan
 
     def new_part(self, change: ControlChange) -> ControlChange:
         """Return the part of a change that is new here: a lower rank never follows a higher one."""
@@ -139,14 +139,6 @@ class ControlTables:
             routes={key: one for key, one in routes if _outranks(one, self.routes.get(key))},
             progress=tuple(p for p in progress if _outranks(p, self.progress.get(p.move_id))),
             documents={k: v for k, v in change.documents.items() if self.documents.get(k) != v},
-        )
-
-    def after(self, new: ControlChange) -> ControlTables:
-        return replace(
-            self,
-            routes={**self.routes, **new.routes},
-            progress={**self.progress, **{one.move_id: one for one in new.progress}},
-            documents={**self.documents, **new.documents},
         )
 
     def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
@@ -342,9 +334,6 @@ class MoveStore:
             )
         return plan, furthest(tables, move_id)
 
-    def plan(self, move_id: str) -> MovePlan:
-        return self.load(move_id)[0]
-
     def find_plan(self, move_id: str) -> MovePlan | None:
         return newest_plan(read_both(self._context, ControlTables.read_moves), move_id)
 
@@ -496,7 +485,13 @@ class Registers:
         except UnavailableError:
             self._unsure += 1
             raise
-        self._tables[side] = self._tables[side].after(new)
+        known = self._tables[side]
+        self._tables[side] = replace(
+            known,
+            routes={**known.routes, **new.routes},
+            progress={**known.progress, **{one.move_id: one for one in new.progress}},
+            documents={**known.documents, **new.documents},
+        )
         return stamps.get(internal_topics.ROUTING)
 
     def write_if_there(self, side: Side, change: ControlChange) -> None:
@@ -607,26 +602,14 @@ class RoutingTables:
             return cls(target)
 
     @property
-    def on_target(self) -> tuple[StampedAck, ...]:
-        """Acknowledgements on the target, of clients there if the source is available."""
-        return self.target.acks if self.source is None else self.target.acks_of_itself
-
-    @property
-    def stamped_acks(self) -> tuple[StampedAck, ...]:
-        return self.on_target + (self.source.acks_of_itself if self.source else ())
+    def on_source(self) -> tuple[StampedAck, ...]:
+        """Acknowledgements of clients on the source; what the target has of all without it."""
+        return self.target.acks if self.source is None else self.source.acks_of_itself
 
     @property
     def presence(self) -> Presence:
-        """Clients present during a hold, whose renewals keep the newest stamps current.
-
-        A client's silence is measured by the clock that stamped its acknowledgements.
-        """
-        now_ms, shifted = self.target.newest_ms, list[StampedAck]()
-        if self.source is not None:
-            ahead_ms = now_ms - self.source.newest_ms
-            for one in self.source.acks_of_itself:
-                shifted.append(replace(one, stamped_ms=one.stamped_ms + ahead_ms))
-        return Presence.of((*self.on_target, *shifted), now_ms)
+        """Clients present during a hold, whose renewals keep the clock of their stamps current."""
+        return Presence(self.on_source, (self.source or self.target).newest_ms)
 
     @property
     def tables(self) -> tuple[Mapping[str, Route], ...]:
@@ -637,9 +620,9 @@ class RoutingTables:
         return merge_tables(self.tables)
 
     def cluster_of(self, subject: str) -> str:
-        """Return the cluster that a route names, also for a hold; empty without a route."""
+        """Return the cluster that a route names, also for a hold; empty if clients are at home."""
         route = self.merge.get(subject)
-        return "" if route is None else route.cluster
+        return route.cluster if route is not None and route.leaves_home else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -703,31 +686,51 @@ def between_same(context: MoveContext, plan: MovePlan) -> MoveContext | None:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a move by its generation, and the routes that its steps write."""
+    """The attempt of a move's progress, and the routes that its steps write."""
 
     plan: MovePlan
-    generation: int
+    progress: MoveProgress
 
     def hold(self, beat: int, now_ms: int) -> dict[str, Route]:
-        route = replace(self._route("source", "hold", now_ms), lease_ms=LEASE_MS, beat=beat)
-        return dict.fromkeys(self.plan.subjects, route)
+        return self._routes("source", "hold", now_ms, lease_ms=LEASE_MS, beat=beat)
 
     def release(self, now_ms: int) -> dict[str, Route]:
-        return dict.fromkeys(self.plan.subjects, self._route("source", "go", now_ms))
+        return self._routes("source", "go", now_ms)
 
     def go(self, now_ms: int, decided_ms: int = 0) -> dict[str, Route]:
         """Return the routes to the target; ``decided_ms`` is the broker's time, if unplanned."""
-        route = self._route("target", "go", now_ms)
-        clients = (*self.plan.subjects, *self.plan.home_subjects)
-        return dict.fromkeys(clients, replace(route, decided=True, decided_ms=decided_ms))
+        return self._routes("target", "go", now_ms, decided=True, decided_ms=decided_ms)
 
     def is_held_by(self, route: Route | None) -> bool:
-        ours = ("hold", self.plan.move_id, self.generation)
-        return route is not None and (route.state, route.move_id, route.generation) == ours
+        ours = (self.progress.attempt, self.plan.move_id)
+        return route is not None and (route.state, route.attempt) == ("hold", ours)
 
-    def _route(self, side: Side, state: RouteState, now_ms: int) -> Route:
-        cluster = getattr(self.plan.request, side)
-        return Route(self.generation, cluster, state, self.plan.move_id, now_ms)
+    def _routes(self, side: Side, state: RouteState, now_ms: int, **given: Any) -> dict[str, Route]:
+        cluster, move_id = getattr(self.plan.request, side), self.plan.move_id
+        route = Route(self.progress.attempt, cluster, state, move_id, now_ms, **given)
+        led = dict(self.progress.homes)
+        if route.decided:
+            led |= {home_subject(home): (home,) for home in self.plan.homes}
+        return {subject: replace(route, homes=homes) for subject, homes in led.items()}
+
+
+def homes_on_source(
+    plan: MovePlan, routes: Mapping[str, Route], acks: Iterable[Ack]
+) -> dict[str, tuple[str, ...]]:
+    """Return the homes of the clients on the source, by subject: itself, and of those led there.
+
+    The route that led them names them. Where a lost source has kept it, they told the target.
+    """
+    request = plan.request
+    found = {subject: {request.source} for subject in plan.subjects}
+    for ack in acks:
+        if ack.cluster == request.source and ack.home and ack.subject in found:
+            found[ack.subject].add(ack.home)
+    for subject, homes in found.items():
+        led = routes.get(subject)
+        if led is not None and (led.cluster == request.source or request.reroute):
+            found[subject] = homes | {*led.homes} if led.homes else set()
+    return {subject: tuple(sorted(homes)) for subject, homes in found.items()}
 
 
 def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
 
 def _had_time(look: Look, group: str, members: int) -> bool:
     held = (group_subject(group), look.progress.attempt, "held")
-    acks = [one.ack for one in look.facts.routing.stamped_acks]
+    acks = [one.ack for one in look.facts.routing.on_source]
     ready = sum((ack.subject, ack.generation, ack.state) == held for ack in acks)
     since = look.held_ms
     return ready >= members or (since is not None and look.now_ms - since >= _GRACE_MS)
@@ -121,7 +121,11 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         # All clients that follow the hold have finished writing.
         if not seen.unheld and topics_without_fence(context, plan):
             keep_fence(context, plan)
-        if _is_due(plan, seen, context.now_ms()):
+        # A third of the lease has passed on any cluster, by the writers' clocks.
+        tables, now_ms = seen.facts.routing.tables, context.now_ms()
+        routes = [table[one] for table in tables for one in plan.subjects if one in table]
+        ages = [abs(now_ms - route.time_ms) for route in routes if route.state == "hold"]
+        if max(ages, default=0) >= LEASE_MS * _RENEWED_AFTER:
             renew_now(context, plan)
     return seen.status
 
@@ -247,16 +251,6 @@ def apply_positions(
     return tuple(decisions.values())
 
 
-def _is_due(plan: MovePlan, seen: Look, now_ms: int) -> bool:
-    """Return True if a third of the lease has passed on any cluster, by the writers' clocks."""
-    return any(
-        route.state == "hold" and abs(now_ms - route.time_ms) >= LEASE_MS * _RENEWED_AFTER
-        for table in seen.facts.routing.tables
-        for subject in plan.subjects
-        if (route := table.get(subject)) is not None
-    )
-
-
 Around = Callable[[RunStep], AbstractContextManager[object]]
 """Returns a context manager to run a step in, for example a span of a trace."""
 
@@ -286,7 +280,7 @@ def carry_out(
     hold. Groups that do not resume in time are named in the report; they are not an error. Each
     step runs in the caller's context manager ``around``.
     """
-    plan = MoveStore(context).plan(move_id)
+    plan = MoveStore(context).load(move_id)[0]
     deadline = time.monotonic() + plan.request.wait_seconds
     run = _Run(context, plan, deadline, show, poll_seconds)
     for step in RUN_STEPS:
@@ -306,7 +300,7 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
     A record that a slow writer adds now closes the gate again. The call waits for it to reopen for
     at most twice the longest quiet time, plus a few looks; then a GateClosedError, clients stay.
     """
-    plan = MoveStore(context).plan(move_id)
+    plan = MoveStore(context).load(move_id)[0]
     patience = min(2 * plan.request.quiet_s() + _LOOKS_S, plan.request.wait_seconds)
     run = _Run(context, plan, time.monotonic() + patience)
     sending: tuple[RunStep, ...] = ("apply", "go")

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from srm.domain.moves.gate import Presence, Writers, strangers, unknown_writers
-from srm.domain.moves.routing import Ack
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import some
@@ -35,7 +34,7 @@ def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str
     """
     yield from _way_back(context, facts)
     yield from _absent(facts)
-    yield from _elsewhere(context, facts)
+    yield from _from_home(context, facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
         yield from _state(facts)
@@ -75,36 +74,25 @@ def _absent(facts: MoveFacts) -> Iterator[str]:
             )
 
 
-def _elsewhere(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
-    """Warn of clients that the move, or its release, takes from where they belong."""
-    request, routing = facts.request, facts.routing
-    source, target = request.source, request.target
-    is_return = request.operation == "failback" and not facts.is_away
-    presence = Presence.of(routing.target.acks, context.now_ms())  # clients report to all clusters
-    found = defaultdict[str, list[Ack]](list)
-    for subject in facts.subjects:
-        for ack in presence.followers(subject):
-            at_home = ack.cluster == source and (ack.home == source or not ack.generation)
-            if (is_return and at_home) or ack.cluster not in {source, routing.cluster_of(subject)}:
-                found[ack.cluster].append(ack)
-    for cluster, acks in sorted(found.items()):
-        clients = some(sorted({ack.client for ack in acks}))
-        subjects = some(sorted({ack.subject for ack in acks}))
-        blind = f"without a wait for {cluster}'s records and offsets"
-        danger = {
-            source: f"the move redirects them from their home to {target}, too",
-            target: f"a release redirects them to {source}, {blind}",
-        }.get(cluster, f"the move redirects them to {target}, a release to {source}, {blind}")
+def _from_home(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of clients that a planned failback takes from where they belong."""
+    source, target = facts.request.source, facts.request.target
+    presence = Presence(facts.routing.on_source, context.now_ms())
+    acks = [one for subject in facts.subjects for one in presence.followers(subject)]
+    acks = [one for one in acks if one.home == source or not one.generation]
+    if acks and facts.request.operation == "failback" and not facts.is_away:
         yield (
-            f"clients on {cluster} ({clients}) follow {subjects}: {danger}; let those that must "
-            f"stay there follow no route, or leave these topics and groups out"
+            f"clients on {source} ({some(sorted({ack.client for ack in acks}))}) follow "
+            f"{some(sorted({ack.subject for ack in acks}))}: the move redirects them from their "
+            f"home to {target}, too; let those that must stay there follow no route, or leave "
+            f"these topics and groups out"
         )
 
 
 def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     """Warn of clients that no hold reaches."""
     request, now_ms = facts.request, context.now_ms()
-    presence = Presence.of(facts.routing.stamped_acks, now_ms)
+    presence = Presence(facts.routing.on_source, now_ms)
     for plan in sorted(facts.plans, key=lambda one: one.group):
         if members := strangers(plan.group, plan.members, presence):
             yield (
@@ -236,9 +224,10 @@ def _retention(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
 def _clocks(facts: MoveFacts) -> Iterator[str]:
     """Warn of the clocks of clusters, by each host's smallest delay of acknowledgements' stamps."""
     skews: dict[str, int] = {}
-    for one in facts.routing.stamped_acks:
+    for one in (*facts.routing.on_source, *facts.routing.target.acks_of_itself):
         where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
-        skew = one.stamped_ms - one.ack.written_ms
+        # A repetition is written later than its state was reached.
+        skew = one.stamped_ms - one.ack.time_ms - one.ack.ages_ms.get(one.ack.state, 0)
         skews[where] = min(skew, skews.get(where, skew))
     for where, skew in sorted(skews.items()):
         if abs(skew) > _SKEW_MS:

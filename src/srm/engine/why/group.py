@@ -223,7 +223,7 @@ def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movemen
     """Return what the gate would wait for, without a hold."""
     facts, now_ms = found.facts, look.now_ms
     members = facts.source.group(look.group).members
-    presence = Presence.of(facts.routing.stamped_acks, now_ms)
+    presence = Presence(facts.routing.on_source, now_ms)
     remaining = sum(partition.remaining for partition in facts.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(

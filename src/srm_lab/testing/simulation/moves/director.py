@@ -16,10 +16,9 @@ from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import (
     FenceKind,
+    KnownRoutes,
     Route,
     group_subject,
-    home_route,
-    merge,
     topic_subject,
 )
 from srm.domain.text.amount import few
@@ -36,13 +35,13 @@ from srm_lab.testing.simulation.moves.sites import TOPIC, Host, SiteLogs, Sites
 HOME = "P"
 
 
-class KnownRoutes:
-    """Routes known to clients: the highest they have ever seen, and the age of holds."""
+class ClientRoutes:
+    """Routes known to clients: all they have ever seen, and the age of holds."""
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
-        self._known: dict[str, Route] = {}
-        self._since: dict[tuple[str, int, int], int] = {}
+        self._known = KnownRoutes(HOME)
+        self._since: dict[tuple[str, Route], int] = {}
 
     def refresh(self) -> None:
         """Read the routes on all clusters that answer."""
@@ -53,16 +52,15 @@ class KnownRoutes:
             except SrmError:
                 continue
             for subject, route in found.items():
-                newest = merge(self._known.get(subject), route) or route
-                self._known[subject] = newest
-                self._since.setdefault((subject, newest.generation, newest.beat), now)
+                self._known.add(subject, route)
+                self._since.setdefault((subject, route), now)
 
     def where(self, subject: str) -> str:
         """Return the cluster that clients of a subject use now, empty while they are held."""
-        route = self._known.get(subject, home_route(HOME))
+        route = self._known.of(subject)
         if route.state == "go":
             return route.cluster
-        since = self._since[subject, route.generation, route.beat]
+        since = self._since[subject, route]
         lapsed = route.lease_ms and self._sites.clock() - since > route.lease_ms
         return route.cluster if lapsed else ""
 
@@ -106,7 +104,7 @@ class Applications:
     def __init__(self, sites: Sites, groups: list[Group]) -> None:
         self.sites = sites
         self.groups = groups
-        self.routes = KnownRoutes(sites)
+        self.routes = ClientRoutes(sites)
         self.moves = 0
         self.refused = 0
         self.born: dict[int, str] = {}

@@ -20,19 +20,7 @@ def said(client, state="resumed", generation=0, stamped_ms=1_000, subject="topic
 
 
 def present(*acks, now_ms=1_000):
-    return Presence.of(acks, now_ms)
-
-
-def test_what_a_client_said_last_counts_whichever_cluster_it_said_it_to():
-    presence = present(said("c", "held", 3, 5_000), said("c", "resumed", 0, 4_000), now_ms=5_000)
-
-    assert presence.not_held("topic:T", 3) == ()
-
-
-def test_what_a_client_said_of_a_later_generation_is_later_also_by_a_clock_that_is_behind():
-    presence = present(said("c", "held", 2, 9_000), said("c", "held", 3, 5_000), now_ms=9_000)
-
-    assert presence.not_held("topic:T", 3) == ()
+    return Presence(acks, now_ms)
 
 
 def test_a_client_that_stopped_announcing_itself_is_not_waited_for():

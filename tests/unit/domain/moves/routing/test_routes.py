@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,10 @@ from tests.acknowledgements import acks_of
 from srm.domain.moves.routing import (
     ERA,
     Ack,
+    KnownRoutes,
     Route,
     decode_route,
     home_route,
-    merge,
     merge_tables,
     next_generation,
 )
@@ -45,11 +45,42 @@ def history(values, others=None):
     )
 
 
-@given(maybe, maybe, maybe)
+def merge(*read, home="P"):
+    """Return what a client follows that has read these routes in this order."""
+    known = KnownRoutes(home)
+    for route in read:
+        known.add("group:g", route)
+        known.of("group:g")
+    return known.of("group:g")
+
+
+@given(routes, routes, routes)
 def test_all_clients_merge_to_the_same_route_whatever_they_read_first(a, b, c):
-    assert merge(a, b) == merge(b, a)
-    assert merge(merge(a, b), c) == merge(a, merge(b, c))
+    assert len({merge(*read) for read in permutations((a, b, c))}) == 1
     assert merge(a, a) == a
+
+
+LED = [
+    Route(1, "B", "go", "m1", decided=True, homes=("P",)),
+    Route(2, "B", "hold", "m2", homes=("B",)),
+    Route(3, "C", "go", "m3", decided=True, homes=("B",)),
+    Route(4, "D", "go", "m4", decided=True, homes=("D",)),
+]
+
+
+@pytest.mark.parametrize(("home", "cluster"), [("P", "C"), ("B", "C"), ("C", "C"), ("D", "D")])
+def test_a_route_leads_clients_of_its_homes_and_those_that_came_to_one(home, cluster):
+    """In whatever order they read: of the second move P's log has nothing."""
+    assert {merge(*read, home=home).cluster for read in permutations(LED)} == {cluster}
+
+
+def test_what_no_client_can_follow_any_more_is_forgotten():
+    known = KnownRoutes("P")
+    for number in range(1, 100):
+        known.add("group:g", Route(number, "PB"[number % 2], "go", "m", homes=("P",)))
+        known.of("group:g")
+
+    assert len(known._read["group:g"]) == 1
 
 
 @given(routes, routes)
@@ -80,7 +111,7 @@ def test_a_new_attempt_overrides_everything_before_it(known, attempt, new):
     after = replace(new, generation=next_generation(known, attempt))
 
     assert after.generation > attempt
-    assert reduce(merge, known, after) == after
+    assert merge(*(one for one in known if one is not None), after) == after
 
 
 @given(st.permutations([(1, "hold", 1), (1, "hold", 2), (1, "go", 0), (2, "hold", 1)]))
@@ -114,7 +145,8 @@ def test_a_record_of_an_earlier_version_holds_without_a_limit():
 
 def test_without_a_record_clients_use_their_home_cluster():
     assert home_route("P") == Route(0, "P", "go")
-    assert merge(home_route("P"), Route(1, "P", "hold")).state == "hold"
+    assert merge() == home_route("P")
+    assert merge(Route(1, "P", "hold")).state == "hold"
 
 
 @given(st.dictionaries(st.sampled_from(["group:a", "topic:b"]), routes))

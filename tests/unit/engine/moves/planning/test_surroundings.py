@@ -9,7 +9,6 @@ from typing import Literal
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
 
-from srm.client.routing import next_step
 from srm.config.model import Config
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, Route
@@ -199,70 +198,15 @@ def redirected(world: World, request: MoveRequest = OF_A) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["planned", "unplanned"])
-def test_clients_at_home_on_a_third_cluster_are_named_as_the_move_redirects_them(
-    fan_in: World, mode: Literal["planned", "unplanned"]
+@pytest.mark.parametrize("cluster", ["A", "B", "C", "D"])
+def test_clients_on_no_cluster_are_in_danger_of_a_failover(
+    fan_in: World, cluster: str, mode: Literal["planned", "unplanned"]
 ) -> None:
-    announces(fan_in, "shop", "topic:Payments", "B")
-    announces(fan_in, "audit", "group:near", "B")
+    """It redirects those on its source, for which it is meant, and no others."""
+    announces(fan_in, "shop", "topic:Payments", cluster, home=cluster)
+    announces(fan_in, "audit", "group:near", cluster)
 
-    [warning] = redirected(fan_in, replace(OF_A, mode=mode))
-
-    assert warning == (
-        "clients on B (audit, shop) follow group:near, topic:Payments: the move redirects them to "
-        "C, a release to A, without a wait for B's records and offsets; let those that must stay "
-        "there follow no route, or leave these topics and groups out"
-    )
-
-
-def test_clients_on_each_further_cluster_are_one_warning(fan_in: World) -> None:
-    announces(fan_in, "shop", "topic:Payments", "B")
-    announces(fan_in, "desk", "topic:Payments", "D")
-
-    assert [line.split(" follow ")[0] for line in redirected(fan_in)] == [
-        "clients on B (shop)",
-        "clients on D (desk)",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("subject", "cluster"),
-    [("topic:Payments", "A"), ("topic:Orders", "C"), ("topic:Orders", "B"), ("group:far", "B")],
-)
-def test_clients_on_the_source_or_of_other_subjects_are_no_danger(
-    fan_in: World, subject: str, cluster: str
-) -> None:
-    announces(fan_in, "shop", subject, cluster)
-
-    assert redirected(fan_in) == []
-
-
-@pytest.mark.parametrize("mode", ["planned", "unplanned"])
-def test_clients_on_the_target_are_named_as_a_release_redirects_them(
-    world: World, mode: Literal["planned", "unplanned"]
-) -> None:
-    ensure_topics(world.context())
-    announces(world, "desk", "topic:Payments", "B")
-
-    [warning] = redirected(world, replace(REQUEST, mode=mode))
-
-    assert warning == (
-        "clients on B (desk) follow topic:Payments: a release redirects them to P, without a wait "
-        "for B's records and offsets; let those that must stay there follow no route, or leave "
-        "these topics and groups out"
-    )
-
-
-def test_a_release_redirects_clients_of_all_clusters_to_the_source(world: World) -> None:
-    """What the warning says: a client opens on the cluster of the route after its hold."""
-    context = world.context()
-    moves.plan(context, REQUEST, "m1")
-    moves.hold(context, "m1")
-    held = world.routes("B")["topic:Payments"]
-    moves.release(context, "m1")
-    released = world.routes("B")["topic:Payments"]
-
-    assert next_step("B", held) == "leave"
-    assert (next_step(None, released), released.cluster) == ("open", "P")
+    assert redirected(fan_in, replace(OF_A, mode=mode)) == []
 
 
 BACK = MoveRequest("failback", "B", "P", ("Payments",))
@@ -309,25 +253,11 @@ def test_a_move_away_from_its_source_is_meant_for_the_clients_at_home_there(
     assert redirected(world, request_) == []
 
 
-def test_clients_that_announced_nothing_for_long_are_not_named(fan_in: World) -> None:
-    announces(fan_in, "shop", "topic:Payments", "B")
-    fan_in.passing(90_001)
+def test_clients_that_announced_nothing_for_long_are_not_named(world: World) -> None:
+    sent_to_b(world)
+    world.passing(90_001)
 
-    assert redirected(fan_in) == []
-
-
-def test_clients_that_follow_the_route_in_force_are_taken_over_on_request_without_a_warning(
-    fan_in: World,
-) -> None:
-    route = Route(3, "B", "go", "earlier", fan_in.clock(), decided=True)
-    for each in fan_in.clusters.values():
-        each.compacted_topic(internal_topics.ROUTING).write({b"topic:Payments": route.value()})
-    announces(fan_in, "shop", "topic:Payments", "B", route.generation)
-    announces(fan_in, "desk", "topic:Payments", "D")
-
-    [warning] = redirected(fan_in, replace(OF_A, mode="unplanned", reroute=True))
-
-    assert warning.startswith("clients on D (desk) follow topic:Payments")
+    assert redirected(world, BACK) == []
 
 
 PAIRS = """

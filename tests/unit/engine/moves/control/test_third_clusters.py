@@ -1,0 +1,210 @@
+"""Three clusters: a move, and its release, redirect only the clients that are on its source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.engine.moves.control.moving import World, config_in
+
+from srm.client.routing import RoutingWatcher
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import Ack
+from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
+from srm.engine import moves
+from srm.engine.moves.records import MoveContext, ensure_topics
+
+NAMES = "ABC"
+SUBJECTS = ("topic:Payments", "group:audit")
+
+
+def world_of(home: Path, *flows: str) -> World:
+    """Return three clusters with a topic and a group on each; each flow is enabled both ways."""
+    lines = ["clusters = A, B, C", "topics = Payments.*", "groups = .*"]
+    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in NAMES]
+    both = [end for flow in flows for end in (flow, flow[::-1])]
+    lines += [f"{end[0]}->{end[1]}.enabled = true" for end in both]
+    world = World(config_in(home, "\n".join(lines)), aliases=NAMES)
+    for alias in NAMES:
+        world.clusters[alias].produce("Payments", records=10)
+    for end in both:
+        ensure_topics(world.context(end[0], end[1]))
+        world.copy(end[0], end[1])
+    return world
+
+
+def hold(world: World, source: str, target: str, move_id: str) -> MoveContext:
+    world.clusters[source].commit("audit", {TopicPartition("Payments", 0): 5})
+    context = world.context(source, target)
+    request = MoveRequest("failover", source, target, ("Payments",), ("audit",))
+    moves.plan(context, replace(request, accept_stray_offsets=True), move_id)
+    moves.hold(context, move_id)
+    return context
+
+
+def move(world: World, source: str, target: str, move_id: str) -> None:
+    context = hold(world, source, target, move_id)
+    world.passing()
+    moves.wait_status(context, move_id)
+    moves.apply(context, move_id)
+    moves.go(context, move_id)
+    for one, other in ((source, target), (target, source)):
+        world.copy(one, other)
+
+
+def watching(world: World, home: str, order: str = NAMES) -> RoutingWatcher:
+    """Return what a client at home on a cluster knows that reads the others in an order."""
+    watcher = RoutingWatcher(world.config, home)
+    for alias in order:
+        routing = world.clusters[alias].compacted_topic(internal_topics.ROUTING)
+        watcher._take(routing.read().items(), alias)
+    return watcher
+
+
+def places(world: World) -> dict[str, str]:
+    """Return by home where clients work, in lower case while they are held there."""
+    found = dict[str, str]()
+    for home in NAMES:
+        watchers = [watching(world, home, order) for order in (NAMES, NAMES[::-1])]
+        routes = [watcher.route(subject) for watcher in watchers for subject in SUBJECTS]
+        [found[home]] = {
+            one.cluster if one.state == "go" else one.cluster.lower() for one in routes
+        }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("flows", "before", "held", "after"),
+    [
+        (("AB", "CB"), (), "aBC", "ABC"),
+        (("AB", "AC"), (), "aBC", "ABC"),
+        (("AB", "BC", "CA"), (), "aBC", "ABC"),
+        (("AB", "BC", "CA"), ("CA",), "aBa", "ABA"),
+        (("AB", "BC"), ("AB", "BA"), "aaC", "AAC"),
+    ],
+)
+def test_a_release_leads_each_client_back_to_where_it_was(
+    tmp_path: Path, flows: tuple[str, ...], before: tuple[str, ...], held: str, after: str
+) -> None:
+    world = world_of(tmp_path, *flows)
+    for number, flow in enumerate(before):
+        move(world, flow[0], flow[1], f"m{number}")
+
+    context = hold(world, "A", "B", "m9")
+    there = places(world)
+    moves.release(context, "m9")
+
+    assert "".join(there.values()) == held
+    assert "".join(places(world).values()) == after
+
+
+def test_clients_go_on_along_a_chain_and_a_release_leaves_them_where_the_first_move_led(
+    tmp_path: Path,
+) -> None:
+    world = world_of(tmp_path, "AB", "BC")
+    move(world, "A", "B", "m1")
+    assert places(world) == {"A": "B", "B": "B", "C": "C"}
+
+    context = hold(world, "B", "C", "m2")
+    assert places(world) == {"A": "b", "B": "b", "C": "C"}
+    moves.release(context, "m2")
+    assert places(world) == {"A": "B", "B": "B", "C": "C"}
+
+    move(world, "B", "C", "m3")
+    assert places(world) == {"A": "C", "B": "C", "C": "C"}
+
+
+def test_a_hold_whose_lease_is_over_leads_each_client_back_too(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "AB", "CB")
+    hold(world, "A", "B", "m1")
+
+    for home in NAMES:
+        watcher = watching(world, home)
+        watcher._clock = lambda: float("inf")
+        for alias in NAMES:
+            watcher._lapse(alias, ReadToEnd(), watcher._overdue(alias))
+        assert {watcher.route(subject).cluster for subject in SUBJECTS} == {home}
+        assert {watcher.route(subject).state for subject in SUBJECTS} == {"go"}
+
+
+class ReadToEnd:
+    """The routing topic of a cluster without news."""
+
+    def read_to_end(self, _timeout_s: float) -> tuple[list[tuple[bytes, bytes]], bool]:
+        return [], True
+
+
+def test_a_released_move_keeps_no_later_one_from_the_other_cluster(tmp_path: Path) -> None:
+    """Its route leads clients of B to B: those of A have never left A."""
+    world = world_of(tmp_path, "AB", "BC")
+    moves.release(hold(world, "B", "A", "m1"), "m1")
+    world.passing()
+
+    move(world, "A", "B", "m2")
+
+    assert places(world) == {"A": "B", "B": "B", "C": "C"}
+
+
+def says(world: World, home: str, cluster: str, generation: int, client: str) -> None:
+    """Let a producer that works on a cluster say so on all of them, as clients do."""
+    ack = Ack(
+        *("topic:Payments", client, generation, "resumed", cluster, world.clock()),
+        kind="producer",
+        home=home,
+    )
+    for each in world.clusters.values():
+        each.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+
+
+@pytest.mark.parametrize("home", ["B", "C"])
+def test_a_move_waits_for_no_producer_that_it_does_not_redirect(tmp_path: Path, home: str) -> None:
+    """It works on the topic of this name on its own cluster, and never leaves that."""
+    world = world_of(tmp_path, "AB", "CB")
+    says(world, home, home, 0, "shop")
+
+    plan_warnings = moves.plan(
+        world.context("A", "B"), MoveRequest("failover", "A", "B", ("Payments",)), dry_run=True
+    ).warnings
+    move(world, "A", "B", "m1")
+
+    assert not [line for line in plan_warnings if "shop" in line]
+    assert watching(world, home).route("topic:Payments").cluster == home
+
+
+def test_a_client_of_another_cluster_hides_no_writer_that_follows_no_route(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "AB", "CB")
+    says(world, "B", "B", 0, "shop")
+    world.clusters["A"].produce("Payments", producer_id=7, timestamp_ms=world.clock())
+    world.copy("A", "B")
+    context = hold(world, "A", "B", "m1")
+    world.passing(2_000)
+
+    status = moves.wait_status(context, "m1")
+
+    assert any("follows no route wrote to it recently" in each for each in status.blocking)
+
+
+def test_clients_follow_on_where_an_unplanned_move_did_not_know_of_them(tmp_path: Path) -> None:
+    """C knows nothing of the move from A to B; a client of A reads that on A, in any order."""
+    world = world_of(tmp_path, "AB", "BC")
+    move(world, "A", "B", "m1")
+    route = world.routes("B")["topic:Payments"]
+    on = replace(route, generation=route.generation + 1, cluster="C", homes=("B",))
+    routing = world.clusters["C"].compacted_topic(internal_topics.ROUTING)
+    routing.write({subject.encode(): on.value() for subject in SUBJECTS})
+
+    assert places(world) == {"A": "C", "B": "C", "C": "C"}
+
+
+def test_what_clients_told_a_target_names_their_homes_where_the_source_is_lost(
+    tmp_path: Path,
+) -> None:
+    world = world_of(tmp_path, "AB", "BC")
+    says(world, "A", "B", 7, "shop")
+
+    hold(world, "B", "C", "m1")
+
+    assert world.routes("C")["topic:Payments"].homes == ("A", "B")
+    assert world.routes("C")["group:audit"].homes == ("B",)
