@@ -53,7 +53,7 @@ def mirror(lab: CopyLab, p: AssignedPartition, *stretches: range) -> None:
                 record.value,
                 key=record.key,
                 partition=p.partition,
-                timestamp=record.timestamp[1],
+                timestamp=max(0, record.timestamp[1]),  # 0 is the time of writing
             )
     assert producer.flush(60) == 0
 
@@ -157,6 +157,22 @@ def test_what_others_skipped_has_to_be_accepted_and_is_noted(lab: CopyLab) -> No
     assert status is not None
     notes = lab.state().notes_of({p.topic: p.topic_id})[TopicPartition(p.topic, 0)]
     assert [(note.lost_from, note.lost_to) for note in notes] == [(20, 30)]
+
+
+def test_records_without_a_time_are_found_under_the_time_that_their_copies_got(
+    lab: CopyLab,
+) -> None:
+    [p] = lab.topic()
+    producer = lab.producer()
+    for number in range(COUNT):
+        producer.produce(p.topic, b"%d" % number, key=b"key", timestamp=-1)
+    assert producer.flush(60) == 0
+    mirror(lab, p, range(60))
+
+    [copy] = plan(context(lab), [p.topic]).copies
+
+    assert copy.aligned is not None
+    assert (copy.state, copy.aligned.source_next) == ("adopt", 60)
 
 
 @pytest.mark.parametrize("policies", [("compact", "delete"), ("delete", "compact")])

@@ -297,17 +297,19 @@ class _Walks:
         if target_start == target_end:
             return walked if begin[1] or not target_end else _decide_emptied(walked, source_start)
         reader = LogReader.of_target(target, assigned)
+        originals = LogReader.of_source(source, assigned)
         compacts = original.topic in self.compacted[0], copy.topic in self.compacted[1]
-        config = self.context.flow.config
-        first = await reader.batch_from(target_start)
+        first, before = await reader.batch_from(target_start), await originals.batch_from(0)
+        is_set_by_target = first is not None and first.has_log_append_time
+        is_missing = before is not None and before.max_timestamp < 0  # a producer sets its own then
         columns = LogColumns(
-            Comparison(config.records.target_only),
-            with_time=first is None or not first.has_log_append_time,
+            Comparison(self.context.flow.config.records.target_only),
+            with_time=not (is_set_by_target or is_missing),
             with_keys=any(compacts),
         )
         try:
             aligned = await align(
-                LogReader.of_source(source, assigned),
+                originals,
                 reader,
                 begin,
                 (source_end, target_end),
