@@ -177,7 +177,6 @@ _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
     "cron": _cron,
 }
 
-
 _OF_JAVA: Final = ("org.apache.kafka.connect.mirror.", "com.cloudera.")
 """Packages of MirrorMaker 2 and of Streams Replication Manager."""
 

@@ -243,15 +243,17 @@ def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Re
 
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
-    topic, flow = state_topic(context.forward), context.forward.config.flow
+    topic, config = state_topic(context.forward), context.forward.config
 
     def slots(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         return {key: value for key, value in records.items() if key.startswith(SLOT_PREFIX)}
 
     records = topic.read()
-    driver, _ = driver_status(records, flow, context.now_ms())
+    driver, _ = driver_status(records, config.flow, context.now_ms())
     statuses = slot_statuses(facts.maps.reports, facts.maps_ms)
-    reason = next(down_reasons(flow, driver, statuses), None)
+    reason = next(down_reasons(config.flow, driver, statuses), None)
+    if reason is not None and not config.enabled:
+        reason = Reason(f"flow {config.flow} is disabled: set {config.flow}.enabled = true")
     missing = any(partition.remaining for partition in facts.replication)
     if reason is None or (driver and driver.ended) or not missing:
         return reason
@@ -362,8 +364,8 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
             why = f"topic {topic} is not replicated by {flow}"
             yield Reason(f"{why}: add it with 'srm-control topics {flow.options} --add {topic}'")
         elif remote not in facts.target.topics:
-            where = f"topic {remote} does not exist on {flow.target}"
-            yield Reason(f"{where}: check that the replicator runs")
+            check = "check that the replicator runs" if config.enabled else f"{flow} is disabled"
+            yield Reason(f"topic {remote} does not exist on {flow.target}: {check}")
 
 
 def routes_in_force(facts: MoveFacts) -> dict[str, Route]:

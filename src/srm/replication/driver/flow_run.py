@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 3.0
 
-
 _Clients = tuple[tuple[ClusterClients, ...], Mapping[str, int]]
 
 

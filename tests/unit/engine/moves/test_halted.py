@@ -136,6 +136,20 @@ def test_what_an_open_transaction_holds_back_needs_somebody_who_copies_unless_it
     assert moves.plan(world.context(), accepted, dry_run=True).blocking == ()
 
 
+def test_a_plan_over_a_disabled_flow_says_that_it_is_disabled(world: World) -> None:
+    world.p.produce("Payments", records=7)
+    context = world.context()
+    config = replace(context.forward.config, enabled=False)
+    over = replace(context, forward=replace(context.forward, config=config))
+
+    blocked = moves.plan(over, REQUEST, dry_run=True).blocking
+    world.b.delete_topic("P.Payments")
+    absent = moves.plan(over, REQUEST, dry_run=True).blocking
+
+    assert "flow P->B is disabled: set P->B.enabled = true" in blocked[0]
+    assert "topic P.Payments does not exist on B: P->B is disabled" in absent
+
+
 def beat(world: World) -> None:
     """Let the driver say that it lives."""
     state = internal_topics.replication("P")
