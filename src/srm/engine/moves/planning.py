@@ -369,11 +369,12 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
 
 
 def routes_in_force(facts: MoveFacts) -> dict[str, Route]:
-    """Return the routes of what moves; of a third cluster those that clients say they follow."""
+    """Return the routes of what moves; of a third cluster those its clients say they follow."""
     present = Presence(facts.routing.target.acks, facts.maps_ms)  # clients report to all
     routes = dict(facts.routing.merge)
     for subject in facts.subjects:
-        for ack in present.followers(subject):
+        ours = {"", facts.request.source, *(routes[subject].homes if subject in routes else ())}
+        for ack in (one for one in present.followers(subject) if one.home in ours):
             if ack.generation > routes.get(subject, home_route(ack.cluster)).generation:
                 routes[subject] = Route(ack.generation, ack.cluster, "go", "unknown")
     return routes

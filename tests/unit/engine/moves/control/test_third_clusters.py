@@ -186,6 +186,16 @@ def test_a_client_of_another_cluster_hides_no_writer_that_follows_no_route(tmp_p
     assert any("follows no route wrote to it recently" in each for each in status.blocking)
 
 
+def test_one_name_on_two_pairs_of_clusters_moves_on_each_alone(tmp_path: Path) -> None:
+    """The client of C says that it follows a route of its own topic to another cluster."""
+    world = world_of(tmp_path, "AB", "CB")
+    says(world, "C", "D", 3, "shop")
+
+    move(world, "A", "B", "m1")
+
+    assert places(world)["A"] == "B"
+
+
 def test_clients_follow_on_where_an_unplanned_move_did_not_know_of_them(tmp_path: Path) -> None:
     """C knows nothing of the move from A to B; a client of A reads that on A, in any order."""
     world = world_of(tmp_path, "AB", "BC")

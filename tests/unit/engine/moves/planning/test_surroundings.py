@@ -328,6 +328,17 @@ def test_who_is_present_is_judged_by_the_clock_of_the_brokers(pairs: World, ahea
         moves.hold(with_clock(pairs, ahead_ms), "m2")
 
 
+@pytest.mark.parametrize("mode", ["planned", "unplanned"])
+def test_what_clients_of_another_home_follow_to_a_third_cluster_keeps_nobody_on_the_source(
+    pairs: World, mode: Literal["planned", "unplanned"]
+) -> None:
+    announces(pairs, "shop", "topic:Payments", "D", THERE.generation, home="B")
+
+    plan = moves.plan(pairs.context("A", "C"), replace(OF_A, mode=mode), dry_run=True)
+
+    assert not [line for line in plan.blocking if "is routed to D" in line]
+
+
 def test_a_move_of_everything_names_the_cluster_that_all_clients_follow(pairs: World) -> None:
     request = MoveRequest("failover", "A", "C", mode="unplanned")
 
