@@ -39,8 +39,8 @@ On(guard) == guard \notin Off
 (* gone (3).  `to` is where they work on `released` and `gone`, and where  *)
 (* they go back to when a hold lapses.  `by` is the move, `beat` counts    *)
 (* renewals of the hold, `intent` is the progress `going` on the source.   *)
-(* `stamp` is the broker's time of an unplanned decision: two of them can  *)
-(* take one generation.  Brokers' clocks may differ, so it is any number.  *)
+(* `stamp` is the order of the ids of unplanned moves: two of them can     *)
+(* take one generation.                                                    *)
 None == 0
 Hold == 1
 Released == 2
@@ -301,14 +301,14 @@ Releases(o) ==
 
 -----------------------------------------------------------------------------
 (* UNPLANNED MOVE: the source is away, the target alone decides.  What the *)
-(* other cluster knows is unknown, so the generation is the next multiple  *)
-(* of Era, which planned attempts never reach: above all that it can have. *)
+(* other cluster knows is unknown, so the generation is a later multiple   *)
+(* of Era (by the clock), which planned attempts never reach.              *)
 (* Another unplanned move to the other cluster may take the same one; of   *)
-(* both the one with the higher stamp counts.                              *)
+(* both the one with the higher stamp counts: by its id, in the same second*)
 
 UnplannedGenerations(c) ==
-    {IF On("clock") THEN (reg[c].generation \div Era + 1) * Era ELSE reg[c].generation + 1}
-        \cap 1..MaxGeneration
+    {g \in 1..MaxGeneration : IF On("clock") THEN g > reg[c].generation /\ g % Era = 0
+                              ELSE g = reg[c].generation + 1}
 
 Stamps(generation) ==
     IF On("stamp") THEN 1..2 \ {d.stamp : d \in {e \in outcome : e.generation = generation}} ELSE {0}

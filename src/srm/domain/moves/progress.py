@@ -181,7 +181,7 @@ class MoveProgress(Document):
     ``revision`` decides within a step only, so records of different steps merge correctly.
 
     ``attempt``: generation of the present attempt's routes, 0 before the first hold.
-    ``homes``: those of its routes, by subject.
+    ``knew``: highest generation of its clients known then; ``homes``: of its routes, by subject.
     ``times_ms``: first completion of each step, epoch milliseconds; ``ready``: the gate was ready.
     ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
     ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.
@@ -199,6 +199,7 @@ class MoveProgress(Document):
     revision: int = 0
     step: MoveStep = "planned"
     attempt: int = 0
+    knew: int = 0
     homes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     times_ms: Mapping[str, int] = field(default_factory=dict)
     lag_at_hold: Mapping[str, int] = field(default_factory=dict)

@@ -1,10 +1,9 @@
 """Routes of the clients of topics and groups, and orders to redirectors.
 
-A client reads ``__srm-routing`` on all reachable clusters. Of the records of a subject that lead
-it, it follows the one of the **highest rank** that it has ever seen, on any cluster and in any
-order. Each attempt of a move has its own generation; in it *released* or *gone* follows *hold*.
-Thus a cluster that was unavailable at a move cannot send clients back with its old record. A record
-leads the clients that were on the source of its move, so a release leads each back to where it was.
+A client reads ``__srm-routing`` on all reachable clusters. Of the records that lead it, the one of
+the **highest rank** that it has ever seen counts, on any cluster and in any order. Each attempt of
+a move has its own generation; in it *released* or *gone* follows *hold*. Thus a cluster that was
+unavailable at a move cannot send clients back. A release leads each to where it was.
 
 The other redirectors are *called* when the step is durable: at least once, each with an
 idempotency key. ``manual`` only shows tasks to operators; the brokers show when these are done.
@@ -12,6 +11,7 @@ idempotency key. ``manual`` only shows tasks to operators; the brokers show when
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -29,8 +29,8 @@ ClientKind = Literal["consumer", "producer"]
 CLOCK_KEY: Final = b"clock"
 LEASE_MS: Final = 60_000
 """Lease of a hold: how long a client waits without a renewal."""
-ERA: Final = 1 << 32
-"""Generations between two unplanned moves; JSON keeps integers up to 2^53, enough for 2^21."""
+ERA: Final = 1 << 18
+"""Generations between two unplanned moves; JSON keeps orders in seconds of it beyond 2300."""
 
 _ACK = "ack:"
 _rank = attrgetter("rank")
@@ -64,7 +64,6 @@ class Route(Document):
     ``decided``: a ``go`` that follows the decision of a move; otherwise it ends a hold.
     ``lease_ms``: after this time since its newest ``beat``, by its monotonic clock, a held client
     works on ``cluster`` again; 0 is unlimited.
-    ``decided_ms``: broker's time of an unplanned decision, else 0; in a generation the later wins.
     ``homes``: clusters whose clients it leads, see :class:`KnownRoutes`; all if empty.
     """
 
@@ -77,7 +76,6 @@ class Route(Document):
     decided: bool = False
     lease_ms: int = 0
     beat: int = 0
-    decided_ms: int = 0
     homes: tuple[str, ...] = ()
 
     @property
@@ -86,10 +84,10 @@ class Route(Document):
         return 0 if self.state == "hold" else 1 + self.decided
 
     @property
-    def rank(self) -> tuple[int, int, int, int, str, str, int, int, bool, tuple[str, ...]]:
-        """Order of precedence: generation, phase, beat, time of the decision; made total."""
+    def rank(self) -> tuple[int, int, int, str, str, int, int, bool, tuple[str, ...]]:
+        """Order of precedence: generation, phase, beat; made total."""
         return (
-            *(self.generation, self.phase, self.beat, self.decided_ms),
+            *(self.generation, self.phase, self.beat),
             *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided, self.homes),
         )
 
@@ -185,10 +183,10 @@ class KnownRoutes:
     """The routes that the clients at home on one cluster have read, as long as they may count."""
 
     home: str
-    _read: dict[str, dict[tuple[int, str], Route]] = field(default_factory=dict)
+    _all: dict[str, dict[tuple[int, str], Route]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, subject: str, route: Route) -> None:
-        known = self._read.setdefault(subject, {})
+        known = self._all[subject]
         known[route.attempt] = max(known.get(route.attempt, route), route, key=_rank)
 
     def of(self, subject: str) -> Route:
@@ -197,9 +195,9 @@ class KnownRoutes:
         A route leads the clients of its ``homes``, and those that lower routes have led to one of
         them: an unplanned move may not know where its clients have come from.
         """
-        led, known = home_route(self.home), self._read.get(subject, {})
-        while (on := self._highest(home_subject(led.cluster), led)) != led:
-            led = on
+        led, known = home_route(self.home), self._all[subject]
+        while on := [r for r in self._all[home_subject(led.cluster)].values() if r.rank > led.rank]:
+            led = max(on, key=_rank)
         for route in sorted(known.values(), key=_rank):
             came = route.rank > led.rank and led.cluster in route.homes
             if not route.homes or self.home in route.homes or came:
@@ -209,18 +207,16 @@ class KnownRoutes:
                 del known[old.attempt]
         return led
 
-    def _highest(self, subject: str, led: Route) -> Route:
-        return max([led, *self._read.get(subject, {}).values()], key=_rank)
 
-
-def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned: bool = False) -> int:
+def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned_ms: int = 0) -> int:
     """Return a generation above those of the given routes and attempts.
 
-    For an ``unplanned`` move it is the next multiple of :data:`ERA`, above all generations on a
-    cluster that was not queried: planned moves count one by one.
+    ``unplanned_ms``: broker's time of an unplanned move, whose generation is a multiple of
+    :data:`ERA` not below its seconds: above all on clusters that were not queried.
     """
     highest = max([0, *(route.generation for route in routes if route is not None), *attempts])
-    return (highest // ERA + 1) * ERA if unplanned else highest + 1
+    era = max(highest // ERA + 1, unplanned_ms // 1000) if unplanned_ms else 0
+    return era * ERA or highest + 1
 
 
 def is_subject(key: bytes) -> bool:

@@ -220,11 +220,13 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
         if reason := route_problem(subject, route, plan.request, plan.move_id):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     acks = [one.ack for side in SIDES for one in registers.tables(side).routing.acks]
-    seen = (ack.generation for ack in acks if ack.subject in concerned)  # also on third clusters
-    generation = next_generation(concerned.values(), known.attempt, *seen, unplanned=unplanned)
+    seen = [ack.generation for ack in acks if ack.subject in concerned]  # also on third clusters
+    knew = next_generation(concerned.values(), known.attempt, *seen) - 1
+    begun_ms = (started.hold_stamp_ms or now_ms) if unplanned else 0
+    generation = next_generation([], knew, unplanned_ms=begun_ms)
     homes = homes_on_source(plan, routes, acks)
-    numbered = replace(started, attempt=generation, revision=known.revision, homes=homes)
-    hold_routes, holding = Attempt(plan, numbered).hold(1, now_ms), numbered.at("holding", now_ms)
+    started = replace(started, attempt=generation, revision=known.revision, homes=homes, knew=knew)
+    hold_routes, holding = Attempt(plan, started).hold(1, now_ms), started.at("holding", now_ms)
     if not unplanned:
         old = _silent(registers.tables("source"), plan)
         registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
@@ -421,11 +423,9 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
         )
     renew_pause(context, plan)
     now_ms = context.now_ms()
-    stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
     gone, opened = known.at("gone", now_ms), dict[str, bytes]()
     if_possible(context.target, lambda: opened.update(open_target(context, plan)))
-    change = ControlChange(attempt.go(now_ms, stamp or now_ms), (gone,), opened)
-    registers.write("target", change)
+    registers.write("target", ControlChange(attempt.go(now_ms), (gone,), opened))
     return gone
 
 

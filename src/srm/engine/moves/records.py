@@ -697,9 +697,8 @@ class Attempt:
     def release(self, now_ms: int) -> dict[str, Route]:
         return self._routes("source", "go", now_ms)
 
-    def go(self, now_ms: int, decided_ms: int = 0) -> dict[str, Route]:
-        """Return the routes to the target; ``decided_ms`` is the broker's time, if unplanned."""
-        return self._routes("target", "go", now_ms, decided=True, decided_ms=decided_ms)
+    def go(self, now_ms: int) -> dict[str, Route]:
+        return self._routes("target", "go", now_ms, decided=True)
 
     def is_held_by(self, route: Route | None) -> bool:
         ours = (self.progress.attempt, self.plan.move_id)

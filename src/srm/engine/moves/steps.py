@@ -122,9 +122,8 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         if not seen.unheld and topics_without_fence(context, plan):
             keep_fence(context, plan)
         # A third of the lease has passed on any cluster, by the writers' clocks.
-        tables, now_ms = seen.facts.routing.tables, context.now_ms()
-        routes = [table[one] for table in tables for one in plan.subjects if one in table]
-        ages = [abs(now_ms - route.time_ms) for route in routes if route.state == "hold"]
+        routes = [t[one] for t in seen.facts.routing.tables for one in plan.subjects if one in t]
+        ages = [abs(context.now_ms() - each.time_ms) for each in routes if each.state == "hold"]
         if max(ages, default=0) >= LEASE_MS * _RENEWED_AFTER:
             renew_now(context, plan)
     return seen.status

@@ -226,7 +226,6 @@ def _clocks(facts: MoveFacts) -> Iterator[str]:
     skews: dict[str, int] = {}
     for one in (*facts.routing.on_source, *facts.routing.target.acks_of_itself):
         where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
-        # A repetition is written later than its state was reached.
         skew = one.stamped_ms - one.ack.time_ms - one.ack.ages_ms.get(one.ack.state, 0)
         skews[where] = min(skew, skews.get(where, skew))
     for where, skew in sorted(skews.items()):

@@ -36,6 +36,7 @@ from srm.domain.moves.report import (
 from srm.domain.moves.revisions import KeptReport, newest, next_revision, report_key
 from srm.domain.moves.routing import (
     CLOCK_KEY,
+    ERA,
     LEASE_MS,
     AckState,
     Route,
@@ -433,17 +434,22 @@ def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
 def _rivals(
     tables: Sequence[ControlTables], plan: MovePlan, progress: MoveProgress
 ) -> Iterator[str]:
-    """Yield a problem for each move of the same generation: both unplanned, each saw one side."""
+    """Yield a problem for each move that saw the other side only: both are unplanned."""
     known = {one.move_id: one for table in tables for one in table.progress.values()}
     known.pop(plan.move_id, None)
     for one in known.values():
-        if not one.is_decided or one.attempt != progress.attempt:
+        first, second = sorted((one, progress), key=lambda each: each.attempt)
+        if not one.is_decided or first.attempt % ERA or second.knew >= first.attempt:
             continue
-        other = newest_plan(tables, one.move_id)
-        if other is not None and {*other.subjects} & {*plan.subjects}:
+        other, flow = newest_plan(tables, one.move_id), plan.request.flow
+        if other is None or (
+            other.request.source != flow.source and other.request.flow.reverse != flow
+        ):
+            continue  # it is of other clients
+        if {*other.subjects} & {*plan.subjects}:
             yield (
                 f"move {one.move_id} sent clients of this one to {other.request.target}, neither "
-                f"saw the other; clients follow the later decision. Agree on one side and move them"
+                f"saw the other; clients follow the later one. Agree on one side and move them"
             )
 
 

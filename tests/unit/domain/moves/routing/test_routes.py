@@ -80,7 +80,7 @@ def test_what_no_client_can_follow_any_more_is_forgotten():
         known.add("group:g", Route(number, "PB"[number % 2], "go", "m", homes=("P",)))
         known.of("group:g")
 
-    assert len(known._read["group:g"]) == 1
+    assert len(known._all["group:g"]) == 1
 
 
 @given(routes, routes)

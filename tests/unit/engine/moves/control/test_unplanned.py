@@ -9,10 +9,11 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, busy_world
 from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaster
 
+from srm.config.model import Config
 from srm.domain.flow_state.replication_records import PartitionStatus
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.moves.plan import MovePlan, PartitionMove
-from srm.domain.moves.routing import ERA, Ack
+from srm.domain.moves.routing import ERA, Ack, order_number
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
@@ -110,15 +111,33 @@ def test_nothing_that_the_source_still_says_outranks_the_move(disaster: Disaster
     disaster.through("hold", "apply", "go")
 
     mine = {route.generation for route in world.routes("B").values() if route.move_id == "m1"}
-    assert mine == {ERA}
+    assert mine == {world.clock() // 1000 * ERA}
     assert known < ERA
+
+
+def test_a_later_move_outranks_earlier_ones_that_its_target_knows_nothing_of(
+    disaster: Disaster, config: Config
+) -> None:
+    """As of B, which two earlier moves led clients to, to C: some clients only obey webhooks."""
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+    [obeyed] = {route.generation for route in disaster.world.routes("B").values()}
+    later = Disaster(busy_world(config))
+    later.world.passing(3_600_000)
+
+    later.planned()
+    later.through("hold")
+
+    [now] = {route.generation for route in later.world.routes("B").values()}
+    assert order_number(now, "hold") > order_number(obeyed + 2, "go")
 
 
 def test_the_next_unplanned_move_outranks_the_one_before(disaster: Disaster) -> None:
     disaster.planned()
     disaster.through("hold", "release", "hold")
 
-    assert {r.generation for r in disaster.world.routes("B").values()} == {2 * ERA}
+    now_s = disaster.world.clock() // 1000
+    assert {r.generation for r in disaster.world.routes("B").values()} == {(now_s + 1) * ERA}
 
 
 def test_the_flow_is_stopped_before_clients_are_told_anything(disaster: Disaster) -> None:
