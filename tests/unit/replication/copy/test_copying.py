@@ -386,6 +386,20 @@ def test_more_is_waited_for_where_little_has_come(records: int, polls: int) -> N
     asyncio.run(scenario())
 
 
+def test_a_fetch_that_fails_troubles_all_partitions_and_is_repeated_after_a_pause() -> None:
+    async def scenario() -> None:
+        one, other = copying(0), copying(1)
+        session = Session(UnavailableError("error -1"), UnavailableError("error -1"))
+        reported = Loop(session)
+
+        await reported.run(one, other)
+
+        assert reported.trouble == [(one, codes.NO_ANSWER), (other, codes.NO_ANSWER)]
+        assert len(session.polls) == 1
+
+    asyncio.run(scenario())
+
+
 def test_only_partitions_that_have_moved_are_told_to_the_broker_again() -> None:
     async def scenario() -> None:
         moving, quiet = copying(0), copying(1)
