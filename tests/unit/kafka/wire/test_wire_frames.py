@@ -197,3 +197,12 @@ def test_small_answers_leave_the_large_buffers_to_the_records() -> None:
 
     assert len(small.data) == 100
     assert pool.take(90_000).data is large
+
+
+def test_a_fetch_names_the_leader_epoch_that_is_known() -> None:
+    """A broker that no longer leads refuses it, instead of an answer from an old log (KIP-320)."""
+    wanted = FetchFrom(bytes(16), 3, 10, 1000, leader_epoch=7)
+
+    body = fetch_request([wanted], max_wait_ms=1, max_bytes=1, read_committed=True)
+
+    assert struct.pack(">iiq", 3, 7, 10) in bytes(body)
