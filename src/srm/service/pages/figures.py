@@ -131,8 +131,8 @@ _EDGE = 2.0
 class Wish:
     """Time range and statistic of a page; ``avg`` means that of the whole (:data:`METRICS`)."""
 
-    span: Span
-    stat: Statistic
+    span: Annotated[Span, Query(alias="range")] = "15m"
+    stat: Statistic = "avg"
 
     @property
     def milliseconds(self) -> int:
@@ -142,11 +142,7 @@ class Wish:
         return METRICS[metric].whole if self.stat == "avg" else self.stat
 
 
-def wish(span: Annotated[Span, Query(alias="range")] = "15m", stat: Statistic = "avg") -> Wish:
-    return Wish(span, stat)
-
-
-WishDep = Annotated[Wish, Depends(wish)]
+WishDep = Annotated[Wish, Depends()]
 
 
 @dataclass(frozen=True, slots=True)

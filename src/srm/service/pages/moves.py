@@ -210,11 +210,10 @@ def _way_out(look: flow_rows.MoveLook) -> str:
 
 def _missing_proof(look: flow_rows.MoveLook) -> tuple[str, ...]:
     """Return the problems of a move that was reported before all its groups had resumed."""
-    if look.report is None or look.progress.step != "reported":
+    progress, report = look.progress, look.report
+    if report is None or progress.step != "reported" or "verified" in progress.times_ms:
         return ()
-    if "verified" in look.progress.times_ms:
-        return ()
-    return look.report.report.problems
+    return report.report.problems
 
 
 def _last_stage(look: flow_rows.MoveLook) -> str:

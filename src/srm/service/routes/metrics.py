@@ -21,7 +21,6 @@ from srm.service.views.responses import (
     PROBLEMS,
     FlowDep,
     Metric,
-    Source,
     Target,
     ViewsDep,
     answer,
@@ -113,10 +112,9 @@ def _flow_of_copy(views: Views, target: str, copy: str) -> Flow:
     summary="One metric of a whole flow",
 )
 async def cluster_metrics(
-    request: Request, views: ViewsDep, source: Source, target: Target, metric: Metric, times: Times
+    request: Request, views: ViewsDep, flow: FlowDep, metric: Metric, times: Times
 ) -> Response:
     """Return the windows of a metric over all topics of a flow."""
-    flow = Flow.parse(f"{source}->{target}")
     views.look(flow)
     return answer(request, views.metric(flow, "", metric, *times))
 

@@ -82,7 +82,6 @@ class GroupCommits:
     target: Committed = field(default_factory=Committed)
 
 
-_FLOW = ""
 _Row = TypeVar("_Row")
 
 
@@ -130,7 +129,7 @@ def summary(look: FlowLook) -> documents.FlowSummary:
         groups=len(view.groups),
         lag=status.remaining,
         replicator=_replicator(view),
-        measured=look.measured.get(_FLOW),
+        measured=look.measured.get(""),
         forecast=None if status.standing is None else forecast_line(status.standing),
         error=look.error,
         lag_at_ms=status.heard_ms if status.source_error else None,
