@@ -62,7 +62,6 @@ CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
-_KEPT_ATTRIBUTES: Final = CODEC_BITS
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _CRC: Final = struct.Struct(">I")
@@ -240,7 +239,7 @@ def rewrite(view: memoryview, producer_id: int, producer_epoch: int, sequence: i
     before = header_checksum(view)
     _OFFSET_AND_LENGTH.pack_into(view, 0, 0, len(view) - PREFIX)
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(view, _ATTRIBUTES_AT, attributes & _KEPT_ATTRIBUTES)
+    _ATTRIBUTES.pack_into(view, _ATTRIBUTES_AT, attributes & CODEC_BITS)
     _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
     correct_checksum(view, before)
 
@@ -325,7 +324,7 @@ class AbortedTransactions:
 
 
 _KEYED: Final = blake2b(digest_size=8, key=os.urandom(16))
-_HASH: Final = struct.Struct(">q")
+_INT64: Final = struct.Struct(">q")
 
 
 def content_hash(*parts: bytes | memoryview | None) -> int:
@@ -335,7 +334,7 @@ def content_hash(*parts: bytes | memoryview | None) -> int:
         state.update(INT32.pack(-1 if part is None else len(part)))
         if part:
             state.update(part)
-    (hashed,) = _HASH.unpack(state.digest())
+    (hashed,) = _INT64.unpack(state.digest())
     return int(hashed)
 
 
@@ -344,7 +343,6 @@ legacy_records = library("aiokafka.record.legacy_records")
 
 NO_LIMIT: Final = 2**31 - 1
 _NO_TIMESTAMP: Final = -1
-_OFFSET: Final = struct.Struct(">q")
 _OLD_ATTRIBUTES_AT: Final = 17
 TIMESTAMPS: Final = struct.Struct(">qq")
 TIMESTAMPS_AT: Final = 27
@@ -368,7 +366,7 @@ def convert(message_set: memoryview) -> memoryview:
 
     Brokers give out old segments unchanged (Fetch 10 and later), but take only version 2 batches.
     """
-    (offset,) = _OFFSET.unpack_from(message_set)
+    (offset,) = _INT64.unpack_from(message_set)
     try:
         legacy = legacy_records.LegacyRecordBatch(bytes(message_set), message_set[_MAGIC_AT])
         valid = legacy.validate_crc()
@@ -385,7 +383,7 @@ def convert(message_set: memoryview) -> memoryview:
     for record, time in zip(records, times, strict=True):
         builder.append(record.offset - first, time - times[0], record.key, record.value, [])
     batch = memoryview(builder.build())
-    _OFFSET.pack_into(batch, 0, first)
+    _INT64.pack_into(batch, 0, first)
     TIMESTAMPS.pack_into(batch, TIMESTAMPS_AT, times[0], max(times))
     seal(batch)
     return batch
