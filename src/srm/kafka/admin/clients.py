@@ -166,9 +166,7 @@ def drain(consumer: Consumer, wait_s: float) -> list[Message]:
     Consumer.consume(n, timeout) waits for all n, and returns at once for less than a millisecond.
     """
     first = consumer.poll(math.ceil(wait_s * 1000) / 1000)
-    if first is None:
-        return []
-    return [first, *consumer.consume(_BATCH, 0)]
+    return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
 
 
 def position_after(message: Message, where: str) -> int | None:

@@ -403,7 +403,7 @@ class _OfGroups(Generic[_T]):
     def _result(self, name: str, answers: Sequence[api.Answer]) -> _T:
         doing, where = _reading([name]), self.clients.where
         check(answers, where(doing), on_group("Describe", name), _ABSENT)
-        found = list(_partitions_of(answers))
+        found = [each for answer in answers for each in api.by_partition(answer).items()]
         for place, partition in found:
             if (code := partition["error_code"]) not in self.usual:
                 raise of_code(code, where(f"{doing}: {place}"), on_topic("Describe", place.topic))
@@ -416,11 +416,6 @@ class _OfGroups(Generic[_T]):
             self._later[name] = error
         else:
             self._errors[name] = error
-
-
-def _partitions_of(answers: Sequence[api.Answer]) -> Iterator[tuple[TopicPartition, api.Answer]]:
-    for answer in answers:
-        yield from api.by_partition(answer).items()
 
 
 def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -> None:
@@ -492,7 +487,8 @@ def _write(
             answer = await brokers.query(node, question)
             if code := answer.get("error_code"):
                 raise of_code(code, where, on_group("Read", group))
-            failed = {at: p["error_code"] for at, p in _partitions_of([answer]) if p["error_code"]}
+            refused = api.by_partition(answer).items()
+            failed = {place: p["error_code"] for place, p in refused if p["error_code"]}
             if failed:
                 raise _refusal_error(where, group, failed)
 
