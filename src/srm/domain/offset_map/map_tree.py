@@ -234,8 +234,7 @@ def _reach(block: MapBlock) -> int:
 def _tree_from_index(table: MapTable, last: PlacedBlock, before: BlockKey) -> RebuiltMap | None:
     """Return the tree whose index holds all blocks before the last one, if there is one."""
     for chunk, chunk_place in _chunks(table):
-        known = _numbers(chunk)
-        number = known.get((before.target_start, before.owner))
+        number = _numbers(chunk).get((before.target_start, before.owner))
         if number is None:
             continue
         found = _whole(table, chunk, chunk_place, number + 1)

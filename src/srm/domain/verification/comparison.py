@@ -71,13 +71,8 @@ def _resumes(kept: Sequence[bytes], whole: Sequence[bytes]) -> bool:
 def differing_fields(
     source: ComparedRecord, target: ComparedRecord, *, timestamps: bool = True
 ) -> tuple[DifferenceKind, ...]:
-    kinds: list[DifferenceKind] = []
-    if source.key != target.key:
-        kinds.append("key")
-    if source.value != target.value:
-        kinds.append("value")
-    if source.headers != target.headers:
-        kinds.append("headers")
+    fields: tuple[DifferenceKind, ...] = ("key", "value", "headers")
+    kinds = [field for field in fields if getattr(source, field) != getattr(target, field)]
     if timestamps and source.timestamp_ms != target.timestamp_ms:
         kinds.append("timestamp")
     return tuple(kinds)

@@ -237,11 +237,8 @@ def standing_of(
 ) -> Standing:
     """Forecast the loss of a flow's source, exact with its log ends; pure but for the clock."""
     now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
-    forecast, proof, alias = (
-        known.forecast(now_ms, source),
-        known.away.proof,
-        context.config.flow.source,
-    )
+    forecast, alias = known.forecast(now_ms, source), context.config.flow.source
+    proof = known.away.proof
     proven = "no group proven yet" if proof is None else proof.line(now_ms)
     again = f"at most {forecast.re_read:,} read again{forecast.still}"
     nothing = next(nothing_to_move(known), None)
