@@ -463,7 +463,7 @@ def test_a_late_go_leaves_the_cluster_closed_that_a_later_move_has_left(world, m
         allow(topics)
 
     monkeypatch.setattr(world.b, "allow_writes", late)
-    lift_target(world.context(), MoveStore(world.context()).plan("m1"))
+    lift_target(world.context(), MoveStore(world.context()).load("m1")[0])
 
     assert world.routes("B")["topic:Payments"].cluster == "P"
     assert (denied(world, "B"), denied(world)) == (True, False)
