@@ -1,7 +1,9 @@
 import java.io.FileReader;
+import java.net.InetAddress;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.BinaryOperator;
 import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.*;
@@ -12,13 +14,18 @@ import org.apache.kafka.common.serialization.*;
 /** FollowRoute GROUP TOPIC P=p.properties B=b.properties: a consumer that follows srm's routing
  *  records (docs/formats.md) with kafka-clients alone. The first cluster is home. */
 public class FollowRoute {
-  record Route(long generation, long phase, long beat, long decided, String cluster, long lease) {
+  record Route(long generation, long phase, long beat, String cluster, long lease, List<String> homes) {
     static final Comparator<Route> RANK = Comparator.comparingLong(Route::generation)
-        .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparingLong(Route::decided);
+        .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparing(Route::cluster);
     Route(String json) { // unknown fields are ignored, absent ones are 0
       this(number(json, "generation"),
           text(json, "state").equals("hold") ? 0 : text(json, "decided").equals("true") ? 2 : 1,
-          number(json, "beat"), number(json, "decided_ms"), text(json, "cluster"), number(json, "lease_ms"));
+          number(json, "beat"), text(json, "cluster"), number(json, "lease_ms"), list(json, "homes"));
+    }
+    static List<String> list(String json, String name) {
+      var found = Pattern.compile("\"" + name + "\"\\s*:\\s*\\[([^\\]]*)").matcher(json);
+      return !found.find() || found.group(1).isBlank() ? List.of()
+          : List.of(found.group(1).replaceAll("[\"\\s]", "").split(","));
     }
     static String text(String json, String name) { // the values needed here have no escapes
       var found = Pattern.compile("\"" + name + "\"\\s*:\\s*\"?([^\",}]*)").matcher(json);
@@ -31,9 +38,11 @@ public class FollowRoute {
   final Map<String, KafkaConsumer<String, String>> tails = new HashMap<>();
   final Map<String, KafkaProducer<String, String>> tellers = new HashMap<>();
   final String subject, client = "FollowRoute-" + UUID.randomUUID();
-  final String home;
-  boolean named;              // whether a route of its own was read
-  Route route, lapsed;        // the highest ever read on any cluster; the hold that has lapsed
+  final String home, host = InetAddress.getLocalHost().getHostName();
+  final Map<String, Long> starts = new TreeMap<>(); // first offsets on this cluster, by partition
+  final NavigableSet<Route> own = new TreeSet<>(Route.RANK); // all ever read on any cluster
+  final Map<String, Route> homes = new HashMap<>(); // the highest of each home
+  Route route, lapsed;        // the route in force; the hold that has lapsed
   String said = "";           // what was last acknowledged
   long seen, since, told;     // times: route read, state reached, last acknowledgement
 
@@ -49,7 +58,7 @@ public class FollowRoute {
       tails.put(arg.split("=", 2)[0], tail);
     }
     home = clusters.keySet().iterator().next();
-    route = new Route(0, 1, 0, 0, home, 0); // no record: home, go
+    route = inForce();
     for (String alias : tails.keySet()) readToEnd(alias, 10_000); // an unavailable one is read later
   }
   static Properties with(Properties settings, String... more) {
@@ -63,15 +72,24 @@ public class FollowRoute {
   }
   void read(String alias, int ms) {
     for (var record : tails.get(alias).poll(Duration.ofMillis(ms))) {
-      boolean own = subject.equals(record.key()); // before it is named, the route of its home counts
-      if (record.value() == null || !(own || !named && record.key().equals("home:" + home))) continue;
-      var read = new Route(record.value());
-      if (own && !named || Route.RANK.compare(read, route) > 0) {
-        named |= own;
-        route = read;
-        seen = System.nanoTime();
-      }
+      if (record.value() == null) continue;
+      if (record.key().equals(subject)) own.add(new Route(record.value()));
+      if (record.key().startsWith("home:"))
+        homes.merge(record.key().substring(5), new Route(record.value()), BinaryOperator.maxBy(Route.RANK));
     }
+    Route read = inForce();
+    if (Route.RANK.compare(read, route) != 0) {
+      route = read;
+      seen = System.nanoTime();
+    }
+  }
+  Route inForce() { // the highest that leads clients of this home, or of a cluster it was led to
+    Route led = new Route(0, 1, 0, home, 0, List.of()); // no record: home, go
+    for (Route on; (on = homes.get(led.cluster)) != null && Route.RANK.compare(on, led) > 0; ) led = on;
+    for (Route each : own)
+      if (each.homes.isEmpty() || each.homes.contains(home)
+          || Route.RANK.compare(each, led) > 0 && each.homes.contains(led.cluster)) led = each;
+    return led;
   }
   boolean readToEnd(String alias, long ms) {
     long until = System.nanoTime() + ms * 1_000_000;
@@ -97,8 +115,10 @@ public class FollowRoute {
     long done = (told - since) / 1_000_000;
     String value = state == null ? null : String.format(
         "{'subject':'%s','client':'%s','generation':%d,'state':'%s','cluster':'%s','time_ms':%d,"
-            + "'kind':'consumer','ages_ms':{'%s':%d}}", subject, client, route.generation, state,
-        route.cluster, System.currentTimeMillis() - done, state, done).replace('\'', '"');
+            + "'positions':{%s},'kind':'consumer','host':'%s','ages_ms':{'%s':%d},'home':'%s'}",
+        subject, client, route.generation, state, route.cluster, System.currentTimeMillis() - done,
+        String.join(",", starts.entrySet().stream().map(at -> "'" + at.getKey() + "':" + at.getValue()).toList()),
+        host, state, done, home).replace('\'', '"');
     for (String alias : clusters.keySet()) // on all clusters: one may be lost
       tellers.computeIfAbsent(alias, name -> new KafkaProducer<>(with(clusters.get(name), "max.block.ms", "2000"),
           new StringSerializer(), new StringSerializer()))
@@ -121,9 +141,16 @@ public class FollowRoute {
         for (String other : clusters.keySet()) if (!other.equals(on)) names.add(other + "." + topic);
         consumer = reader(clusters.get(on), "group.id", group, "client.id", client, "auto.offset.reset", "earliest");
         consumer.subscribe(names);
+        starts.clear();
       } else {
-        for (var record : consumer.poll(Duration.ofMillis(100))) System.out.println(on + " " + record.value());
-        if (!consumer.assignment().isEmpty()) say("resumed");
+        var records = consumer.poll(Duration.ofMillis(100));
+        for (var record : records) {
+          starts.putIfAbsent(record.topic() + "-" + record.partition(), record.offset());
+          System.out.println(on + " " + record.value());
+        }
+        for (var part : consumer.assignment()) starts.putIfAbsent(part.toString(), consumer.position(part));
+        if (!said.equals("processed" + route.generation) && !consumer.assignment().isEmpty()) say("resumed");
+        if (!records.isEmpty() || said.startsWith("processed")) say("processed");
       }
     }
     if (consumer != null) consumer.close();

@@ -121,6 +121,9 @@ def test_the_example_reads_where_the_records_say_and_says_so(site: Site, tmp_pat
         tell(site, subject, site.b, "go")
         eventually(lambda: has_said(site, site.b, subject, "resumed", 2), "counted")
         eventually(lambda: len(example.printed) == 10, "it reads on the other cluster")
+        eventually(lambda: has_said(site, site.b, subject, "processed", 2), "processed")
+        [ack] = acks(site, site.b, subject)
+        assert (ack.home, bool(ack.host), ack.positions[f"{site.topic}-0"]) == (site.p, True, 0)
 
         began = time.monotonic()
         hold_shortly(site, subject, 3)

@@ -151,3 +151,14 @@ def test_keys_and_times_are_those_of_the_page() -> None:
     keys = table(RECORDS, "Keys")
     assert {"group:<group>", "topic:<topic>", CLOCK_KEY.decode()} <= keys
     assert f"{ANNOUNCED_MS // 1000} s" in RECORDS
+
+
+def test_the_example_in_java_writes_the_fields_of_an_acknowledgement() -> None:
+    """But for records that it processed and could not commit: absent is empty."""
+    source = Path(__file__).parents[3] / "examples" / "java" / "FollowRoute.java"
+    _, found, rest = source.read_text().partition("\"{'subject'")
+    record = found + rest.partition(".replace")[0]
+
+    written = set(re.findall(r"'(\w+)':", record))
+
+    assert written == {field.name for field in fields(Ack)} - {"uncommitted"}
