@@ -58,7 +58,8 @@ class AdoptedCopy:
             return self.failure
         told = []
         if self.state == "undecided" and not found.copied:
-            told.append("no record of the target is in the source's log, perhaps after a transform")
+            why = "perhaps after a transform, or of a former topic of that name"
+            told.append(f"no record of the target is in the source's log, {why}")
         if self.by_record:
             told.append("no record is in both logs; MirrorMaker 2's own position counts")
         if found.late:
