@@ -718,7 +718,7 @@ def homes_on_source(
 ) -> dict[str, tuple[str, ...]]:
     """Return the homes of the clients on the source, by subject: itself, and of those led there.
 
-    The route that led them names them. Where a lost source has kept it, they told the target.
+    The route that led them names them. Where a lost source has kept it, they report to the target.
     """
     request = plan.request
     found = {subject: {request.source} for subject in plan.subjects}
