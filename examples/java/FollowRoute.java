@@ -16,7 +16,8 @@ import org.apache.kafka.common.serialization.*;
 public class FollowRoute {
   record Route(long generation, long phase, long beat, String cluster, long lease, List<String> homes) {
     static final Comparator<Route> RANK = Comparator.comparingLong(Route::generation)
-        .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparing(Route::cluster);
+        .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparing(Route::cluster)
+        .thenComparing(one -> one.homes.isEmpty() ? Integer.MAX_VALUE : one.homes.size());
     Route(String json) { // unknown fields are ignored, absent ones are 0
       this(number(json, "generation"),
           text(json, "state").equals("hold") ? 0 : text(json, "decided").equals("true") ? 2 : 1,

@@ -84,11 +84,12 @@ class Route(Document):
         return 0 if self.state == "hold" else 1 + self.decided
 
     @property
-    def rank(self) -> tuple[int, int, int, str, str, int, int, bool, tuple[str, ...]]:
-        """Order of precedence: generation, phase, beat; made total."""
+    def rank(self) -> tuple[int, int, int, str, str, int, int, bool, bool, int, tuple[str, ...]]:
+        """Order of precedence: generation, phase, beat; made total. The more homes the higher."""
         return (
             *(self.generation, self.phase, self.beat),
-            *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided, self.homes),
+            *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided),
+            *(not self.homes, len(self.homes), self.homes),
         )
 
     @property
@@ -112,6 +113,12 @@ class Route(Document):
     def leaves_home(self) -> bool:
         """Return whether clients may be led to another cluster than their home."""
         return {*self.homes} != {self.cluster}
+
+    def after(self, old: Route | None) -> Route:
+        """Return the route in place of a lower one: it leads on the clients that came by that."""
+        if old is None or old.rank >= self.rank or old.cluster not in self.homes:
+            return self
+        return replace(self, homes=tuple(sorted({*self.homes, *old.homes})) if old.homes else ())
 
     def expire(self) -> Route:
         return replace(self, state="go", beat=0, time_ms=0)

@@ -142,13 +142,20 @@ class ControlTables:
         )
 
     def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
-        """Return what the other cluster has and this one lacks, but holds, which may be expired."""
+        """Return what the other cluster has and this one lacks, but holds, which may be expired.
+
+        The other may not know where the clients of a route have come from: that is added.
+        """
         moves = {
             plan.move_id
             for plan in other.plans()
             if {plan.request.source, plan.request.target} == aliases
         }
-        routes = {s: r for s, r in other.routes.items() if r.state == "go" and r.move_id in moves}
+        routes = {
+            subject: route.after(self.routes.get(subject))
+            for subject, route in other.routes.items()
+            if route.state == "go" and route.move_id in moves
+        }
         ended = [one for one in other.progress.values() if one.is_decided or one.step == "released"]
         documents = {
             key: value

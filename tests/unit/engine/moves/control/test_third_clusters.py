@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ from tests.unit.engine.moves.control.moving import World, config_in
 
 from srm.client.routing import RoutingWatcher
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack
+from srm.domain.moves.routing import Ack, KnownRoutes, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.moves.records import MoveContext, ensure_topics
+from srm.engine.moves.records import ControlTables, MoveContext, ensure_topics
 
 NAMES = "ABC"
 SUBJECTS = ("topic:Payments", "group:audit")
@@ -206,6 +207,30 @@ def test_clients_follow_on_where_an_unplanned_move_did_not_know_of_them(tmp_path
     routing.write({subject.encode(): on.value() for subject in SUBJECTS})
 
     assert places(world) == {"A": "C", "B": "C", "C": "C"}
+
+
+def test_a_source_that_returns_leads_on_the_clients_whose_way_to_it_it_alone_knew(
+    tmp_path: Path,
+) -> None:
+    """A to B unplanned, then B dies: C knows nothing of A's clients, and A knows of no move."""
+    world = world_of(tmp_path, "AB", "BC")
+    move(world, "B", "C", "m2")
+    there = Route(1, "B", "go", "m1", decided=True, homes=("A",))
+    [of_b, of_c] = [ControlTables.read(world.clusters[alias]) for alias in "BC"]
+    away = {subject: replace(route, generation=2) for subject, route in of_c.routes.items()}
+    of_b, of_c = replace(of_b, routes=dict.fromkeys(away, there)), replace(of_c, routes=away)
+
+    missed = of_b.lacks(of_c, frozenset("BC")).routes
+    back = of_c.lacks(replace(of_b, routes=missed), frozenset("BC")).routes
+
+    for subject in SUBJECTS:
+        assert missed[subject] == back[subject]
+        routes = (away[subject], missed[subject])
+        for seen in (routes, routes[::-1]):
+            known = {home: KnownRoutes(home) for home in NAMES}
+            for each, route in product(known.values(), seen):
+                each.add(subject, route)
+            assert {each.of(subject).cluster for each in known.values()} == {"C"}
 
 
 def test_what_clients_told_a_target_names_their_homes_where_the_source_is_lost(
