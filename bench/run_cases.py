@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import copying, fleet, fleet_cost, latency, map_case, scale, socket_copy, standing
+from bench import copying, fleet, fleet_cost, latency, map_case, scale, socket_copy, start_and_idle
 from bench.cases import ENGINE_NAMES, SOCKET_COPY, Case, Kind, Surroundings, by_surroundings
 from bench.clusters import Gate, Pair, Site, clusters
 from bench.errors import BenchError
@@ -40,8 +40,8 @@ MEASURES: Final[Mapping[Kind, Callable[[Session, Case], Result]]] = {
     "pauses": latency.pauses,
     "slot-lost": latency.slot_lost,
     "claim": latency.claim,
-    "idle": standing.idle,
-    "start": standing.start,
+    "idle": start_and_idle.idle,
+    "start": start_and_idle.start,
 }
 _SOCKET_CASE: Final = "1kb"
 

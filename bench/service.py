@@ -42,7 +42,7 @@ from srm_lab.testing.fake_compacted import FakeMapReader
 from srm_lab.testing.flows import FakeClock, flow_config
 
 FLOW: Final = Flow("P", "B")
-_ASKED: Final = 200
+_REQUESTS: Final = 200
 _PATHS: Final = (
     "/v2/flows",
     "/v2/flows/P/B/topics?limit=100",
@@ -120,11 +120,11 @@ def window_records(topics: int, minutes: int) -> list[tuple[bytes, Stamped]]:
     return [(window.key(), Stamped(window.value(), window.end_ms)) for window in windows]
 
 
-def ask(client: httpx.Client, path: str) -> Answered:
+def request_path(client: httpx.Client, path: str) -> Answered:
     """Request a path repeatedly."""
     took = []
     size = 0
-    for _ in range(_ASKED):
+    for _ in range(_REQUESTS):
         began = time.perf_counter()
         answer = client.get(path)
         took.append((time.perf_counter() - began) * 1000)
@@ -166,7 +166,7 @@ def main() -> int:
         lambda _config, _flow, alias, group: Committed(ends[alias].committed_offsets(group)),
     )
     with served(app) as url, httpx.Client(base_url=url) as client:
-        answered = [ask(client, path) for path in _PATHS]
+        answered = [request_path(client, path) for path in _PATHS]
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     result = {
         "machine": describe_machine(),

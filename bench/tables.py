@@ -12,13 +12,13 @@ from bench import fleet_cost
 from bench.goals import Verdict, verdicts
 from bench.results import Result
 
-_STANDING = ("start", "idle", "scale")
+_START_AND_IDLE = ("start", "idle", "scale")
 _MAP = "map"
 _MOVED = (
     *("case", "engine", "records/s", "MB/s", "CPU s", "records / CPU s", "MB / CPU s"),
     *("target broker CPU s", "whole system CPU s", "p50 / p95 / p99 ms", "MB resident"),
 )
-_STOOD = (
+_IDLE_COLUMNS = (
     *("case", "engine", "start to first record, s", "new topic to first record, s"),
     *("idle CPU, % of a core", "MB resident"),
 )
@@ -76,12 +76,12 @@ def print_summary(results: Sequence[Result], failures: Sequence[str]) -> None:
     """Print the new results, their goals, and failures."""
     order = {result.case: number for number, result in reversed(list(enumerate(results)))}
     ordered = sorted(results, key=lambda r: (order[r.case], r.engine))
-    moved = [r for r in ordered if r.method not in (*_STANDING, _MAP, fleet_cost.METHOD)]
+    moved = [r for r in ordered if r.method not in (*_START_AND_IDLE, _MAP, fleet_cost.METHOD)]
     _print("Copying and latency, warm", _MOVED, [_row(r) for r in moved])
     fleet = fleet_cost.rows(results)
     _print("What a fleet costs, cores per 100 MB/s", fleet_cost.COLUMNS, fleet)
-    standing = [_standing_row(r) for r in ordered if r.method in _STANDING]
-    _print("Starting, idling, memory", _STOOD, standing)
+    idle_rows = [_idle_row(r) for r in ordered if r.method in _START_AND_IDLE]
+    _print("Starting, idling, memory", _IDLE_COLUMNS, idle_rows)
     known = [verdict for verdict in verdicts(results) if verdict.measured is not None]
     _print("Goals", ("goal", "wanted", "measured", ""), [goal_row(verdict) for verdict in known])
     for failure in failures:
@@ -116,7 +116,7 @@ def _row(result: Result) -> list[str]:
     ]
 
 
-def _standing_row(result: Result) -> list[str]:
+def _idle_row(result: Result) -> list[str]:
     return [
         result.case,
         result.engine,

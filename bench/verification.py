@@ -88,12 +88,12 @@ def measure(pair: Pair, home: Path, chosen: argparse.Namespace) -> dict[str, Any
         run("by_records", VerificationRequest(max_records=each, full=True, by_records=True))
         run("same_by_bytes", VerificationRequest(max_records=each, full=True))
     for name, options in (("command_full", ["--full"]), ("command_nothing_new", [])):
-        with _timed(figures, name) as told:
-            told.update(_told(json.loads(_command("verify", *options, "--json", file=file))))
+        with _timed(figures, name) as measured:
+            measured.update(_counts(json.loads(_command("verify", *options, "--json", file=file))))
     return figures
 
 
-def _told(summary: Mapping[str, Any]) -> dict[str, int]:
+def _counts(summary: Mapping[str, Any]) -> dict[str, int]:
     names = {"records": "source_records", "by_records": "by_records"}
     return {name: sum(p[key] for p in summary["partitions"]) for name, key in names.items()}
 
@@ -102,14 +102,14 @@ def _runner(
     spark: SparkSession, config: Config, figures: dict[str, Any]
 ) -> Callable[[str, VerificationRequest], None]:
     def run(name: str, request: VerificationRequest) -> None:
-        with open_flow(config, FLOW) as context, _timed(figures, name) as told:
+        with open_flow(config, FLOW) as context, _timed(figures, name) as measured:
             summary = verify(spark, context, BothClusters.of(config, FLOW), request)
         bad = [p for p in summary.partitions if p.outcome != "equal"]
         if bad:
             raise BenchError(f"{name}: {bad[0]}")
         records = sum(p.source_records for p in summary.partitions)
         by_records = sum(p.by_records for p in summary.partitions)
-        told |= {"records": records, "by_records": by_records}
+        measured |= {"records": records, "by_records": by_records}
 
     return run
 
@@ -117,17 +117,17 @@ def _runner(
 @contextmanager
 def _timed(figures: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
     """Measure wall and CPU seconds of this process and its descendants, including brokers."""
-    told: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     tree = Tree(os.getpid())
     began, used = time.monotonic(), tree.cpu_by_name()
-    yield told
-    told["seconds"] = round(time.monotonic() - began, 2)
-    told["cpu_seconds"] = {
+    yield measured
+    measured["seconds"] = round(time.monotonic() - began, 2)
+    measured["cpu_seconds"] = {
         kind: round(seconds - used.get(kind, 0.0), 2)
         for kind, seconds in tree.cpu_by_name().items()
     }
-    figures[name] = told
-    say(f"{name}: {told}, load {os.getloadavg()[0]:.1f}")
+    figures[name] = measured
+    say(f"{name}: {measured}, load {os.getloadavg()[0]:.1f}")
 
 
 def _append(pair: Pair, payload: Payload, partitions: int, records: int) -> None:

@@ -42,9 +42,9 @@ def plan_move(source: str, target: str, params: dict[str, Any] | None = None) ->
     context = get_current_context()
     run = context["dag_run"]
     ends = {"source": source, "target": target}
-    asked = {"operation": "failover", **ends, moves.DRY_RUN: True, **(params or {})}
+    wanted = {"operation": "failover", **ends, moves.DRY_RUN: True, **(params or {})}
     with reason_kept(context):
-        planned, page = moves.plan(asked, {}, run.run_id, (source, target))
+        planned, page = moves.plan(wanted, {}, run.run_id, (source, target))
     outcome = moves.report(planned)
     context["ti"].xcom_push(key=moves.PAGE_KEY, value=page)
     AirflowRest(run.dag_id, run.run_id).set_note(outcome.note)

@@ -72,7 +72,7 @@ from airflow.sdk import (
 )
 
 from srm_airflow import move_form, moves
-from srm_airflow.alerts import alert_failure, tell
+from srm_airflow.alerts import alert_failure, notify
 from srm_airflow.approval import APPROVAL_KEY, MoveApprovalOperator
 from srm_airflow.compat import DownstreamTasksSkipped
 from srm_airflow.move_form import form
@@ -159,7 +159,7 @@ def report() -> dict[str, Any]:
     _publish(context, outcome)
     ti.xcom_push(key="report", value=outcome.result)
     if planned and not planned[moves.DRY_RUN]:
-        tell("done", outcome.note.splitlines()[0], planned, context)
+        notify("done", outcome.note.splitlines()[0], planned, context)
     moves.require_ok(outcome.result)
     return outcome.result
 

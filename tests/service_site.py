@@ -34,10 +34,10 @@ from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.facts import MoveFacts, TopicPair
 from srm.engine.status.observing import FlowState, observe
 from srm.engine.status.status import (
+    FlowForecast,
     FlowStatus,
     PartitionRow,
     PartitionState,
-    Standing,
     TopicStatus,
 )
 from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
@@ -256,7 +256,7 @@ def _look(
     return FlowLook(flow, flow_config(flow), view, at - 2 * _S)
 
 
-def _standing(standing: Standing, *, groups: bool) -> Standing:
+def _standing(standing: FlowForecast, *, groups: bool) -> FlowForecast:
     return standing if groups else replace(standing, line="if it died now: 0 records lost")
 
 

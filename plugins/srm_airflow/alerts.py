@@ -35,7 +35,7 @@ Without a move: records are not copied within the RPO of their flow.
 FIELDS: Final = ("move_id", "operation", "mode", "source", "target")
 
 
-def tell(
+def notify(
     event: Event,
     what: str,
     planned: Mapping[str, Any],
@@ -69,7 +69,7 @@ def alert_failure(context: Mapping[str, Any], planned: Mapping[str, Any] | None 
     try:
         planned = planned or context["ti"].xcom_pull(task_ids="plan") or context["params"]
         why = reason_of(error) if (error := context.get("exception")) else "see its log"
-        tell("blocked", f"task {context['ti'].task_id} failed: {why}", planned, context)
+        notify("blocked", f"task {context['ti'].task_id} failed: {why}", planned, context)
     except Exception as error:  # noqa: BLE001 - called in whatever state Airflow is in
         logger.warning("The notifier could not be called for a failed task: %r", error)
 
@@ -80,7 +80,7 @@ async def alert_late(context: Mapping[str, Any], flow: str, config_path: str) ->
     move = {"operation": "copy", "source": pair.source, "target": pair.target}
     since = context["dag_run"]["queued_at"]
     what = f"not all records written before {since} are copied: srm why --flow '{flow}'"
-    await asyncio.to_thread(tell, "late", what, move, context, config_path)
+    await asyncio.to_thread(notify, "late", what, move, context, config_path)
 
 
 class Patience:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from srm_airflow.additions import RunLink
-from srm_airflow.alerts import Patience, tell
+from srm_airflow.alerts import Patience, notify
 from srm_airflow.compat import AirflowFailException, AirflowSkipException, TaskParked, park
 from srm_airflow.outcome import reason_kept
 
@@ -39,13 +39,13 @@ class MoveApprovalOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> NoReturn:
         """Request the approval, and park the task until an answer or a reminder is due."""
-        asked = self.move[APPROVAL_KEY]
+        approval = self.move[APPROVAL_KEY]
         if self.move["dry_run"]:
             raise AirflowSkipException("dry run: only the plan was requested")
-        if not asked["required"]:
+        if not approval["required"]:
             raise AirflowSkipException("the move needs no approval")
-        self.subject, self.body = asked["subject"], asked["text"]
-        tell("approval", f"the move needs an approval. {asked['subject']}", self.move, context)
+        self.subject, self.body = approval["subject"], approval["text"]
+        notify("approval", f"the move needs an approval. {approval['subject']}", self.move, context)
         since = time.time()
         try:
             super().execute(context)
@@ -79,7 +79,7 @@ class MoveApprovalOperator(ApprovalOperator):
                 "again"
             )
         what = f"approval has not been given for {waited:.0f} s"
-        tell("waiting", what, self.move, context)
+        notify("waiting", what, self.move, context)
         self._park(context, since)
 
     def _park(self, context: Context, since: float) -> NoReturn:

@@ -237,16 +237,16 @@ def _counts(summary: Any, details: str) -> dict[str, Any]:
 def is_copied(flow: str, since_s: float) -> bool:
     """Return whether the target has each record that the source had at a time (epoch seconds)."""
     from srm.clock import now_ms  # noqa: PLC0415 - not for parsing
-    from srm.engine.status.observing import read_standing  # noqa: PLC0415 - as above
+    from srm.engine.status.observing import read_forecast  # noqa: PLC0415 - as above
 
     with flow_context(flow, "rpo") as (context, _):
-        standing = read_standing(context)
+        current = read_forecast(context)
     limit = now_ms() / 1000 - since_s
-    logger.info("%s", standing.line)
+    logger.info("%s", current.line)
     return all(
         not topic.unknown
         and topic.seconds is not None
         and topic.age_ms is not None
         and topic.seconds + topic.age_ms / 1000 <= limit
-        for topic in standing.forecast.topics
+        for topic in current.forecast.topics
     )

@@ -35,7 +35,7 @@ from srm.pages.reports import (
     report_note,
     report_summary,
 )
-from srm_airflow.alerts import Patience, tell
+from srm_airflow.alerts import Patience, notify
 from srm_airflow.compat import AirflowFailException, AirflowSkipException
 from srm_airflow.engine_calls import opened_move
 from srm_airflow.outcome import as_json, engine_errors
@@ -77,12 +77,12 @@ def plan(
     with engine_errors():
         # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
         # list whose last choice was removed is None.
-        asked = {k: v for k, v in {**conf, **params}.items() if v is not None}
-        named = (asked.get(end) for end in ("source", "target"))
-        source, target = ends(clusters, str(asked.get("operation")), *named)
-        asked |= {"source": source, "target": target}
-        run = read(RunSettings, {k: asked.pop(k) for k in FORM_ONLY & asked.keys()})
-        request = read(MoveRequest, asked)
+        given = {k: v for k, v in {**conf, **params}.items() if v is not None}
+        named = (given.get(end) for end in ("source", "target"))
+        source, target = ends(clusters, str(given.get("operation")), *named)
+        given |= {"source": source, "target": target}
+        run = read(RunSettings, {k: given.pop(k) for k in FORM_ONLY & given.keys()})
+        request = read(MoveRequest, given)
         move_id = run_move_id(request.operation, clusters, run_id)
         with (
             _span({**asdict(request), "move_id": move_id}, "plan"),
@@ -170,7 +170,9 @@ def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, 
     with _open(planned, "verify") as opened:
         line = ""
         while not (status := moves.verify(opened, planned["move_id"])).done:
-            waiting = reasons_text(status.waiting + tuple(f"please {ask}" for ask in status.asks))
+            waiting = reasons_text(
+                status.waiting + tuple(f"please {request}" for request in status.asks)
+            )
             if status.timed_out:
                 raise ConflictError(
                     f"{waiting} {status.elapsed_seconds:.0f} s after go: start its consumers "
@@ -180,7 +182,7 @@ def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, 
                 line = waiting
                 logger.info("Waiting: %s", line)
             if patience.is_over(status.elapsed_seconds):
-                tell(
+                notify(
                     "waiting", f"{status.elapsed_seconds:.0f} s after go: {line}", planned, context
                 )
             time.sleep(VERIFY_EVERY_S)
@@ -255,8 +257,8 @@ def require_ok(result: Mapping[str, Any]) -> None:
 def _keep_approval(
     context: MoveContext, planned: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> None:
-    asked = planned["approval"]
-    approval = Approval(answer["by"], "Airflow", answer["time_ms"], asked["text"], asked["numbers"])
+    shown = planned["approval"]
+    approval = Approval(answer["by"], "Airflow", answer["time_ms"], shown["text"], shown["numbers"])
     moves.approve(context, planned["move_id"], approval)
 
 

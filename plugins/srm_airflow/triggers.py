@@ -22,7 +22,7 @@ from srm.engine.moves.records import MoveContext
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary, reasons_text
 from srm.spark.supervisor import LOOK_EVERY_S, Application, progress, request_end, requester
-from srm_airflow.alerts import FIELDS, Patience, tell
+from srm_airflow.alerts import FIELDS, Patience, notify
 from srm_airflow.engine_calls import opened_move
 from srm_airflow.rest import AirflowRest
 from srm_airflow.settings import dag_id
@@ -65,7 +65,7 @@ class MoveWaitTrigger(BaseTrigger):
         self._rest: AirflowRest | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._published = float("-inf")
-        self._asked = ""
+        self._requests = ""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         names = ("config_path", "move_id", "source", "target", "deadline", "poll_s")
@@ -107,7 +107,7 @@ class MoveWaitTrigger(BaseTrigger):
         move = {name: getattr(self, name) for name in FIELDS}
         self._patience = self._patience or Patience(move, self.config_path)
         if not status.ready and self._patience.is_over(waited):
-            tell("waiting", progress_line(status), move, {}, self.config_path)
+            notify("waiting", progress_line(status), move, {}, self.config_path)
 
     def _say(self, line: str) -> None:
         """Log what changed at once, the same line again only from time to time."""
@@ -130,12 +130,16 @@ class MoveWaitTrigger(BaseTrigger):
         self._published = now
         self._rest = self._rest or AirflowRest(ti.dag_id, ti.run_id)
         if self._rest.works:
-            asks, asked = reasons_text(status.asks), self._asked
-            self._asked = asks
-            note = f"please {asks}" if asks and asks != asked else ""
+            requests, before = reasons_text(status.asks), self._requests
+            self._requests = requests
+            note = f"please {requests}" if requests and requests != before else ""
             self._publishing = asyncio.create_task(
                 asyncio.to_thread(
-                    _tell, self._rest, (ti.task_id, ti.map_index), progress_summary(status), note
+                    _keep_progress,
+                    self._rest,
+                    (ti.task_id, ti.map_index),
+                    progress_summary(status),
+                    note,
                 )
             )
 
@@ -146,7 +150,9 @@ def _class_and_arguments(trigger: BaseTrigger, *names: str) -> tuple[str, dict[s
     return f"{kind.__module__}.{kind.__qualname__}", arguments
 
 
-def _tell(rest: AirflowRest, task: tuple[str, int], progress: Mapping[str, Any], note: str) -> None:
+def _keep_progress(
+    rest: AirflowRest, task: tuple[str, int], progress: Mapping[str, Any], note: str
+) -> None:
     """Keep the progress; ask people for what they have to do where they look first."""
     rest.set_progress(*task, progress)
     if note:

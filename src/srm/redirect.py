@@ -62,7 +62,6 @@ DEFAULT_GRACE_S: Final = 5.0  # between SIGTERM and SIGKILL
 _LONGEST: Final = 100_000  # bytes: Linux starts no program with a variable of 128 KiB
 _POLL_S: Final = 0.05
 _SHOWN: Final = 200
-_TAIL: Final = 4096
 
 
 def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
@@ -131,7 +130,7 @@ class Command:
             ended = _wait(process, end, cancelled)
             if not ended:
                 _end_group(process, self.grace_s)
-            output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL))
+            output.seek(max(0, output.seek(0, os.SEEK_END) - 4096))
             said = _printable_line(output.read(), -1)
         if ended:
             why = f"exited with {process.returncode}"
@@ -169,15 +168,10 @@ def _printable_line(output: bytes, number: int) -> str:
     return "".join(c for c in lines[number][:_SHOWN] if c.isprintable()) if lines else ""
 
 
-TIMESTAMP_HEADER: Final = "X-Srm-Timestamp"
-SIGNATURE_HEADER: Final = "X-Srm-Signature"
-KEY_HEADER: Final = "Idempotency-Key"
-
 _ONE_TRY_S: Final = 10.0
 _SUCCESS: Final = range(200, 300)
 _AGAIN: Final = frozenset({408, 425, 429})
 _SERVER_ERROR: Final = 500
-_READ: Final = 4096
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
@@ -205,14 +199,14 @@ class Webhook:
         body, timestamp = order.value(), str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
-            KEY_HEADER: quote(order.key),
-            TIMESTAMP_HEADER: timestamp,
-            SIGNATURE_HEADER: sign(self.secret, timestamp, body),
+            "Idempotency-Key": quote(order.key),
+            "X-Srm-Timestamp": timestamp,
+            "X-Srm-Signature": sign(self.secret, timestamp, body),
             **trace_headers(),
         }
         timeout_s = min(_ONE_TRY_S, self.time_s)
         try:
-            status, read = post(self.url, body, headers, timeout_s=timeout_s, most=_READ)
+            status, read = post(self.url, body, headers, timeout_s=timeout_s, most=4096)
         except PostError as error:
             # The text of a ValueError may hold the address.
             why = "invalid address" if isinstance(error.cause, ValueError) else str(error)

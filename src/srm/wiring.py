@@ -263,12 +263,12 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
     with open_flow(config, flow) as context:
         state = KafkaStateLog(flow.target, config.cluster_clients(flow.target, flow).producer)
         # Positions of the past are handed over: MirrorMaker 2's syncs are of what is copied.
-        telling = replace(context.config, emit_offset_syncs_enabled=False)
+        without_syncs = replace(context.config, emit_offset_syncs_enabled=False)
         yield AdoptionContext(
             context,
             _open_wire_of(config, flow),
             MapStarts(flow, context.target),
-            lambda: Reporter(telling, SLOT, state, state, now_ms),
+            lambda: Reporter(without_syncs, SLOT, state, state, now_ms),
             by,
         )
         with suppress(SrmError):

@@ -14,7 +14,7 @@ from tests.airflow.notified import Notified
 
 from srm.errors import ConflictError
 from srm_airflow import alerts
-from srm_airflow.alerts import Patience, alert_failure, alert_late, tell
+from srm_airflow.alerts import Patience, alert_failure, alert_late, notify
 
 pytestmark = pytest.mark.airflow
 
@@ -53,7 +53,7 @@ def test_the_notifier_of_the_users_choice_gets_the_message_where_its_arguments_s
 ) -> None:
     configured(NOTIFIER)
 
-    tell("waiting", "group audit is still active on P (c-1@host)", MOVE, {})
+    notify("waiting", "group audit is still active on P (c-1@host)", MOVE, {})
 
     assert Notified.told == [
         ("waiting-P", "failover P->B, move m1: group audit is still active on P (c-1@host)")
@@ -72,7 +72,7 @@ def test_the_notifier_of_the_users_choice_gets_the_message_where_its_arguments_s
 def test_a_notifier_that_fails_stops_no_move(configured: Configure, lines: str) -> None:
     configured(lines)
 
-    tell("done", "clean", MOVE, {})
+    notify("done", "clean", MOVE, {})
 
     assert Notified.told == []
 
@@ -80,7 +80,7 @@ def test_a_notifier_that_fails_stops_no_move(configured: Configure, lines: str) 
 def test_nobody_is_told_where_no_notifier_is_configured(configured: Configure) -> None:
     configured("")
 
-    tell("done", "clean", MOVE, {})
+    notify("done", "clean", MOVE, {})
 
     assert Notified.told == []
 

@@ -62,7 +62,7 @@ def test_a_request_ends_the_whole_application_which_says_so_when_its_slots_have_
             everything = [driver, *driver.children(recursive=True)]
             config, flow = load_config(application.config), Flow.parse(application.flows[0])
             with open_state_topics(config, [flow]) as topics:
-                [answer] = supervision.ask(topics, "stop", "test", 0, wait_s=END_S)
+                [answer] = supervision.request_action(topics, "stop", "test", 0, wait_s=END_S)
             at_the_end = application.copied()
             code = driver.wait(END_S)
             _, left = psutil.wait_procs(everything, timeout=END_S)

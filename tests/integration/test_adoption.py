@@ -307,7 +307,7 @@ def test_a_mirror_maker_that_runs_during_the_walk_is_noticed(lab: CopyLab, sign:
         else:
             store(lab, p, 49)
 
-    found = plan(context(lab), [p.topic], tell=work)
+    found = plan(context(lab), [p.topic], show=work)
 
     name = f"{p.target_topic}-0" if sign == "copy" else f"mm2-offsets.{lab.flow.source}.internal"
     assert found.running.startswith(name)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 LIMIT_S: Final = 2.0
 _PLAIN: Final = re.compile(r"[\w.:@%+,/=-]+")
-_PROGRAMS: Final = ("srm", "srm-control")
 _BASH: Final = "# Flows are written P:B.\nCOMP_WORDBREAKS=${COMP_WORDBREAKS//:/}"
 
 
@@ -41,7 +40,7 @@ def completion(
     parts = [_BASH] if shell == "bash" else []
     parts += [
         get_completion_script(prog_name=name, complete_var=_variable(name), shell=shell)
-        for name in _PROGRAMS
+        for name in ("srm", "srm-control")
     ]
     sys.stdout.write("\n".join(parts) + "\n")
 

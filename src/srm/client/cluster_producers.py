@@ -203,9 +203,6 @@ class ClusterProducers:
             return [*self._producers.items(), *(("", producer) for producer in self._retired)]
 
 
-_LATE_ABORT_S: Final = 30.0
-
-
 class _Native:
     """One producer of confluent-kafka, its initialisation and its background calls."""
 
@@ -230,7 +227,7 @@ class Transactions:
     own_id: str | None
     cluster: str | None = None
     _natives: dict[str, _Native] = field(default_factory=dict)
-    _asked: bool = False
+    _is_initialized: bool = False
     _init_timeout: float = -1.0
     _open: _Native | None = None
 
@@ -238,7 +235,7 @@ class Transactions:
         """Acquire the producer id; HeldError: a hold outlasted the producer's timeout."""
         while True:
             cluster = self.find_cluster(timeout, reserve=False)
-            self._asked, self._init_timeout = True, timeout
+            self._is_initialized, self._init_timeout = True, timeout
             if self._init_on(cluster):
                 return
 
@@ -249,7 +246,7 @@ class Transactions:
             self._open.producer.begin_transaction()  # raises what confluent-kafka raises
         while True:
             cluster = self.find_cluster(patience_s, reserve=False)
-            if self._asked and not self._init_on(cluster):
+            if self._is_initialized and not self._init_on(cluster):
                 continue
             native = self._native_on(cluster)
             self.cluster = self.find_cluster(patience_s, reserve=True)
@@ -305,7 +302,7 @@ class Transactions:
             self._finish(doing, lambda producer: producer.abort_transaction(timeout))
         except GivenUpError:
             if self._open is not None:  # readers wait for its end, where its cluster still answers
-                abort_late = partial(self._open.producer.abort_transaction, _LATE_ABORT_S)
+                abort_late = partial(self._open.producer.abort_transaction, 30.0)
                 self._open.aside.leave(abort_late)
             self._end()
 

@@ -243,7 +243,7 @@ class FailoverConsumer:
         for message in found:
             error = message.error()
             if error is not None:
-                where = self._member.where("reading")
+                where = self._member.label("reading")
                 message.set_error(with_place(error, where, self._needs(message.topic())))
         return found
 
@@ -318,7 +318,7 @@ class FailoverConsumer:
     def _commit_on(
         self, member: Membership, offsets: Partitions | None, *, asynchronous: bool
     ) -> Partitions | None:
-        with named_errors(member.where("committing"), member.needs):
+        with named_errors(member.label("committing"), member.needs):
             if not asynchronous:
                 return member.commit(offsets)
             which = {} if offsets is None else {"offsets": offsets}
@@ -343,7 +343,7 @@ class FailoverConsumer:
                 *(self.group, len(late)),
             )
         elif self._member is not None:
-            with named_errors(self._member.where("storing offsets"), self._member.needs):
+            with named_errors(self._member.label("storing offsets"), self._member.needs):
                 lost = self._member.process(messages)
             self._note_processed()
         self._announcer.lose(self._subject, lost)
@@ -453,7 +453,7 @@ class FailoverConsumer:
 
     def _subscribe(self, member: Membership) -> None:
         names = subscription(self._settings.config, member.cluster, self._topics or ())
-        with named_errors(member.where("subscribing")):
+        with named_errors(member.label("subscribing")):
             member.native.subscribe(
                 names,
                 on_assign=partial(self._on_assign, member),
@@ -491,7 +491,7 @@ class FailoverConsumer:
         try:
             if self._commits and not member.commit_processed():
                 self._announcer.lose(self._subject, member.count_uncommitted(member.assignment))
-            with named_errors(member.where("leaving"), member.needs):
+            with named_errors(member.label("leaving"), member.needs):
                 member.close()
         except GivenUpError:  # abandoned since the check
             self._abandon(member)
@@ -594,7 +594,7 @@ class FailoverConsumer:
     def committed(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, on the present cluster."""
         member = self._open_member(timeout, "reading committed offsets")
-        with named_errors(member.where("reading committed offsets"), member.needs):
+        with named_errors(member.label("reading committed offsets"), member.needs):
             return member.native.committed(partitions, timeout=timeout)
 
     def position(self, partitions: Partitions) -> Partitions:

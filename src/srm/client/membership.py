@@ -25,8 +25,6 @@ from srm.kafka.wire.errors import Needs, on_group, translate
 log = logging.getLogger(__name__)
 
 _SLICE_S: Final = 0.1
-_COMMIT_DEADLINE_S: Final = 30.0
-_COMMITTED_TIMEOUT_S: Final = 5.0
 
 # A topic that does not exist yet, or no longer: read once it exists. Copies are created late.
 _PASSING: Final = {
@@ -219,9 +217,9 @@ class Membership:
     def _read_commits(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
         if not partitions:
             return {}
-        asked = [TopicPartition(one.topic, one.partition) for one in partitions]
+        wanted = [TopicPartition(one.topic, one.partition) for one in partitions]
         try:
-            found = self._ask(lambda: self.native.committed(asked, timeout=_COMMITTED_TIMEOUT_S))
+            found = self._run(lambda: self.native.committed(wanted, timeout=5.0))
         except KafkaException as error:
             log.warning("group %s: committed offsets are not known: %s", self.group, error)
             return {}
@@ -231,7 +229,7 @@ class Membership:
 
     def commit_processed(self) -> bool:
         """Commit what is processed, in spite of rebalances; False: removed from the group."""
-        deadline = time.monotonic() + _COMMIT_DEADLINE_S
+        deadline = time.monotonic() + 30.0
         while True:
             try:
                 self.commit_once()
@@ -247,7 +245,7 @@ class Membership:
                 rebalances = failure.code() == KafkaError.REBALANCE_IN_PROGRESS
                 passing = failure.retriable() or rebalances
                 if not passing or time.monotonic() > deadline:
-                    with named_errors(self.where("committing"), self.needs):
+                    with named_errors(self.label("committing"), self.needs):
                         raise
                 # Polling lets the rebalance continue; a message it returns is delivered later.
                 message = self.native.poll(_SLICE_S)
@@ -286,7 +284,7 @@ class Membership:
 
     def _commit(self, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
         which = {} if offsets is None else {"offsets": offsets}
-        return self._ask(lambda: self.native.commit(asynchronous=False, **which)) or []
+        return self._run(lambda: self.native.commit(asynchronous=False, **which)) or []
 
     @property
     def _under_way(self) -> list[TopicPartition]:
@@ -302,7 +300,7 @@ class Membership:
         self.native.close()
         self.aside.leave()
 
-    def _ask(self, call: Callable[[], _T]) -> _T:
+    def _run(self, call: Callable[[], _T]) -> _T:
         # confluent-kafka refuses calls of other threads while it closes a consumer. librdkafka
         # answers no other thread while a rebalance callback runs.
         return call() if self._closing or self._rebalancing else self.aside.call(call)
@@ -322,7 +320,7 @@ class Membership:
         commit = (lambda: self.native.commit(asynchronous=False),) if self.commits else ()
         self.aside.leave(*commit, self.native.close)
 
-    def where(self, doing: str) -> str:
+    def label(self, doing: str) -> str:
         """Describe an action with its group and cluster, for messages."""
         return f"{doing} as group {self.group!r} on cluster {self.cluster}"
 
@@ -333,7 +331,7 @@ class Membership:
 
     def warn(self, doing: str, error: KafkaException) -> None:
         """Log a failure that does not stop the consumer."""
-        log.warning("%s", translate(error, self.where(doing), self.needs))
+        log.warning("%s", translate(error, self.label(doing), self.needs))
 
 
 def offset_after(message: Any) -> TopicPartition:

@@ -38,7 +38,6 @@ DeliveryCallback = Callable[[Any, Any], None]
 
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- librdkafka's local codes are named so
-_QUEUE_MESSAGES: Final = 100_000
 _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 
@@ -81,7 +80,7 @@ class FailoverProducer:
         client_id = str(given.get("client.id") or routing.default_client_id("producer"))
         self._on_delivery = given.pop("on_delivery", None)
         self._only_errors = str(given.pop("delivery.report.only.error", False)).lower() == "true"
-        self._limit = int(given.get("queue.buffering.max.messages", _QUEUE_MESSAGES))
+        self._limit = int(given.get("queue.buffering.max.messages", 100_000))
         waits = [given[name] for name in _TIMEOUTS if name in given]
         self._wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
         config = watcher.config if clusters is None and watcher else load_client_config(clusters)

@@ -162,7 +162,6 @@ _OTHERS_ANSWER_S = 1.0  # for an abandoned one: if it answers with newer routes,
 _POLL_S = 0.5
 _SLICE_S = 0.1
 _RETRY_S = 1.0
-_ACK_FLUSH_S = 2.0
 _END_S = 5.0
 
 
@@ -194,7 +193,7 @@ class RoutingWatcher:
         self._lapsed: set[str] = set()
         self._waiting = set(config.clusters)
         self._began = 0.0
-        self._told = False
+        self._is_reported = False
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._ack_producers: dict[str, Any] = {}
@@ -228,8 +227,8 @@ class RoutingWatcher:
                     f"none of the clusters {', '.join(self.config.clusters)} answered within "
                     f"{timeout_s:g} s: check their addresses in {self.config.path}"
                 )
-            if self._waiting and not self._told:
-                self._told = True
+            if self._waiting and not self._is_reported:
+                self._is_reported = True
                 log.warning("routes of %s are not known yet", ", ".join(sorted(self._waiting)))
 
     def _is_settled(self, subjects: Collection[str]) -> bool:
@@ -252,7 +251,7 @@ class RoutingWatcher:
             thread.join()
         self._threads.clear()
         for producer in self._ack_producers.values():
-            producer.flush(_ACK_FLUSH_S)
+            producer.flush(2.0)
         self._ack_producers.clear()
 
     def route(self, subject: str) -> Route:

@@ -233,7 +233,7 @@ def check_settings(
             if problem := _mistake(line, clusters, strict=strict or not line.line):
                 problems.append(f"{line.at(path)}: {problem}")
             elif line.key not in seen:
-                unknown.append(f"{line.key} (line {line.line}{_stranger(line.key, clusters)})")
+                unknown.append(f"{line.key} (line {line.line}{_foreign(line.key, clusters)})")
         elif warning := (_client_warning if setting.is_client else _key_warning)(setting):
             warnings.append(f"{line.at(path)}: {line.key}: {warning}")
         if line.key in seen:
@@ -268,8 +268,8 @@ def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
             return f"unknown key {line.key}; write a flow without blanks: {written}"
     meant = _with_our_alias(line, clusters)
     prefix, rest = _split_prefixes(line.key, clusters)
-    stranger = _stranger(line.key, clusters)
-    if not stranger and keys.find_key(rest) is None and (near := _nearest(rest, _OURS)):
+    foreign = _foreign(line.key, clusters)
+    if not foreign and keys.find_key(rest) is None and (near := _nearest(rest, _OURS)):
         meant = f"{prefix}{near}"
     if meant and len(line.key) <= _LONGEST and _NEAR_KEY.fullmatch(line.key):
         return f"unknown key {line.key}; did you mean {meant}?"
@@ -280,7 +280,7 @@ def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
         )
     if not strict:
         return ""
-    return f"unknown key {line.key}{stranger or '; docs/configuration.md lists all keys'}"
+    return f"unknown key {line.key}{foreign or '; docs/configuration.md lists all keys'}"
 
 
 def _is_like_a_key(line: Property, rest: str) -> bool:
@@ -330,7 +330,7 @@ def _our_alias(alias: str, clusters: Sequence[str]) -> str:
     return same[0] if same else _nearest(alias, clusters)
 
 
-def _stranger(key: str, clusters: Collection[str]) -> str:
+def _foreign(key: str, clusters: Collection[str]) -> str:
     """Say of a known key that its cluster is not one of the file's."""
     head, dot, tail = key.partition(".")
     if "->" not in head and not (dot and classify(Property(tail, ""), clusters)):

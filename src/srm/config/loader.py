@@ -513,9 +513,9 @@ def _check_addresses(file: SettingsFile, clients: _Clients) -> None:
         for server in servers:
             if not _SERVER.fullmatch(server):
                 # A password may have commas, too.
-                told = values.without_login(written) if "@" in written else server
+                text = values.without_login(written) if "@" in written else server
                 raise ConfigError(
-                    f"{file.path}: {alias}.bootstrap.servers: {told!r} is not of the form host:port"
+                    f"{file.path}: {alias}.bootstrap.servers: {text!r} is not of the form host:port"
                 )
         addresses[alias] = frozenset(server.rpartition("//")[2].lower() for server in servers)
     for one, other in combinations(file.clusters, 2):

@@ -162,7 +162,6 @@ PUBLIC: Final = frozenset(
 )
 """Settings that say how a cluster is reached; who enters, and how it proves that, is not one."""
 
-_ENTRY: Final = ("sasl.", "ssl.")
 _NAMING: Final = ("replication.policy.separator", "replication.policy.class")
 """Settings that name copies, which consumers read."""
 
@@ -181,7 +180,7 @@ def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
             f"{alias}.{name}"
             for alias in file.clusters
             for name in resolve_client(alias, "consumer", file.settings)
-            if name.startswith(_ENTRY) and name not in PUBLIC
+            if name.startswith(("sasl.", "ssl.")) and name not in PUBLIC
         }
         - set(lines)
     )

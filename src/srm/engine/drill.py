@@ -40,7 +40,7 @@ from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.planning import Findings, look_around
 from srm.engine.moves.records import MoveContext, decode_or_none, without_source
-from srm.engine.status.observing import read_standing
+from srm.engine.status.observing import read_forecast
 from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)
@@ -151,8 +151,6 @@ _RENEW_S: Final = LEASE_MS / 4000
 _READ_S: Final = 25.0  # time limit of each, including the join
 
 _MOST_TEXTS: Final = 200  # of a plan
-_MOST_OF_GROUP: Final = 5
-_LONGEST_TEXT: Final = 500
 
 _Records = Mapping[TopicPartition, ComparedRecord | None]
 _At = Mapping[Place, ComparedRecord | None]
@@ -235,7 +233,7 @@ class _Drill:
         context, flow = self.context, self.context.forward.config.flow
         request = MoveRequest("failover", flow.source, flow.target, topics, groups)
         with self._step("forecast"):
-            standing = read_standing(context.forward)
+            current = read_forecast(context.forward)
         with self._step("plan"):
             found = look_around(context, request, self.state.drill_id)
             unplanned = replace(request, mode="unplanned")
@@ -250,7 +248,7 @@ class _Drill:
         self.state = replace(
             self.state,
             topics=found.facts.topics,
-            forecast=standing.forecast,
+            forecast=current.forecast,
             problems=_few_texts(
                 (
                     *(each.text for each in found.problems),
@@ -355,7 +353,7 @@ class _Drill:
 
 def _few_texts(texts: Sequence[str], most: int = _MOST_TEXTS) -> tuple[str, ...]:
     """Limit the texts in one record of a drill, which may have a megabyte."""
-    return tuple(text[:_LONGEST_TEXT] for text in few(texts, most))
+    return tuple(text[:500] for text in few(texts, most))
 
 
 def _rows(context: MoveContext, found: Findings, lost: Findings | None) -> _Rows:
@@ -469,4 +467,4 @@ def _group(
                 f"{row.upstream} has no checkpoint on the target: without its source the group "
                 f"starts there as auto.offset.reset says"
             )
-    return DrillGroup(group, len(rows), proven, matching, _few_texts(problems, _MOST_OF_GROUP))
+    return DrillGroup(group, len(rows), proven, matching, _few_texts(problems, 5))

@@ -180,7 +180,6 @@ def owner_of(key: bytes) -> PartitionId | None:
     return found.topic_id, found.partition
 
 
-_SOURCE_RETRY_S: Final = 30.0
 _KEPT_MAPS: Final = 4096
 _KEPT_BYTES: Final = 32 << 20
 _ROW_BYTES: Final = 300  # overhead of Python per row
@@ -196,10 +195,10 @@ class KafkaMapReader:
         self._target = cluster_with_records
         self._source = source_cluster
         self._flow = flow
-        self._source_asked_again_at = 0.0
+        self._source_retry_at = 0.0
         self._topic = internal_topics.offset_map(flow.source)
         self._topic_id = ""
-        self._begin_anew()
+        self._reset()
 
     def load(self, topics: Collection[str], wanted: WantedOffsets | None = None) -> FlowMaps:
         """Load the maps of the given source topics, by the current topics on both sides."""
@@ -210,7 +209,7 @@ class KafkaMapReader:
         map_topic = on_target.get(self._topic)
         if map_topic is None or map_topic.topic_id != self._topic_id:
             self._topic_id = map_topic.topic_id if map_topic else ""
-            self._begin_anew()
+            self._reset()
         # The state is read first, so a position never names runs that the blocks do not have yet.
         state = self._state()
         if source is None:
@@ -236,22 +235,22 @@ class KafkaMapReader:
         unusable = look.errors | errors
         for partition, reason in sorted({**unusable, **look.gaps}.items()):
             _logger.warning("offset map of %s is not usable: %s", partition, reason)
-        told, noted = state.statuses_of(ids), state.notes_of(ids)
-        return FlowMaps(look.maps | maps, state.reports, told, unusable, noted, look.gaps)
+        statuses, noted = state.statuses_of(ids), state.notes_of(ids)
+        return FlowMaps(look.maps | maps, state.reports, statuses, unusable, noted, look.gaps)
 
     def _state(self) -> ReplicationState:
         return decode_state(StateTopic(self._target, self._flow.source).read())
 
     def _source_topics(self) -> Topics | None:
         """Describe the source's topics, None while it is down; retries take long and are rare."""
-        if time.monotonic() < self._source_asked_again_at:
+        if time.monotonic() < self._source_retry_at:
             return None
         try:
             return self._source.topics()
         except UnavailableError as error:
             text = "reading maps of %s without the source: %s"
             _logger.log(loudness(error), text, self._flow, error)
-            self._source_asked_again_at = time.monotonic() + _SOURCE_RETRY_S
+            self._source_retry_at = time.monotonic() + 30.0
             return None
 
     def _last_ids(
@@ -260,14 +259,13 @@ class KafkaMapReader:
         blocks: dict[bytes, bytes] = {}
         known = {entry.topic for _, entry in state.newest_assignments().values()}
         if names - known - {topic.topic for topic in state.copied}:
-            for number in range(
-                map_records.MAP_PARTITIONS
-            ):  # only blocks name a topic without an assignment
+            # Only blocks name a topic without an assignment.
+            for number in range(map_records.MAP_PARTITIONS):
                 found = self._places.records(number, lambda key: owner_of(key) is not None)
                 blocks |= {key: record.value for key, record in found.items()}
         return newest_topic_ids(names, state, blocks, target_ids)
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._places = MapPlaces(lambda number: self._target.compacted_topic(self._topic, number))
         self._kept: dict[TopicPartition, _Kept] = {}
 
@@ -345,7 +343,7 @@ class KafkaMapReader:
 
 def _bounds_of_losses(ids: Ids, state: ReplicationState) -> WantedOffsets:
     noted = state.notes_of(ids)
-    losses = {p: Losses.of(noted.get(p, ()), told) for p, told in state.statuses_of(ids).items()}
+    losses = {p: Losses.of(noted.get(p, ()), last) for p, last in state.statuses_of(ids).items()}
     return {
         place: Wanted.of(offset for bounds in (*lost.ranges, *lost.discarded) for offset in bounds)
         for place, lost in losses.items()
@@ -418,8 +416,8 @@ class _Look:
     def is_whole(self, partition: TopicPartition) -> bool:
         """Return whether to read all blocks of a partition, as without the source."""
         known = self.maps.keys() | self.errors.keys()
-        asked = self.wanted is None or partition in self.wanted
-        return partition in self.whole or (self.source is None and asked and partition not in known)
+        named = self.wanted is None or partition in self.wanted
+        return partition in self.whole or (self.source is None and named and partition not in known)
 
     def map_partitions(self) -> set[int]:
         if self.source is None and self.wanted is None:

@@ -157,13 +157,13 @@ class ReturnedFlow:
         topics = tuple(
             replace(
                 topic_return(
-                    *(name, now[name].topic_id if name in now else "", told),
+                    *(name, now[name].topic_id if name in now else "", finding),
                     [found[entry] for entry in assigned.get(name, ())],
                 ),
                 is_heartbeats=names.is_heartbeats(name),
                 routed_by=routed_by.get(name, ""),
             )
-            for name, told in shapes.items()
+            for name, finding in shapes.items()
         )
         was = sorted({one.source_cluster for one in known.state.copied if one.topic in shapes})
         cluster_id, flow = context.source.cluster_id(), context.config.flow

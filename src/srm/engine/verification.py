@@ -189,9 +189,9 @@ def _cut(
     }
     found = set()
     while left := {partition: of for partition, of in left.items() if of}:
-        asked = {partition: of.pop() for partition, of in left.items()}
-        ends = cluster.epoch_ends({partition: epoch for partition, (epoch, _) in asked.items()})
-        found |= {p for p, (_, reached) in asked.items() if reached > ends.get(p, -1)}
+        highest = {partition: of.pop() for partition, of in left.items()}
+        ends = cluster.epoch_ends({partition: epoch for partition, (epoch, _) in highest.items()})
+        found |= {p for p, (_, reached) in highest.items() if reached > ends.get(p, -1)}
     return found
 
 

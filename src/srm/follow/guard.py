@@ -97,7 +97,7 @@ class _Guard:
         self._status: int | None = None
         self._deadline: float | None = None
         self._killed = False
-        self._told: set[int] = set()
+        self._signalled: set[int] = set()
         self._received = b""
 
     def run(self, command: list[str]) -> None:
@@ -157,8 +157,8 @@ class _Guard:
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace_s
         for pid in descendants(os.getpid()):
-            if pid not in self._told:
-                self._told.add(pid)
+            if pid not in self._signalled:
+                self._signalled.add(pid)
                 send_signal(pid, self._stop_signal)
 
     def _wait(self, awake: int) -> None:
@@ -209,7 +209,7 @@ class _Guard:
         """Stop the program gracefully; a repeated call can only shorten the time."""
         until = time.monotonic() + grace_s
         if self._deadline is None and self._status is None:
-            self._told.add(self._program)
+            self._signalled.add(self._program)
             send_signal(self._program, self._stop_signal)
         self._deadline = until if self._deadline is None else min(self._deadline, until)
 

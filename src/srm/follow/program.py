@@ -112,7 +112,7 @@ def _kill_marked(mark: bytes) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def reap_strangers(guard_pid: int | None) -> None:
+def reap_orphans(guard_pid: int | None) -> None:
     """Reap adopted children: the first process of a container gets all orphans."""
     for pid, (state, parent) in guard.processes().items():
         if parent == os.getpid() and state == "Z" and pid != guard_pid:

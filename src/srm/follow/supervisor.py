@@ -21,7 +21,7 @@ from srm.config.model import Config
 from srm.domain.moves.gate import is_member_of
 from srm.domain.moves.routing import AckState, Route, group_subject
 from srm.errors import SrmError, UsageError
-from srm.follow.program import Program, ProgramEvent, Restarts, Stopping, exit_code, reap_strangers
+from srm.follow.program import Program, ProgramEvent, Restarts, Stopping, exit_code, reap_orphans
 from srm.follow.values import ProgramSettings, Template, Values, render_arguments
 from srm.logs import json_line, log_format
 from srm.threads import start_thread
@@ -134,9 +134,7 @@ class MemberLooks:
 FORWARDED: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
-_MARK: Final = "SRM_CLIENT_ID"
 _FIRST_LOOK_S: Final = 0.1
-_LONGEST_LOOK_S: Final = 5.0
 _UNNAMED_S: Final = 3.0  # to join with its client id, before other members count
 _CANNOT_START: Final = 1
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
@@ -302,7 +300,7 @@ class ProgramSupervisor:
 
     def _take_signal(self, number: int) -> None:
         if number == signal.SIGCHLD:
-            reap_strangers(self._run.program.guard_pid if self._run else None)
+            reap_orphans(self._run.program.guard_pid if self._run else None)
         elif number in FORWARDED:
             if self._run is not None:
                 self._run.program.signal(number)
@@ -314,24 +312,24 @@ class ProgramSupervisor:
             self._ending = True
             say("ending", f"{signal.Signals(number).name}: stopping the program", signal=number)
 
-    def _take_program(self, number: int, told: ProgramEvent) -> None:
+    def _take_program(self, number: int, event: ProgramEvent) -> None:
         run = self._run
         if run is None or run.number != number:
             return
-        if told.kind == "started":
-            text = f"started {self._job.command[0]} (pid {told.value}) on {run.cluster}"
-            say("started", text, pid=told.value, cluster=run.cluster)
+        if event.kind == "started":
+            text = f"started {self._job.command[0]} (pid {event.value}) on {run.cluster}"
+            say("started", text, pid=event.value, cluster=run.cluster)
             self._started = True
             self._look_soon()
-        elif told.kind == "killed" and not self._killing:
+        elif event.kind == "killed" and not self._killing:
             say("killed", "program not ended within its grace time: killed", logging.WARNING)
-        elif told.kind == "failed":
+        elif event.kind == "failed":
             self._run = None
-            self._result = _NOT_EXECUTABLE if told.value != 2 else _NOT_FOUND
-            reason = os.strerror(told.value)
+            self._result = _NOT_EXECUTABLE if event.value != 2 else _NOT_FOUND
+            reason = os.strerror(event.value)
             say("failed", f"{self._job.command[0]} cannot be run: {reason}", logging.ERROR)
-        elif told.kind == "ended":
-            self._on_exit(run, exit_code(told.value))
+        elif event.kind == "ended":
+            self._on_exit(run, exit_code(event.value))
 
     def _on_exit(self, run: _Run, code: int) -> None:
         self._run, self._left = None, None
@@ -417,7 +415,7 @@ class ProgramSupervisor:
                 {**os.environ, **values.environ()},
                 self._job.stopping,
                 partial(self._queue, self._take_program, self._runs),
-                mark=_MARK,
+                mark="SRM_CLIENT_ID",
                 json_logs=self._job.json_logs,
             )
         except (SrmError, OSError) as error:
@@ -470,7 +468,7 @@ class ProgramSupervisor:
     def _take_look(self, seen: MembersLook) -> None:
         self._looking = False
         self._look_at = time.monotonic() + self._look_pause
-        self._look_pause = min(_LONGEST_LOOK_S, self._look_pause * 1.5)
+        self._look_pause = min(5.0, self._look_pause * 1.5)
         self._named = self._named or bool(seen.own)
         if seen.error and seen.error != self._look_error:
             say("unseen", f"members cannot be read: {seen.error}", logging.WARNING)

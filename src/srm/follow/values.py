@@ -107,7 +107,6 @@ def pattern_of(topics: Sequence[str]) -> str:
 
 
 _OPEN: Final = "{{"
-_JAVA_PROPERTIES: Final = "{{ java | properties }}\n"
 
 
 @cache
@@ -137,7 +136,7 @@ class Template:
 
     @classmethod
     def java_properties(cls, output: Path) -> Template:
-        return cls("--properties", _JAVA_PROPERTIES, output)
+        return cls("--properties", "{{ java | properties }}\n", output)
 
     def render(self, values: Values) -> str:
         return _render(self.text, values.by_name(), self.origin)

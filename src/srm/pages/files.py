@@ -56,7 +56,6 @@ else:
     pq = library("pyarrow.parquet")
 
 Format = Literal["jsonl", "parquet"]
-_SUFFIX: Final = ".part"
 
 
 @cache
@@ -118,7 +117,7 @@ class ResidueFiles:
 
 
 def _part_of(path: Path) -> Path:
-    return path.with_name(path.name + _SUFFIX)
+    return path.with_name(path.name + ".part")
 
 
 class _JsonLines:

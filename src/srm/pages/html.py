@@ -59,7 +59,6 @@ def _clock(time_ms: int) -> str:
 
 LANES: Final = 40
 """Maximum number of drawn groups, the slowest ones; the table has all of them."""
-_TICKS: Final = 8
 _LABELLED: Final = 9.0
 
 MarkKind = Literal["assigned", "working", "commit"]
@@ -171,7 +170,7 @@ def round_up(value: float) -> float:
 
 
 def _ticks(length: float) -> Iterator[tuple[float, str]]:
-    step = round_up(length / _TICKS)
+    step = round_up(length / 8)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     for number in range(math.floor(length / step) + 1):
         yield number * step, f"{number * step:.{digits}f} s"

@@ -20,12 +20,11 @@ from srm.domain.text.amount import amount, duration, few, span
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
 
-LOG_WIDTH: Final = 150
 SHOWN_REASONS: Final = 5
 KEPT_REASONS: Final = 20
 
 
-def as_text(view: RenderableType, width: int = LOG_WIDTH) -> str:
+def as_text(view: RenderableType, width: int = 150) -> str:
     out = StringIO()
     Console(file=out, width=width, color_system=None).print(view)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
@@ -121,8 +120,8 @@ def progress_line(status: SyncStatus) -> str:
     head = f"{_head(status)}, {groups}"
     if status.ready:
         return f"{head}; ready"
-    asks = f"; please: {reasons_text(status.asks)}" if status.asks else ""
-    return f"{head}; waiting for: {reasons_text(status.blocking)}{asks}"
+    requests = f"; please: {reasons_text(status.asks)}" if status.asks else ""
+    return f"{head}; waiting for: {reasons_text(status.blocking)}{requests}"
 
 
 def progress_summary(status: SyncStatus) -> dict[str, Any]:
@@ -145,21 +144,21 @@ def sync_view(status: SyncStatus) -> RenderableType:
             for g in status.groups
         ),
     )
-    return Group(Text(_head(status)), table, *_waits(status.blocking), *_asks(status.asks))
+    return Group(Text(_head(status)), table, *_waits(status.blocking), *_requests(status.asks))
 
 
 def verify_view(status: VerifyStatus) -> RenderableType:
     return Group(
         Text(f"{status.elapsed_seconds:.0f} s since go"),
         *_waits(status.waiting),
-        *_asks(status.asks),
+        *_requests(status.asks),
     )
 
 
 def verify_line(status: VerifyStatus) -> str:
     waiting = f"; waiting for: {reasons_text(status.waiting)}" if status.waiting else ""
-    asks = f"; please: {reasons_text(status.asks)}" if status.asks else ""
-    return f"{status.elapsed_seconds:.0f} s since go{waiting}{asks}"
+    requests = f"; please: {reasons_text(status.asks)}" if status.asks else ""
+    return f"{status.elapsed_seconds:.0f} s since go{waiting}{requests}"
 
 
 def report_view(report: MoveReport) -> RenderableType:
@@ -325,7 +324,7 @@ def _waits(reasons: Sequence[str]) -> list[Text]:
     return [*lines, Text(f"and {more} more reasons", "yellow")] if more > 0 else lines
 
 
-def _asks(lines: Sequence[str]) -> list[Text]:
+def _requests(lines: Sequence[str]) -> list[Text]:
     return _list_names("please", lines, "bold magenta")
 
 

@@ -15,8 +15,6 @@ from rich.text import Text
 
 _PROSE: Final = 30
 """Minimum width of a column with longer cells, which are wrapped between words."""
-_UNLIMITED: Final = 1_000_000
-_BENEATH: Final = (0, 0, 0, 4)
 
 
 def moment(time_ms: int | None) -> str:
@@ -43,7 +41,7 @@ class Listing(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         cells = [list(column.cells) for column in self.columns]
-        room, wide = options.max_width, options.update(max_width=_UNLIMITED)
+        room, wide = options.max_width, options.update(max_width=1_000_000)
         if Measurement.get(console, wide, self).maximum <= room:
             yield from super().__rich_console__(console, options)
             return
@@ -59,8 +57,8 @@ class Listing(Table):
             rest = [
                 _with_name(console, *one) for one in zip(names[kept:], row[kept:], strict=False)
             ]
-            if told := [one for one in rest if one.plain]:
-                yield Padding(Text("  ", overflow="fold").join(told), _BENEATH, expand=False)
+            if filled := [one for one in rest if one.plain]:
+                yield Padding(Text("  ", overflow="fold").join(filled), (0, 0, 0, 4), expand=False)
 
     def _part(
         self, widths: Sequence[int], row: Sequence[RenderableType], *, is_first: bool
@@ -111,6 +109,6 @@ def _widths(ranges: Sequence[Measurement], room: int, padding: int) -> list[int]
 
 
 def _with_name(console: Console, name: str, cell: RenderableType) -> Text:
-    told = cell if isinstance(cell, Text) else console.render_str(str(cell))
-    head = Text.from_markup(f"{name} " if name and told.plain else "", style="dim")
-    return Text.assemble(head, told)
+    text = cell if isinstance(cell, Text) else console.render_str(str(cell))
+    head = Text.from_markup(f"{name} " if name and text.plain else "", style="dim")
+    return Text.assemble(head, text)

@@ -47,7 +47,7 @@ from srm.replication.log_reader import (
 from srm.replication.mapping.starts import Start, StartReader
 from srm.replication.ports import DecodedRecord, Wire
 from srm.replication.report import Reporter
-from srm.replication.restore.topic_handover import Handover, Tell, check_read, hand_over
+from srm.replication.restore.topic_handover import Handover, Show, check_read, hand_over
 from srm.replication.resume.source_lookahead import Comparison
 from srm.replication.takeover import WalkedLogs
 
@@ -210,7 +210,7 @@ class AdoptionContext:
 def plan(
     context: AdoptionContext,
     topics: Collection[str] = (),
-    tell: Tell = lambda _line: None,
+    show: Show = lambda _line: None,
 ) -> AdoptionPlan:
     """Walk both logs of each remote topic that holds records; nothing is written.
 
@@ -236,7 +236,7 @@ def plan(
         _compaction(flow.source, (one.topic for one in assigned)),
         _compaction(flow.target, (one.target_topic for one in assigned)),
     )
-    walks = _Walks(context, starts, stored, compacted, tell)
+    walks = _Walks(context, starts, stored, compacted, show)
     found = asyncio.run(walks.all(assigned)) if assigned else []
     return AdoptionPlan(config.flow, tuple(found), _running(flow, found, topic, stored))
 
@@ -274,7 +274,7 @@ class _Walks:
     starts: Mapping[AssignedPartition, Start | SrmError]
     stored: Mapping[TopicPartition, int]
     compacted: tuple[frozenset[str], frozenset[str]]
-    tell: Tell
+    show: Show
 
     async def all(self, assigned: Sequence[AssignedPartition]) -> list[AdoptedCopy]:
         flow = self.context.flow.config.flow
@@ -315,7 +315,7 @@ class _Walks:
                 (source_end, target_end),
                 columns,
                 compacts,
-                lambda at: self.tell(f"{copy}: walked to offset {at} of {target_end}"),
+                lambda at: self.show(f"{copy}: walked to offset {at} of {target_end}"),
             )
         except SrmError as error:
             if error.retriable:
@@ -349,7 +349,7 @@ def adopt(
     planned: AdoptionPlan,
     *,
     accepted: bool = False,
-    tell: Tell = lambda _line: None,
+    show: Show = lambda _line: None,
 ) -> Adopted:
     """Hand map and positions of the proven topics over to the flow; safe to repeat.
 
@@ -376,16 +376,16 @@ def adopt(
     pause = Pause(uuid.uuid4().hex, f"{context.by} ({SLOT})", reason, flow.now_ms())
     flow.switch.pause(pause)
     try:
-        records = _hand_over(context, copies, tell)
+        records = _hand_over(context, copies, show)
     finally:
         flow.switch.resume(request=pause.request)
     return Adopted(tuple(topics), records)
 
 
-def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], tell: Tell) -> int:
+def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], show: Show) -> int:
     flow = context.flow
     places = {_copy(one): one.assigned.target_topic_id for one in copies}
-    tell(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
+    show(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
 
     async def claim(log: LogReader) -> Sealed:
         found = await seal(log, flow.config.flow)
@@ -407,7 +407,7 @@ def _hand_over(context: AdoptionContext, copies: Sequence[AdoptedCopy], tell: Te
         own = sealed[_copy(one)]
         at = Position(found.source_next, own.marker + 1, one.source_end)
         handovers.append(Handover(one.assigned, found.runs, at, own, found.skipped))
-    tell(f"handing over the maps of {amount(len(handovers), 'partition')}")
+    show(f"handing over the maps of {amount(len(handovers), 'partition')}")
     hand_over(handovers, context.starts, context.reporter(), flow.now_ms())
     check_read(flow, handovers)
     return sum(each.map.records for each in handovers)

@@ -45,8 +45,7 @@ _EXPIRATIONS: Final = {
 
 LAST_EPOCH: Final = 32_766
 """The coordinator gives a new producer id instead of the highest short, which is its own."""
-_ASK_EVERY_S: Final = 60.0
-_ASK_S: Final = 2.0
+_QUERY_EVERY_S: Final = 60.0
 _MARKER_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
@@ -100,34 +99,34 @@ class ClaimLifetime:
     def __init__(self, read: ReadConfigs) -> None:
         self._read = read
         self._known_s: float | None = None
-        self._asked_at = float("-inf")
-        self._asking: asyncio.Task[None] | None = None
+        self._queried_at = float("-inf")
+        self._running: asyncio.Task[None] | None = None
 
     async def seconds(self) -> float:
         """Return the lifetime of a claim that is taken now; SrmError if brokers never answered."""
-        if self._asking is None and now_s() - self._asked_at >= _ASK_EVERY_S:
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
-        if self._asking is not None:
-            asking = asyncio.shield(self._asking)
+        if self._running is None and now_s() - self._queried_at >= _QUERY_EVERY_S:
+            self._running = asyncio.get_running_loop().create_task(self._query())
+        if self._running is not None:
+            query = asyncio.shield(self._running)
             if self._known_s is None:
-                await asking
+                await query
             else:
                 with suppress(SrmError, TimeoutError):
-                    async with asyncio.timeout(_ASK_S):
-                        await asking
+                    async with asyncio.timeout(2.0):
+                        await query
         if self._known_s is None:
             raise UnavailableError("producer.id.expiration.ms of the brokers is not known yet")
         return self._known_s
 
-    async def _ask(self) -> None:
+    async def _query(self) -> None:
         try:
             configs = await self._read()
             if configs or self._known_s is None:
                 self._known_s = claim_lifetime_s(configs)
         finally:
-            self._asking = None
+            self._running = None
             if self._known_s is not None:
-                self._asked_at = now_s()
+                self._queried_at = now_s()
 
 
 def _claim_of(batch: BatchHeader) -> ProducerId:
@@ -167,22 +166,17 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
 
 T = TypeVar("T")
 
-_CLAIMS_AT_ONCE: Final = 16
 _CLAIM_S: Final = 0.1
 """A claim takes about 10 ms. What takes longer waits for a broker, and needs no permit for that."""
-_SHORT_WALKS_AT_ONCE: Final = 16
 _SHORT_WALK_BYTES: Final = 16 << 20
 """A crash leaves at most one second of copying to be walked."""
-_LONG_WALKS_AT_ONCE: Final = 4
 
 
 class ClaimPermits:
     """Concurrent claims for each target broker, not counting those that take too long."""
 
     def __init__(self) -> None:
-        self._free: defaultdict[int, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(_CLAIMS_AT_ONCE)
-        )
+        self._free: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(16))
 
     @asynccontextmanager
     async def hold(self, node: int) -> AsyncIterator[None]:
@@ -201,9 +195,9 @@ class WalkPermits:
 
     def __init__(self) -> None:
         self._short: defaultdict[tuple[int, int], asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(_SHORT_WALKS_AT_ONCE)
+            lambda: asyncio.Semaphore(16)
         )
-        self._long = asyncio.Semaphore(_LONG_WALKS_AT_ONCE)
+        self._long = asyncio.Semaphore(4)
 
     async def walk(self, pair: tuple[int, int], walk: Callable[[Meter], Awaitable[T]]) -> T:
         """Walk, if need be twice, through readers with this meter."""
@@ -376,7 +370,7 @@ async def _held_by_producers(ours: _OurSide, start: Start, end: int) -> int:
         is_record = start.ends_with_record and end == start.target_next
         if batch is None:
             return end
-        if _can_stand(batch, start) and not (is_record and batch.is_control):
+        if _can_precede(batch, start) and not (is_record and batch.is_control):
             claim = None if start.target_lineage else start.written_by
             if claim is None or await ours.has_claim(claim, batch.base_offset):
                 return end
@@ -400,7 +394,7 @@ def _spans(start: Start, first: BatchHeader, last: BatchHeader) -> bool:
     return is_last and _claim_of(first) == _claim_of(last) == start.written_by
 
 
-def _can_stand(batch: BatchHeader, start: Start) -> bool:
+def _can_precede(batch: BatchHeader, start: Start) -> bool:
     """Return whether a batch can precede the position: of no later claim, and not foreign."""
     known = start.written_by
     if known is not None and batch.producer_id == known.id:

@@ -31,7 +31,7 @@ from srm.replication.ports import FetchedPartition
 _PIECE_BYTES: Final = 1 << 20
 _MOST_OPEN: Final = 64
 _COMPRESSED: Final = 1
-_STRANGE: Final = -1
+_MALFORMED: Final = -1
 _LEAST_RECORD: Final = 7
 _FRAME_GROWTH: Final = 4
 
@@ -164,7 +164,7 @@ class _LogSide:
 
     def _frames(self) -> int:
         outcome = int(self._native.frames(ctypes.byref(self._job)))
-        if outcome == _STRANGE:
+        if outcome == _MALFORMED:
             raise IntegrityError(f"the batch at or after offset {self._job.next} is malformed")
         return outcome
 

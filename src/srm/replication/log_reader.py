@@ -187,8 +187,8 @@ class LogReader:
         """
         found = None
         for read in lineage.latest_first(at):
-            ask = self.epoch_end if found is None and is_patient else self._epoch_end
-            found = await ask(read.epoch)
+            query = self.epoch_end if found is None and is_patient else self._epoch_end
+            found = await query(read.epoch)
             if found.epoch == read.epoch and await self._begins_like(read):
                 end = min(read.end, found.end)
                 # An epoch without a shared record proves nothing of the epochs before it.
@@ -272,16 +272,16 @@ async def some_at_once(
 def of_each_log(
     wire: AbstractAsyncContextManager[Wire],
     topic_ids: Mapping[TopicPartition, str],
-    ask: Callable[[LogReader], Awaitable[_R]],
+    query: Callable[[LogReader], Awaitable[_R]],
 ) -> dict[TopicPartition, _R]:
-    """Return the answer of ``ask``, which gets a reader, for each partition; blocks."""
+    """Return the answer of ``query``, which gets a reader, for each partition; blocks."""
 
     async def answers() -> list[_R]:
         async with wire as connected:
 
             async def one(place: TopicPartition) -> _R:
                 topic_id = topic_id_bytes(topic_ids[place])
-                return await ask(LogReader(connected, place, topic_id, read_committed=False))
+                return await query(LogReader(connected, place, topic_id, read_committed=False))
 
             return await some_at_once(one, topic_ids)
 

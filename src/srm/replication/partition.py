@@ -226,7 +226,7 @@ class PartitionCopy:
     traffic: Traffic = field(default_factory=Traffic)
     checked: tuple[int, int] | None = None
     held_back: bool = False
-    position_is_untold: bool = False
+    position_is_unreported: bool = False
     is_shared: bool = False
     has_lost_start: bool = False
     is_troubled: bool = False
@@ -253,7 +253,7 @@ class PartitionCopy:
         self._fresh = start.fresh
         self._is_unproven = False
         self._truncated = start.truncated
-        self._is_cut = self.position_is_untold = start.cut
+        self._is_cut = self.position_is_unreported = start.cut
         self.is_troubled = start.at_rest is not None
         self.queue = SendQueue(self.merging.native.rewrite if self.merging else rewrite)
 
@@ -347,13 +347,13 @@ class PartitionCopy:
         self.map.cut(source_offset, self.target_next)
         self.limits.cut(source_offset)
         self.go_back_to(source_offset)
-        self._is_cut = self.position_is_untold = True
+        self._is_cut = self.position_is_unreported = True
         self._truncated = self._truncated or lost
 
     def skip_to(self, source_offset: int) -> None:
         """The target refuses the record before an offset: copy from there on, after a report."""
         self.go_back_to(source_offset)
-        self.position_is_untold = True
+        self.position_is_unreported = True
 
     def go_back_to(self, source_offset: int) -> None:
         """Copy from another source offset on; nothing was read before a later one."""
@@ -469,13 +469,13 @@ class PartitionCopy:
         self.held_back = held
 
     @property
-    def untold_claim(self) -> ProducerId | None:
+    def unreported_claim(self) -> ProducerId | None:
         """The claim that reports a cut or a skip; None without one of them or a claim."""
-        return self.written_by if self.position_is_untold and not self._is_cut else None
+        return self.written_by if self.position_is_unreported and not self._is_cut else None
 
-    def note_position_told(self) -> None:
+    def note_position_reported(self) -> None:
         """A report under our claim is acknowledged: it passes what was cut off or skipped."""
-        self.position_is_untold = False
+        self.position_is_unreported = False
 
     @property
     def decisions(self) -> tuple[PartitionNotes, ...]:
@@ -499,17 +499,17 @@ class PartitionCopy:
         """Take over what a walk under way has proven, and how far it is, under the new claim."""
         self.reason, self.action = walked.text, ""
         if walked.settled is not None:
-            self._stand_at(claim, walked.settled)
+            self._resume_at(claim, walked.settled)
 
     def begin_copying(self, claim: Claim, resumed: Resumed) -> None:
         self.claim = claim
         self._old_id_lapses_at = None
-        self._stand_at(claim, resumed)
-        self.held_back = self.held_back or self.position_is_untold
+        self._resume_at(claim, resumed)
+        self.held_back = self.held_back or self.position_is_unreported
         self.phase = Phase.COPYING
         self._forget_reason()
 
-    def _stand_at(self, claim: Claim, place: ProvenPlace) -> None:
+    def _resume_at(self, claim: Claim, place: ProvenPlace) -> None:
         self.map.begin_claim(claim.producer)
         self._fetch_from(place.source_next, place.source_lineage)
         if place.runs:
@@ -576,7 +576,7 @@ class PartitionCopy:
         source = self.source_next, self.source_end, self.end_at_rest
         target = self.target_next, self.target_lineage, self.written_by, self.has_position
         health = self.phase, self.reason, self.blocked, self.is_troubled
-        waits = self.held_back, self.position_is_untold
+        waits = self.held_back, self.position_is_unreported
         mapped = maps.changes, maps.source_log_start, maps.target_log_start
         return source, target, health, waits, mapped
 

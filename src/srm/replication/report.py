@@ -21,7 +21,7 @@ from srm.clock import now_s
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import (
     AT_REST,
-    NOBODY,
+    NO_INCARNATION,
     REPORTS,
     AssignedPartition,
     HeldBack,
@@ -138,11 +138,11 @@ class Statuses:
 
     def __init__(self, map_topic: str) -> None:
         self._map_topic = map_topic
-        self._told: dict[TopicPartition, PartitionStatus] = {}
+        self._reported: dict[TopicPartition, PartitionStatus] = {}
         self._rests_since: dict[TopicPartition, int] = {}
 
     def forget(self, copy: PartitionCopy) -> None:
-        self._told.pop(copy.source, None)
+        self._reported.pop(copy.source, None)
         self._rests_since.pop(copy.source, None)
 
     def changes(
@@ -151,11 +151,11 @@ class Statuses:
         """Return the states to report: changed ones, all if ``due``, idle ones if ``rests_due``."""
         for copy in copies:
             key = copy.source
-            known = self._told.get(key)
+            known = self._reported.get(key)
             status = self._status(copy, known or copy.start.at_rest, now_ms)
             if status == known and not (due or (rests_due and status.state != "copying")):
                 continue
-            self._told[key] = status
+            self._reported[key] = status
             yield status
 
     def _status(
@@ -169,7 +169,7 @@ class Statuses:
                 return known
         lost_from, lost_to = copy.blocked or (None, None)
         reason = copy.reason
-        if copy.held_back and not copy.position_is_untold and state == "copying":
+        if copy.held_back and not copy.position_is_unreported and state == "copying":
             state, reason = "stopped", f"{self._map_topic} cannot be written for now"
         status = PartitionStatus(*key, state, reason, lost_from, lost_to, action=copy.action)
         if state in AT_REST:
@@ -200,7 +200,7 @@ class _Snapshot:
     syncs: Sequence[_Sync]
     metrics: Sequence[RawMetric]
     copied: frozenset[CopyId]
-    untold: Mapping[CopyId, ProducerId]
+    unreported: Mapping[CopyId, ProducerId]
 
 
 class Reporter:
@@ -220,18 +220,18 @@ class Reporter:
         self._metrics_place = internal_topics.raw_metrics(source), 0
         other = config.flow.target if config.offset_syncs_location == "source" else source
         self._syncs_place = internal_topics.offset_syncs(other, separator), 0
-        self._incarnation = NOBODY
-        self._groups = PositionGroups(slot, NOBODY)
+        self._incarnation = NO_INCARNATION
+        self._groups = PositionGroups(slot, NO_INCARNATION)
         self._everything_due = 0.0
         self._statuses_due = False
         self._map_topic = internal_topics.offset_map(source)
         self._map = MapLog()
         self._statuses = Statuses(self._map_topic)
         self._notes: dict[tuple[str, int], PartitionNotes] = {}
-        self._untold: dict[bytes, PartitionStatus] = {}
-        self._untold_notes: dict[bytes, PartitionNotes] = {}
+        self._unreported: dict[bytes, PartitionStatus] = {}
+        self._unreported_notes: dict[bytes, PartitionNotes] = {}
         self._leaving: list[PartitionPosition] = []
-        self._told_positions: dict[CopyId, ProducerId] = {}
+        self._reported_positions: dict[CopyId, ProducerId] = {}
         self._looked_at: dict[PartitionCopy, tuple[object, ...]] = {}
         self._copies: Sequence[PartitionCopy] = ()
         self._copied: frozenset[CopyId] = frozenset()
@@ -254,7 +254,7 @@ class Reporter:
         return self._has_written and not self._map.is_late(assigned.copy_id)
 
     @property
-    def has_told_all(self) -> bool:
+    def has_reported_all(self) -> bool:
         """True if the whole last report is acknowledged, partitions that left included."""
         return self._has_written and not (self._map.late or self._leaving)
 
@@ -263,10 +263,10 @@ class Reporter:
         logger.error("%s: records %s are lost: %s", copy.source, gone, what)
         self._note(self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms()))
 
-    def strange(self, copy: PartitionCopy, what: str) -> None:
+    def note_anomaly(self, copy: PartitionCopy, what: str) -> None:
         """Note an anomaly of the logs that is not a loss."""
         logger.error("%s: %s", copy.target, what)
-        self._note(self._notes_of(copy).with_strange(what, self._now_ms()))
+        self._note(self._notes_of(copy).with_anomaly(what, self._now_ms()))
 
     def over(self, copy: PartitionCopy) -> None:
         """Note decisions that end, because the source's log lost the records they were about."""
@@ -294,11 +294,11 @@ class Reporter:
         """Return whether the partition has to wait because too much of its map is unwritten."""
         return self._map.is_full(copy.map.index.partition)
 
-    def has_told_position(self, copy: PartitionCopy) -> bool:
-        claim = copy.untold_claim
-        return claim is not None and self._told_positions.get(copy.assigned.copy_id) == claim
+    def has_reported_position(self, copy: PartitionCopy) -> bool:
+        claim = copy.unreported_claim
+        return claim is not None and self._reported_positions.get(copy.assigned.copy_id) == claim
 
-    def tell_everything(self) -> None:
+    def report_everything(self) -> None:
         """Write all positions and statuses next: a former owner may have written its own."""
         self._everything_due = 0.0
         self._statuses_due = True
@@ -344,10 +344,10 @@ class Reporter:
         changed = [
             copy
             for copy, state in self._looked_at.items()
-            if rests_due or before.get(copy) != state or copy.position_is_untold
+            if rests_due or before.get(copy) != state or copy.position_is_unreported
         ]
         statuses = self._statuses.changes(changed, now_ms, due=due, rests_due=rests_due)
-        self._untold |= {status.key(): status for status in statuses}
+        self._unreported |= {status.key(): status for status in statuses}
         if self._copies != copies:
             self._copies = copies
             self._copied = frozenset(copy.assigned.copy_id for copy in copies)
@@ -359,11 +359,11 @@ class Reporter:
             self._new_syncs(copies) if self._config.emit_offset_syncs_enabled else [],
             self._metrics.due(copies, now_ms),
             self._copied,
-            {copy.assigned.copy_id: claim for copy in changed if (claim := copy.untold_claim)},
+            {copy.assigned.copy_id: claim for copy in changed if (claim := copy.unreported_claim)},
         )
 
         def write() -> None:
-            self._has_written, self._told_positions = False, {}
+            self._has_written, self._reported_positions = False, {}
             with self._writing:
                 try:
                     self._write(snapshot)
@@ -419,14 +419,14 @@ class Reporter:
         self._write_first()
         self._place_positions()
         self._write_groups()
-        self._told_positions = {
+        self._reported_positions = {
             copy_id: claim
-            for copy_id, claim in snapshot.untold.items()
+            for copy_id, claim in snapshot.unreported.items()
             if copy_id in self._positions and not self._map.is_late(copy_id)
         }
         self._map.on_report()
-        untold = {entry.copy_id for entry in self._leaving}
-        self._map.forget_others(snapshot.copied | untold)
+        unreported = {entry.copy_id for entry in self._leaving}
+        self._map.forget_others(snapshot.copied | unreported)
         self._write_metrics(snapshot.metrics)
         self._write_syncs(snapshot.syncs)
 
@@ -455,20 +455,20 @@ class Reporter:
                 self._leaving.append(entry)
             else:
                 self._groups.leave(self._with_map_end(entry))
-        notes = dict(self._untold_notes)
+        notes = dict(self._unreported_notes)
         first: Records = {key: noted.value() for key, noted in notes.items()}
         first |= self._groups.last_positions()
         if not first:
             return
         self._write_reports(first)
         for key, noted in notes.items():
-            if self._untold_notes.get(key) is noted:
-                del self._untold_notes[key]
+            if self._unreported_notes.get(key) is noted:
+                del self._unreported_notes[key]
         self._groups.forget_left()
 
     def _write_groups(self) -> None:
         everything = now_s() >= self._everything_due
-        statuses = dict(self._untold)
+        statuses = dict(self._unreported)
         records = self._groups.to_write(everything=everything)
         records |= {key: status.value() for key, status in statuses.items()}
         if not records:
@@ -476,8 +476,8 @@ class Reporter:
         self._write_reports(records)
         self._groups.written()
         for key, status in statuses.items():
-            if self._untold.get(key) is status:
-                del self._untold[key]
+            if self._unreported.get(key) is status:
+                del self._unreported[key]
         if everything:
             self._everything_due = now_s() + _EVERYTHING_S
 
@@ -529,7 +529,7 @@ class Reporter:
         return PartitionNotes(self.slot, assigned.topic, assigned.partition, assigned.topic_id)
 
     def _note(self, notes: PartitionNotes) -> None:
-        self._notes[notes.topic, notes.partition] = self._untold_notes[notes.key()] = notes
+        self._notes[notes.topic, notes.partition] = self._unreported_notes[notes.key()] = notes
 
     def _new_syncs(self, copies: Sequence[PartitionCopy]) -> list[_Sync]:
         syncs = []

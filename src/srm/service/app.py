@@ -97,8 +97,8 @@ class AllowedHosts:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        asked = request.headers.get("Host", "no host")
-        detail = f"host {asked} is not allowed; add it to {_KEY}"
+        host = request.headers.get("Host", "no host")
+        detail = f"host {host} is not allowed; add it to {_KEY}"
         refusal = problem(request, 403, "Host is not allowed", detail)
         await refusal(scope, receive, send)
 

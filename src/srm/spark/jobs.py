@@ -37,9 +37,9 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.checkpoints import (
     CheckpointSummary,
     emit,
+    idle_groups,
     proof_share,
     selected_groups,
-    standing_still,
 )
 from srm.engine.groups.group_sync import GroupSyncSummary, sync
 from srm.engine.groups.proving import keep_proof
@@ -320,7 +320,7 @@ def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSu
     found = merge_checkpoints(start, *over_groups(spark, config, flow, groups, call))
     if found.proof is not None:
         with open_flow(config, flow) as context:
-            keep_proof(context, _with_those_standing_still(context, found))
+            keep_proof(context, _with_idle_groups(context, found))
     return found
 
 
@@ -335,12 +335,12 @@ def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSum
     return merge_syncs(start, *over_groups(spark, config, flow, groups, sync))
 
 
-def _with_those_standing_still(context: FlowContext, summary: CheckpointSummary) -> FlowProof:
+def _with_idle_groups(context: FlowContext, summary: CheckpointSummary) -> FlowProof:
     config, proof = context.config, summary.proof or FlowProof(str(summary.flow), summary.time_ms)
     topic = config.checkpoints_topic
     emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
     surveyed = {outcome.group for outcome in summary.outcomes} | summary.errors.keys()
-    still = standing_still(context.target.compacted_topic(topic).read().keys() - emitted, surveyed)
+    still = idle_groups(context.target.compacted_topic(topic).read().keys() - emitted, surveyed)
     return replace(proof, unread=(*proof.unread, *still))
 
 

@@ -145,7 +145,7 @@ class Replicator:
         self._host.stop.set()
 
     @property
-    def asked_to_end(self) -> bool:
+    def is_end_requested(self) -> bool:
         """True if a request in a flow's state topic has ended it."""
         return any(run.request for run in self._runs.values())
 
@@ -353,7 +353,7 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
 
     on_signals(signal.SIGTERM, signal.SIGINT, call=end)
     replicator.run(until_caught_up=until_caught_up)
-    if until_caught_up and (signalled or replicator.asked_to_end):
+    if until_caught_up and (signalled or replicator.is_end_requested):
         raise errors.StoppedError("stopped by a signal or on request before everything was copied")
 
 
@@ -384,11 +384,11 @@ def open_restore(
         producers = {forward.target: clients.producer, forward.source: to_rebuilt.producer}
         going_on = control_lists.effective(config.flow(forward), lists)
         # What is handed over are positions of the past: MirrorMaker's syncs are of what is copied.
-        telling = replace(going_on, emit_offset_syncs_enabled=False)
+        without_syncs = replace(going_on, emit_offset_syncs_enabled=False)
         state = KafkaStateLog(forward.target, clients.producer)
 
         def reporter() -> Reporter:
-            return Reporter(telling, SLOT, state, state, now_ms)
+            return Reporter(without_syncs, SLOT, state, state, now_ms)
 
         yield RestoreContext(
             forward=flow_context(going_on, rebuilt, intact, clients),

@@ -84,9 +84,9 @@ class ReplicatorSupervisor:
         """Ask by a record and, on this host, by a signal: the sooner of both ends it."""
         logger.info("Ending the replicator, process %s on %s", application.pid, application.host)
         # With clients of its own: the others may be in the call that a signal has interrupted.
-        asking = start_thread("srm-request", partial(request_end, self.open_topics, by))
+        thread = start_thread("srm-request", partial(request_end, self.open_topics, by))
         application.stop(STOP_GRACE_S)
-        asking.join(STOP_GRACE_S)
+        thread.join(STOP_GRACE_S)
 
     def _begin(self, topics: StateTopics, known: Application | None) -> Application | None:
         running = known if known and known.process() else None

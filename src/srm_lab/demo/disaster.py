@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 _START_S: Final = 400.0
 _WORK_S: Final = 300.0
 _STOP_S: Final = 60.0
-_STANDSTILL_S: Final = 60.0
+_IDLE_S: Final = 60.0
 _UPKEEP_S: Final = 2.0
 _SALE_S: Final = 5.0
 """Seconds that the sale takes, as long as P lives."""
@@ -216,7 +216,7 @@ class Disaster:
         """End the producers, then wait until every group has processed all there is."""
         world = self.world
         world.stop_producers()
-        standing = {"done": -1, "since": time.monotonic()}
+        progress = {"done": -1, "since": time.monotonic()}
 
         def condition() -> str | None:
             known = {entry.payment for entry in world.acks}
@@ -225,10 +225,10 @@ class Disaster:
                 for g, p in world.applications.items()
             }
             done = sum(program.done for program in world.applications.values())
-            if done != standing["done"]:
-                standing.update(done=done, since=time.monotonic())
+            if done != progress["done"]:
+                progress.update(done=done, since=time.monotonic())
             # A payment that never comes is for the audit to name, not for a time-out.
-            if not any(missing.values()) or time.monotonic() - standing["since"] > _STANDSTILL_S:
+            if not any(missing.values()) or time.monotonic() - progress["since"] > _IDLE_S:
                 return None
             return ", ".join(f"{g} lacks {n:,}" for g, n in missing.items() if n)
 

@@ -32,7 +32,7 @@ _LOAD_S: Final = 400.0
 _MOVE_S: Final = 900.0
 _WORK_S: Final = 600.0
 _SPARK_JOB_S: Final = 900.0
-_STANDSTILL_S: Final = 90.0
+_IDLE_S: Final = 90.0
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class DemoScenario:
             if total != last["behind"]:
                 last.update(behind=total, changed=time.monotonic())
             # A payment that never comes is for the audit to name, not for a time-out.
-            if not total or time.monotonic() - last["changed"] > _STANDSTILL_S:
+            if not total or time.monotonic() - last["changed"] > _IDLE_S:
                 return None
             return ", ".join(f"{g} {n:,} behind" for g, n in behind.items() if n)
 

@@ -36,9 +36,9 @@ from srm_lab.stack.process import (
     LOOPBACK,
     ManagedProcess,
     ProcessSpec,
+    error_line,
     free_port,
     require_free,
-    telling_line,
 )
 from srm_lab.stack.spark import check_spark, quick_start
 
@@ -295,7 +295,7 @@ def _migrate(database: Path, environ: Mapping[str, str]) -> None:
     )
     if result.returncode != 0:
         lines = [line.strip() for line in (result.stdout + result.stderr).splitlines() if line]
-        raise StackError(f"airflow db migrate failed on {database}: {telling_line(lines)}")
+        raise StackError(f"airflow db migrate failed on {database}: {error_line(lines)}")
 
 
 WEB: Final = "api-server"

@@ -31,9 +31,9 @@ from srm_lab.stack.process import (
     ManagedProcess,
     ProcessSpec,
     answers,
+    error_line,
     free_port,
     require_free,
-    telling_line,
 )
 
 logger = logging.getLogger(__name__)
@@ -342,7 +342,7 @@ class KafkaBroker:
             lines = [line.strip() for line in (result.stdout + result.stderr).splitlines()]
             raise StackError(
                 f"{self._process.name}: the storage in {self.home / 'data'} cannot be "
-                f"formatted: {telling_line(lines)}"
+                f"formatted: {error_line(lines)}"
             )
 
 

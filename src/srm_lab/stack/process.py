@@ -298,7 +298,7 @@ class ManagedProcess:
                 lines = [line.strip() for line in deque(file, maxlen=_TAIL_LINES) if line.strip()]
         except FileNotFoundError:
             lines = []
-        return telling_line(lines)
+        return error_line(lines)
 
     def _remember(self, pid: int) -> None:
         identity = {"pid": pid, "created": psutil.Process(pid).create_time()}
@@ -350,10 +350,10 @@ def started_at(process: psutil.Process, created: float) -> bool:
     return abs(process.create_time() - created) <= _SAME_SECONDS
 
 
-def telling_line(lines: Sequence[str]) -> str:
+def error_line(lines: Sequence[str]) -> str:
     """Return the last line that speaks of an error, or just the last one."""
-    telling = [line for line in lines if _TROUBLE.search(line) and not line.startswith("at ")]
-    return (telling or lines or ["no output"])[-1][:_LINE_LENGTH]
+    errors = [line for line in lines if _TROUBLE.search(line) and not line.startswith("at ")]
+    return (errors or lines or ["no output"])[-1][:_LINE_LENGTH]
 
 
 def group_members(group: int) -> list[psutil.Process]:

@@ -21,7 +21,7 @@ from srm_lab.stack.java import (
     find_java,
     write_archive,
 )
-from srm_lab.stack.process import telling_line
+from srm_lab.stack.process import error_line
 
 _RUN_SECONDS: Final = 300.0
 
@@ -102,7 +102,7 @@ def _run_all_kinds(spark: SparkInstallation, folder: Path, option: str) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise StackError(f"Spark does not run: {telling_line(done.stderr.splitlines())}")
+        raise StackError(f"Spark does not run: {error_line(done.stderr.splitlines())}")
 
 
 def _version(package: str) -> str:

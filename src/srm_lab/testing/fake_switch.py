@@ -26,10 +26,10 @@ class FakeSwitch:
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
         """See the port."""
-        standing = read_pause(self._table.read())
-        if request is not None and (standing is None or standing.request != request):
+        current = read_pause(self._table.read())
+        if request is not None and (current is None or current.request != request):
             raise ConflictError("that pause is over, or replaced")
-        new = wanted if standing is None else standing.joined_by(wanted)
+        new = wanted if current is None else current.joined_by(wanted)
         self._table.write({PAUSE_KEY: new.value()})
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
@@ -42,17 +42,17 @@ class FakeSwitch:
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
     ) -> bool:
         """See the port."""
-        standing = read_pause(self._table.read())
-        if standing is None:
+        current = read_pause(self._table.read())
+        if current is None:
             return False
-        if request is not None and standing.request != request:
-            raise ConflictError(f"paused again by {standing.by}: {standing.reason}")
+        if request is not None and current.request != request:
+            raise ConflictError(f"paused again by {current.by}: {current.reason}")
         self._table.write({**decided, PAUSE_KEY: None})
         return True
 
     def leave(self, move_id: str) -> None:
         """See the port."""
-        standing = read_pause(self._table.read())
-        if standing is not None and move_id in standing.moves:
-            left = standing.without(move_id)
+        current = read_pause(self._table.read())
+        if current is not None and move_id in current.moves:
+            left = current.without(move_id)
             self._table.write({PAUSE_KEY: None if left is None else left.value()})

@@ -23,7 +23,7 @@ from srm.service.views.views import Views
 def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for clusters that cannot be reached, unless a test has others."""
     away = Committed(error="nobody is there")
-    monkeypatch.setattr(watching, "ask_cluster", lambda *_: away)
+    monkeypatch.setattr(watching, "query_cluster", lambda *_: away)
 
 
 @pytest.fixture

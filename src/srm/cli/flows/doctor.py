@@ -58,7 +58,6 @@ _OLDEST: Final = (3, 7)
 """Oldest release of Kafka that srm is tested with."""
 _SKEW_MS: Final = 5_000
 _TRANSACTION_LOG: Final = "__transaction_state"
-_OWN_TOPICS: Final = "__srm-"
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 _SHOWN: Final = (
     "default.replication.factor",
@@ -214,7 +213,7 @@ def rights_of(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
             for right in replicator_rights(flow_names(config))
             if right.cluster == cluster.alias and right.option == "--topic"
         ]
-        own = {name for name in cluster.topics() if name.startswith(_OWN_TOPICS)}
+        own = {name for name in cluster.topics() if name.startswith("__srm-")}
         named = {right.name for right in rights if not right.prefixed} - {ANY_NAME}
         for operation, topics in _lacking(cluster, rights, used | own | named):
             wrong = True
@@ -313,7 +312,6 @@ _OPTIONAL: Final = {
     "apache-airflow": "the DAGs need it",
     "fastapi": "srm-service needs it",
 }
-_JAVA_S: Final = 3.0
 _MINIMUM_JAVA: Final = 17
 
 
@@ -354,7 +352,7 @@ def _java() -> Check:
     program = str(Path(home, "bin", "java")) if home else shutil.which("java") or "java"
     try:
         done = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=_JAVA_S, check=True
+            [program, "-version"], capture_output=True, text=True, timeout=3.0, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         text = f"{program} does not run, only Spark needs it: {error}"

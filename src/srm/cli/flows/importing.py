@@ -40,7 +40,6 @@ from srm.replication import adoption
 from srm.replication.adoption import Adopted, AdoptionContext, HandedBack
 from srm.wiring import open_adoption, open_flow, open_return
 
-_DOCUMENTS = {".json", ".yaml", ".yml"}
 _NO_LISTS = ControlLists()
 _UNSEEN = "no position of MirrorMaker 2 is there: name its workers (group.id, offset.storage.topic)"
 
@@ -114,12 +113,12 @@ class ImportOutcome:
     adopted: Adopted | None
 
 
-def mm2(asked: Import, *, flow: FlowsOption = None) -> None:
-    _import(_load(asked.config), flow, asked)
+def mm2(options: Import, *, flow: FlowsOption = None) -> None:
+    _import(_load(options.config), flow, options)
 
 
 def srm(
-    asked: Import,
+    options: Import,
     *,
     flow: FlowOption,
     lists: Annotated[
@@ -133,32 +132,32 @@ def srm(
     ] = None,
 ) -> None:
     taken = dict(_list_of(each) for each in lists or ())
-    resolved = _load(asked.config)
-    if not asked.dry_run:
-        asked.require_approval()
+    resolved = _load(options.config)
+    if not options.dry_run:
+        options.require_approval()
         _take_lists(resolved, flow, taken)
     by_field = {name.replace("-", "_"): pair for name, pair in taken.items()}
-    _import(resolved, [flow], asked, ControlLists(**by_field))
+    _import(resolved, [flow], options, ControlLists(**by_field))
 
 
-def export_mm2(asked: TakeOver, *, flow: FlowOption) -> None:
-    asked.require_approval()
+def export_mm2(options: TakeOver, *, flow: FlowOption) -> None:
+    options.require_approval()
     with (
-        open_return(_load(asked.config), flow) as (context, logs),
-        progress("reading both logs", quietly=asked.as_json) as tell,
+        open_return(_load(options.config), flow) as (context, logs),
+        progress("reading both logs", quietly=options.as_json) as show,
     ):
         found = adoption.plan_handing_back(
             context,
             logs,
-            asked.topic or (),
-            lambda done: tell(f"{amount(done, 'partition')} walked"),
+            options.topic or (),
+            lambda done: show(f"{amount(done, 'partition')} walked"),
         )
-        if not asked.dry_run:
-            if not asked.yes:
+        if not options.dry_run:
+            if not options.yes:
                 _show_back(open_console(), found)
                 typer.confirm("Write these offsets?", abort=True)
             adoption.hand_back(context, found)
-    asked.emit(found, lambda console: _show_back(console, found))
+    options.emit(found, lambda console: _show_back(console, found))
 
 
 def _show_back(console: Console, found: HandedBack) -> None:
@@ -169,7 +168,7 @@ def _show_back(console: Console, found: HandedBack) -> None:
 
 def _load(file: Path | None) -> Config:
     """Load a properties file, or make one of what MirrorMaker 2 has on Connect or Strimzi."""
-    if file is None or file.suffix not in _DOCUMENTS:
+    if file is None or file.suffix not in {".json", ".yaml", ".yml"}:
         return load_config(file)
     text = render(sections_of(read_documents(file), str(file)), str(file))
     origin = f"{file} (srm config import)"
@@ -177,12 +176,12 @@ def _load(file: Path | None) -> Config:
 
 
 def _import(
-    config: Config, flows: list[Flow] | None, asked: Import, lists: ControlLists = _NO_LISTS
+    config: Config, flows: list[Flow] | None, options: Import, lists: ControlLists = _NO_LISTS
 ) -> None:
     wanted = tuple(flows or config.flows)
     if not wanted:
         raise UsageError(f"no flow is enabled in {config.path}: give --flow")
-    asked.require_approval()
+    options.require_approval()
     outcomes, refused = list[ImportOutcome](), list[AdoptedCopy]()
     for flow in wanted:
         with open_adoption(config, flow, operator()) as opened:
@@ -190,11 +189,11 @@ def _import(
             context = replace(opened, flow=replace(opened.flow, config=settings))
             if not context.flow.config.topics:
                 raise UsageError(f"{flow} selects no topics; set {flow}.topics = .* for all")
-            found, outcome = _import_flow(context, asked)
+            found, outcome = _import_flow(context, options)
         outcomes.append(outcome)
-        refused += found.refusals(accepted=asked.accept_differences)
-    asked.emit(outcomes, lambda _: None)
-    if refused and not asked.dry_run:
+        refused += found.refusals(accepted=options.accept_differences)
+    options.emit(outcomes, lambda _: None)
+    if refused and not options.dry_run:
         places = some([f"{o.assigned.topic}-{o.assigned.partition}" for o in refused])
         raise ConflictError(
             f"not adopted: {places}: {refused[0].reason}",
@@ -203,21 +202,21 @@ def _import(
         )
 
 
-def _import_flow(context: AdoptionContext, asked: Import) -> tuple[AdoptionPlan, ImportOutcome]:
-    with progress("reading both logs", quietly=asked.as_json) as tell:
-        found = adoption.plan(context, asked.topic or (), tell)
+def _import_flow(context: AdoptionContext, options: Import) -> tuple[AdoptionPlan, ImportOutcome]:
+    with progress("reading both logs", quietly=options.as_json) as show:
+        found = adoption.plan(context, options.topic or (), show)
     rows, console = tuple(map(ImportRow.of, found.copies)), open_console()
     if any(row.copied for row in rows) and all(row.stored is None for row in rows):
         typer.echo(_UNSEEN, err=True)
-    if not asked.as_json:
+    if not options.as_json:
         _show_plan(console, found, rows)
     done = None
-    if not asked.dry_run:
-        if found.to_adopt(accepted=asked.accept_differences) and not asked.yes:
+    if not options.dry_run:
+        if found.to_adopt(accepted=options.accept_differences) and not options.yes:
             typer.confirm("Adopt?", abort=True)
-        with progress("reading both logs", quietly=asked.as_json) as tell:
-            done = adoption.adopt(context, found, accepted=asked.accept_differences, tell=tell)
-        if not asked.as_json:
+        with progress("reading both logs", quietly=options.as_json) as show:
+            done = adoption.adopt(context, found, accepted=options.accept_differences, show=show)
+        if not options.as_json:
             _show_done(console, found.flow, done)
     return found, ImportOutcome(found.flow, rows, found.running, done)
 

@@ -271,4 +271,4 @@ def _render(console: Console, summary: verification.VerificationSummary) -> None
 
 def _remark(result: verification.PartitionVerification) -> str:
     difference = result.difference and f"first difference: {result.difference}"
-    return "; ".join(told for told in (difference, result.reason, result.proof) if told)
+    return "; ".join(text for text in (difference, result.reason, result.proof) if text)

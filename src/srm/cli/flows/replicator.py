@@ -223,12 +223,12 @@ WaitOption = Annotated[
 
 
 def stop(flows: Flows, *, wait: WaitOption = 60.0) -> None:
-    answers = _ask("stop", flows, wait)
+    answers = _request("stop", flows, wait)
     _require(answers, f"the replicator has not ended within {wait:g} s; the request stays in force")
 
 
 def restart(flows: Flows, *, wait: WaitOption = STARTUP_S) -> None:
-    answers = _ask("restart", flows, wait)
+    answers = _request("restart", flows, wait)
     _require(
         answers,
         f"no replicator has started within {wait:g} s after the request: see the DAG "
@@ -236,13 +236,13 @@ def restart(flows: Flows, *, wait: WaitOption = STARTUP_S) -> None:
     )
 
 
-def _ask(action: Action, flows: Flows, wait: float) -> tuple[DriverAnswer, ...]:
+def _request(action: Action, flows: Flows, wait: float) -> tuple[DriverAnswer, ...]:
     wanted = flows.to_open
     with (
         open_state_topics(flows.settings, wanted) as topics,
         Console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
-        answers = supervision.ask(topics, action, operator(), now_ms(), wait)
+        answers = supervision.request_action(topics, action, operator(), now_ms(), wait)
     others = sorted(map(str, {*flows.settings.flows} - {*wanted}))
     flows.emit(answers, lambda console: _render(console, answers, others))
     return answers

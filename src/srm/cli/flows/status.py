@@ -19,7 +19,7 @@ from srm.pages.tables import Listing, moment
 if TYPE_CHECKING:
     from srm.domain.text.amount import Reason
     from srm.engine.ports import FlowContext
-    from srm.engine.status.status import FlowStatus, Health, Standing, State, TopicStatus
+    from srm.engine.status.status import FlowForecast, FlowStatus, Health, State, TopicStatus
     from srm.engine.why import Kind, Why, WhyStep
 
 _COLOURS = {
@@ -82,10 +82,10 @@ def _render(console: Console, flows: list[FlowStatus]) -> None:
 def _render_flow(console: Console, flow: FlowStatus, health: Health) -> None:
     state = f"[{_STATE_COLOURS[health.state]}]{health.state}[/]"
     console.print(f"[bold]{flow.flow}[/bold]: {state}, {_replicator(flow)}", soft_wrap=True)
-    for line in _what_is_wrong(flow, health):
+    for line in _reason_texts(flow, health):
         console.print(line, soft_wrap=True)
     if flow.standing is not None:
-        _render_standing(console, flow.standing)
+        _render_forecast(console, flow.standing)
     if flow.topics:
         _print_topics(console, flow)
     if flow.groups:
@@ -97,7 +97,7 @@ def _render_flow(console: Console, flow: FlowStatus, health: Health) -> None:
             console.print(f"[yellow]hint[/yellow] {escape(hint)}", soft_wrap=True)
 
 
-def _what_is_wrong(flow: FlowStatus, health: Health) -> Iterator[Text]:
+def _reason_texts(flow: FlowStatus, health: Health) -> Iterator[Text]:
     """Yield the reasons of a state; for a paused or disabled flow only that one."""
     if flow.enabled and flow.pause is None:
         for reason in health.reasons:
@@ -119,11 +119,11 @@ def _reason(reason: Reason) -> Iterator[str | tuple[str, str]]:
         yield (f": {reason.action}", "bold")
 
 
-def _render_standing(console: Console, standing: Standing) -> None:
-    proof = standing.proof
+def _render_forecast(console: Console, current: FlowForecast) -> None:
+    proof = current.proof
     disproved = () if proof is None else proof.disproved
-    say(console, standing.line, "red" if disproved else "")
-    unknown = [line for topic in standing.forecast.topics for line in topic.unknown]
+    say(console, current.line, "red" if disproved else "")
+    unknown = [line for topic in current.forecast.topics for line in topic.unknown]
     for line in unknown[:_UNKNOWN]:
         say(console, line, "yellow")
     for wrong in disproved:
@@ -201,22 +201,22 @@ def why(
     watch: WatchOption = None,
 ) -> None:
     # The answers of srm why take as long to import as half a status.
-    from srm.engine.why import ask, in_order, not_found
+    from srm.engine.why import explain, in_order, not_found
 
     kinds: tuple[Kind, ...] = ("topic", "group") if kind is None else (kind,)
 
     def look() -> Looked:
         results = flows.each(
             f"looking for {name}",
-            lambda context: ask(context, name, kinds),
+            lambda context: explain(context, name, kinds),
             quietly=watch is not None,
             partial=True,
         )
-        asked = [answer for answers in results.values for answer in answers]
-        known = in_order(answer for answer in asked if answer.known)
+        found = [answer for answers in results.values for answer in answers]
+        known = in_order(answer for answer in found if answer.known)
         if not known:
             results.raise_failures()
-            raise not_found(name, asked)
+            raise not_found(name, found)
         results.report_failures()
         return Looked(known, lambda console: _render_answers(console, known))
 
@@ -232,12 +232,12 @@ def _render_answers(console: Console, answers: list[Why]) -> None:
 
 def render_why(console: Console, answer: Why) -> None:
     """Print one answer: the verdict, the chain, and the one thing to do."""
-    asked = f" ({answer.asked} is its copy)" if answer.asked else ""
+    copied_as = f" ({answer.asked} is its copy)" if answer.asked else ""
     colour = _MARKS[answer.ok][2]
     console.print(
         Text.assemble(
             (f"{answer.flow}: {answer.kind} {answer.subject}", "bold"),
-            f"{asked}: ",
+            f"{copied_as}: ",
             (answer.verdict, colour),
         ),
         soft_wrap=True,

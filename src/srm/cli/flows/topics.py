@@ -147,7 +147,7 @@ def _rows(plan: TopicSyncPlan) -> Iterator[tuple[str, str, str]]:
         words = (f"{k} removed" if v is None else f"{k}={v}" for k, v in changes.items())
         yield name, "~ settings", ", ".join(words)
     for acl in plan.acls:
-        yield acl.where, "+ ACL", acl.rule
+        yield acl.subject, "+ ACL", acl.rule
     for finding in plan.differences():
         todo = f"; to do: {finding.action}" if finding.action else ""
         yield finding.subject, "warning", finding.text + todo

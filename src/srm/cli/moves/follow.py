@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -24,8 +24,6 @@ from srm.follow.supervisor import (
 )
 from srm.follow.values import ProgramSettings, Template
 from srm.kafka.cluster import KafkaCluster
-
-_LOOK_TIMEOUT_S: Final = 5.0
 
 
 def follow(
@@ -118,14 +116,14 @@ def follow(
 
 def _run(job: Job, restarts: Restarts, home: str | None) -> int:
     def open_cluster(alias: str) -> KafkaCluster:
-        return KafkaCluster(alias, job.config.cluster_clients(alias), timeout_s=_LOOK_TIMEOUT_S)
+        return KafkaCluster(alias, job.config.cluster_clients(alias), timeout_s=5.0)
 
     watcher = RoutingWatcher(job.config, home)
     supervisor = ProgramSupervisor(
         job,
         watcher,
         restarts,
-        lambda group, tell: MemberLooks(open_cluster, group, job.client_id, tell),
+        lambda group, report: MemberLooks(open_cluster, group, job.client_id, report),
     )
     for number in (*ENDING, *FORWARDED):
         signal.signal(number, lambda received, _frame: supervisor.signal(received))

@@ -222,8 +222,8 @@ def show(
         return shown < limit
 
     with open_return(only.settings, only.flow) as (context, logs):
-        with progress() as tell:
-            ranges = ReturnedFlow(context, logs, tell).residue([topic], partition)
+        with progress() as report:
+            ranges = ReturnedFlow(context, logs, report).residue([topic], partition)
         read_residue(logs, ranges, take)
     left = sum(one.records for one in ranges) - shown
     if left > 0 and not only.as_json:
@@ -245,8 +245,8 @@ def export(
     ],
 ) -> None:
     done = 0
-    with open_return(only.settings, only.flow) as (context, logs), progress() as tell:
-        ranges = ReturnedFlow(context, logs, tell).residue(topic or (), partition)
+    with open_return(only.settings, only.flow) as (context, logs), progress() as report:
+        ranges = ReturnedFlow(context, logs, report).residue(topic or (), partition)
         total = sum(one.records for one in ranges)
         with ResidueFiles(output, file_format) as files:
 
@@ -254,7 +254,7 @@ def export(
                 nonlocal done
                 files.write(records)
                 done += len(records)
-                tell(f"{done:,} of {total:,} records")
+                report(f"{done:,} of {total:,} records")
                 return True
 
             read_residue(logs, ranges, take)

@@ -112,7 +112,7 @@ class Incarnation:
         return cls(int(number), token)
 
 
-NOBODY = Incarnation(0, "")
+NO_INCARNATION = Incarnation(0, "")
 """Placeholder until a process knows its incarnation."""
 
 
@@ -341,7 +341,7 @@ class PartitionNotes(JsonRecord):
         decided = cls(f"after-{target_id}", assigned.topic, number, topic_id)
         decided = replace(decided, decision="after", target_topic_id=target_id)
         text = f"the copy begins after the records of others in {assigned.target_topic} (by {by})"
-        return decided.with_strange(text, now_ms)
+        return decided.with_anomaly(text, now_ms)
 
     @property
     def copy_id(self) -> CopyId:
@@ -378,7 +378,7 @@ class PartitionNotes(JsonRecord):
             time_ms=now_ms,
         )
 
-    def with_strange(self, what: str, now_ms: int) -> PartitionNotes:
+    def with_anomaly(self, what: str, now_ms: int) -> PartitionNotes:
         """Note an anomaly that is not a loss; only the newest is kept."""
         return replace(self, strange=what, time_ms=now_ms)
 
@@ -389,20 +389,20 @@ class PartitionNotes(JsonRecord):
     @property
     def text(self) -> str:
         """Losses and anomalies in one line, with the time of the newest note."""
-        told = []
+        texts = []
         newest = both_ends(self.lost_from or 0, self.lost_to or 0)
         if self.decision and self.lost:
-            told.append(f"{amount(self.lost, 'source offset')}, {newest}, {self.loss}")
+            texts.append(f"{amount(self.lost, 'source offset')}, {newest}, {self.loss}")
         elif self.lost:
             offsets = "source offset" if self.lost == 1 else "source offsets"
             ranges = f" in {self.ranges} ranges, the last one" if self.ranges > 1 else ","
-            told.append(f"lost {self.lost} {offsets}{ranges} {newest}: {self.loss}")
+            texts.append(f"lost {self.lost} {offsets}{ranges} {newest}: {self.loss}")
         if self.strange:
-            told.append(self.strange)
-        if not told:
+            texts.append(self.strange)
+        if not texts:
             return ""
         at = datetime.fromtimestamp(self.time_ms / 1000, UTC)
-        return f"{'; '.join(told)} ({at:%Y-%m-%d %H:%M} UTC)"
+        return f"{'; '.join(texts)} ({at:%Y-%m-%d %H:%M} UTC)"
 
     def key(self) -> bytes:
         return NOTES_PREFIX + f"{self.slot}:{self.topic}-{self.partition}".encode()

@@ -124,8 +124,8 @@ def is_superseded(
         heirs = successors.get((number, target_id if ended[0] else topic_id), ())
         claimed = (other for other in heirs if other.producer_id >= 0)
         return all(ended) or any(other.copy_id != entry.copy_id for other in claimed)
-    told = live.get(entry.copy_id, ())
-    return bool(told) and newest_position([*told, entry]) is not entry
+    reported = live.get(entry.copy_id, ())
+    return bool(reported) and newest_position([*reported, entry]) is not entry
 
 
 _logger = logging.getLogger(__name__)
@@ -157,8 +157,8 @@ class ReplicationState:
             if status.topic in topic_ids
         }
         noted = self.notes_of(topic_ids)
-        told = {place: with_notes(found.get(place), noted[place]) for place in noted}
-        return found | {place: status for place, status in told.items() if status is not None}
+        merged = {place: with_notes(found.get(place), noted[place]) for place in noted}
+        return found | {place: status for place, status in merged.items() if status is not None}
 
     def notes_of(
         self, topic_ids: Mapping[str, str]

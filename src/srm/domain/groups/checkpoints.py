@@ -67,7 +67,7 @@ class Selection:
             self.direction(partition.topic) is not None for partition in commits
         )
 
-    def why_not(self, topic: str) -> str:
+    def obstacle_text(self, topic: str) -> str:
         """Return why commits on a topic are not translated, with the command that changes it."""
         return ": ".join(part for part in self.obstacle(topic) if part)
 
@@ -145,7 +145,7 @@ def checkpoint_outcomes(
     def outcome(upstream: TopicPartition, offset: int) -> CheckpointOutcome:
         direction = selection.direction(upstream.topic)
         if direction is None:
-            why = selection.why_not(upstream.topic)
+            why = selection.obstacle_text(upstream.topic)
             return CheckpointOutcome(group, upstream, offset, "not-selected", reason=why)
         found = translate(facts_of(upstream, direction), offset)
         downstream = selection.downstream(upstream, direction)

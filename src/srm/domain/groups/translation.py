@@ -351,7 +351,7 @@ def _in_gap(facts: PartitionFacts, otherwise: str) -> Translation:
 def _through_map(facts: PartitionFacts, log: LogRange, offset: int) -> Translation:
     if facts.copy_lost_its_end:
         return Translation("map-behind", reason=_lost_end(facts))
-    found = _ask(facts, offset)
+    found = _look_up(facts, offset)
     if isinstance(found, NoMap):
         return Translation("no-map", reason=f"{facts.original} was never copied, as the map shows")
     if isinstance(found, NotCopiedYet):
@@ -359,7 +359,7 @@ def _through_map(facts: PartitionFacts, log: LogRange, offset: int) -> Translati
     return _within(facts, log, Translation("translated", found.offset, offset))
 
 
-def _ask(facts: PartitionFacts, offset: int) -> MapAnswer:
+def _look_up(facts: PartitionFacts, offset: int) -> MapAnswer:
     if facts.direction == "reverse":
         found = facts.offset_map.backward(offset)
         if isinstance(found, MapTranslated):
@@ -401,7 +401,7 @@ def _explain_unfinished(
         reason += f", a transaction is open from offset {own.stable_end} on"
         reason += "".join(f" ({each.owner})" for each in facts.transactions[:1])
     found = Translation(state, remaining=remaining, reason=reason)
-    end = _ask(facts, offset - remaining)
+    end = _look_up(facts, offset - remaining)
     if isinstance(end, NoMap | NotCopiedYet):
         return found
     return _within(facts, log, replace(found, offset=end.offset, reached=offset - remaining))
@@ -423,7 +423,7 @@ def _within(facts: PartitionFacts, log: LogRange, found: Translation) -> Transla
     start = reached if facts.upstream_log is None else max(reached, facts.upstream_log.start)
     known, forward = facts.offset_map, facts.direction == "forward"
     end = known.known_source_end if forward else known.known_target_end
-    kept = _ask(facts, min(start, end or 0)) if start > reached else None
+    kept = _look_up(facts, min(start, end or 0)) if start > reached else None
     first = offset if isinstance(kept, None | NoMap | NotCopiedYet) else max(offset, kept.offset)
     count = known.records_between if forward else known.source_records_between
     dropped = count(first, log.start)

@@ -73,7 +73,7 @@ class Writers:
         )
 
 
-def strangers(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
+def unrouted_members(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
     """Return the members of a group, ``client id@host``, that the hold cannot reach."""
     known = [ack.client for ack in presence.followers(group_subject(group))]
     return tuple(one for one in members if not any(is_member_of(client, one) for client in known))
@@ -251,7 +251,7 @@ def eta_seconds(samples: tuple[tuple[int, int], ...], now_ms: int, remaining: in
     return round(remaining * passed / copied / 1000, 1)
 
 
-def asks_at_hold(
+def requests_at_hold(
     request: MoveRequest,
     address: str,
     members: Mapping[str, Sequence[str]],
@@ -270,7 +270,7 @@ def asks_at_hold(
         yield f"stop {producers} of topic {topic} on {request.source}; {later}"
 
 
-def asks_at_go(
+def requests_at_go(
     request: MoveRequest,
     address: str,
     absent: Mapping[str, Sequence[str]],

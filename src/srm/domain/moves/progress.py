@@ -125,7 +125,7 @@ class Observation:
     samples: tuple[tuple[int, int], ...] = ()
     removed: frozenset[str] = frozenset()
     settled: frozenset[str] = frozenset()
-    strangers: frozenset[str] = frozenset()
+    unrouted: frozenset[str] = frozenset()
     sequences: Mapping[str, int] = field(default_factory=dict)
 
     def next(
@@ -145,7 +145,7 @@ class Observation:
             moved=moved,
             samples=(*self.samples, sample)[-_SAMPLES:],
             settled=frozenset(settled),
-            strangers=self.strangers | grown,
+            unrouted=self.unrouted | grown,
         )
 
     def rested_s(self, subject: str, clock: float) -> float:

@@ -499,8 +499,8 @@ def _problems(
     plan: MovePlan, progress: MoveProgress, groups: Mapping[str, GroupReport]
 ) -> list[str]:
     if not progress.is_decided:
-        told = [f"clients were not moved: the move is at step {progress.step}"]
-        return [*told, progress.reason] if progress.reason else told
+        lines = [f"clients were not moved: the move is at step {progress.step}"]
+        return [*lines, progress.reason] if progress.reason else lines
     problems = []
     if progress.rpo_records and not plan.request.is_unplanned:
         problems.append(

@@ -12,8 +12,6 @@ from srm.domain.names.policy import ReplicationPolicy
 from srm.domain.names.topics import Flow
 
 ResourceKind = Literal["topic", "group", "transactional-id"]
-PatternKind = Literal["literal", "prefixed"]
-Permission = Literal["Allow", "Deny"]
 
 ANY_NAME: Final = "*"
 """A literal resource name that matches all names, and a host that matches all hosts."""
@@ -28,15 +26,15 @@ class Acl:
     name: str
     principal: str
     operation: str
-    permission: Permission = "Allow"
+    permission: Literal["Allow", "Deny"] = "Allow"
     host: str = ANY_NAME
-    pattern: PatternKind = "literal"
+    pattern: Literal["literal", "prefixed"] = "literal"
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.rule}"
+        return f"{self.subject}: {self.rule}"
 
     @property
-    def where(self) -> str:
+    def subject(self) -> str:
         """The resource, such as ``topic payments``, with an asterisk after a prefix."""
         return f"{self.resource} {self.name}{'*' if self.pattern == 'prefixed' else ''}"
 

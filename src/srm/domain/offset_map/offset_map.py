@@ -169,9 +169,9 @@ class OffsetMap:
     def _place(self, position: Position | None) -> None:
         self.position = position
         # Every translation reads them.
-        told = (position.source_next, position.target_next) if position else (None, None)
-        self.known_source_end = _furthest(self.last_source_end, told[0])
-        self.known_target_end = _furthest(self.last_target_end, told[1])
+        reported = (position.source_next, position.target_next) if position else (None, None)
+        self.known_source_end = _furthest(self.last_source_end, reported[0])
+        self.known_target_end = _furthest(self.last_target_end, reported[1])
 
     @classmethod
     def of(
@@ -378,8 +378,8 @@ class OffsetMap:
         return f"OffsetMap({what}, {self.position})"
 
 
-def _furthest(end: int | None, told: int | None) -> int | None:
-    return max((offset for offset in (end, told) if offset is not None), default=None)
+def _furthest(end: int | None, reported: int | None) -> int | None:
+    return max((offset for offset in (end, reported) if offset is not None), default=None)
 
 
 def _extend_last(runs: Runs, position: Position | None) -> Runs:

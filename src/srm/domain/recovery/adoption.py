@@ -56,28 +56,28 @@ class AdoptedCopy:
         found = self.aligned
         if self.failure or found is None:
             return self.failure
-        told = []
+        texts = []
         if self.state == "undecided" and not found.copied:
             why = "perhaps after a transform, or of a former topic of that name"
-            told.append(f"no record of the target is in the source's log, {why}")
+            texts.append(f"no record of the target is in the source's log, {why}")
         if self.by_record:
-            told.append("no record is in both logs; MirrorMaker 2's own position counts")
+            texts.append("no record is in both logs; MirrorMaker 2's own position counts")
         if found.late:
-            told.append(f"source offsets {_text_of(found.late)} were copied after later ones")
+            texts.append(f"source offsets {_text_of(found.late)} were copied after later ones")
         if found.skipped:
             records = amount(found.skipped_records, "record")
             missing = "deleted there, perhaps before a copy," if self.by_record else "not copied"
-            told.append(f"{records} {missing} at source offsets {_text_of(found.skipped)}")
+            texts.append(f"{records} {missing} at source offsets {_text_of(found.skipped)}")
         if found.foreign:
-            told.append(f"foreign records at target offsets {_text_of(found.foreign)}")
+            texts.append(f"foreign records at target offsets {_text_of(found.foreign)}")
         if found.older and found.copied:
-            told.append(f"the source has lost what target offsets {_text_of(found.older)} hold")
+            texts.append(f"the source has lost what target offsets {_text_of(found.older)} hold")
         if found.cut_short:
-            told.append(
+            texts.append(
                 f"the last repeat did not reach source offsets {_text_of(found.cut_short)}: a key "
                 "may have an older record last; let MirrorMaker 2 catch up first"
             )
-        return "; ".join(told)
+        return "; ".join(texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,9 +174,9 @@ def worst(shapes: Iterable[Shape]) -> Shape:
 
 
 def topic_return(
-    topic: str, topic_id: str, told: tuple[Shape, str], partitions: Iterable[PartitionReturn]
+    topic: str, topic_id: str, finding: tuple[Shape, str], partitions: Iterable[PartitionReturn]
 ) -> TopicReturn:
-    shape, evidence = told
+    shape, evidence = finding
     found = tuple(partitions)
     cut = [entry for entry in found if entry.cut_from is not None]
     if shape == "same" and cut:

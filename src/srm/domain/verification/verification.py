@@ -20,8 +20,6 @@ DifferenceKind = Literal[
     "missing", "extra", "foreign", "order", "key", "value", "headers", "timestamp"
 ]
 
-_DIGEST_BYTES = 16
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -107,14 +105,14 @@ class PartitionVerification(JsonRecord):
             return ""
         stretches = [(s.source_start, s.source_end) for s in self.proven]
         if len(stretches) == 1 and stretches[0][0] <= self.source_start:
-            told = f"proven to source offset {stretches[0][1]:,}"
+            text = f"proven to source offset {stretches[0][1]:,}"
         else:
             ranges = ", ".join(f"{a:,} to {b - 1:,}" for a, b in stretches)
-            told = f"source offsets {ranges} are proven"
+            text = f"source offsets {ranges} are proven"
         if not self.earlier_records:
-            return told
+            return text
         at = datetime.fromtimestamp(self.earlier_ms / 1000, UTC)
-        return f"{told}, {self.earlier_records:,} records of them earlier ({at:%Y-%m-%d %H:%M} UTC)"
+        return f"{text}, {self.earlier_records:,} records of them earlier ({at:%Y-%m-%d %H:%M} UTC)"
 
     def key(self) -> bytes:
         return f"{self.topic}-{self.partition}".encode()
@@ -202,7 +200,7 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
 
 
 def new_hash() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    return hashlib.blake2b(digest_size=16)
 
 
 def _digest_of(digests: Iterable[str]) -> str:

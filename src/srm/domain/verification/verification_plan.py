@@ -112,8 +112,8 @@ def plan_partition(
         )
         target_start, target_end = former_end, max(former_end, target_end)
     decided = tuple((a, b) for a, b in sorted(whole.decided) if b > source_start and a < source_end)
-    told = [left_out] if left_out else []
-    told += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in decided]
+    texts = [left_out] if left_out else []
+    texts += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in decided]
     return replace(
         whole,
         source_start=source_start,
@@ -121,7 +121,7 @@ def plan_partition(
         target_start=target_start,
         target_end=max(target_start, target_end),
         runs=clip(runs, source_start, source_end),
-        left_out="; ".join(told),
+        left_out="; ".join(texts),
         decided=decided,
     )
 

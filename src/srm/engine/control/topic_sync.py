@@ -89,7 +89,7 @@ class TopicSyncPlan:
             yield SyncFinding(name, f"has {there} partitions, its source has {here}")
         for acl in self.surplus_acls:
             action = "srm topics apply --remove-acls"
-            yield SyncFinding(acl.where, f"surplus ACL: {acl.rule}", action)
+            yield SyncFinding(acl.subject, f"surplus ACL: {acl.rule}", action)
         yield from self.findings
 
 
@@ -334,7 +334,7 @@ def _refusal(acl: Acl, copy: Acl, config: FlowConfig) -> SyncFinding | None:
         action = f"add it on {target}, or remove it on {source}"
     else:
         return None
-    return SyncFinding(acl.where, f"{acl.rule} is on {source} only, {why}", action)
+    return SyncFinding(acl.subject, f"{acl.rule} is on {source} only, {why}", action)
 
 
 def _covers_own_names(acl: Acl) -> bool:

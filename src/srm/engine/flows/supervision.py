@@ -67,7 +67,7 @@ class FlowSigns:
         return self.driver is not None and self.driver.ended
 
     @property
-    def asked_to_end(self) -> bool:
+    def is_end_requested(self) -> bool:
         """True when the pending request applies to the last driver."""
         started_after = self.driver.started_after if self.driver else ""
         return self.request is not None and self.request.request != started_after
@@ -76,7 +76,7 @@ class FlowSigns:
     def stopped_by(self) -> DriverRequest | None:
         """The stop request that no driver was started after, or None."""
         request = self.request
-        return request if request and request.action == "stop" and self.asked_to_end else None
+        return request if request and request.action == "stop" and self.is_end_requested else None
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -232,11 +232,11 @@ class Watch:
         if self.stopped_by is not None:
             return "stay-stopped"
         driven = self._driven(now)
-        asked = any(one.asked_to_end for one in self.signs)
-        if not asked and driven.issuperset(map(str, self.flows)):
+        is_end_requested = any(one.is_end_requested for one in self.signs)
+        if not is_end_requested and driven.issuperset(map(str, self.flows)):
             return "supervise"
         # Wait for a clean end; without it the new application fences the old one.
-        patience = LOST_S if asked and driven else LOOK_S
+        patience = LOST_S if is_end_requested and driven else LOOK_S
         waits = any(
             one.readable.driver and not one.readable.has_ended and now - one.first < patience
             for one in self.flows.values()
@@ -428,14 +428,14 @@ def request_end(topics: StateTopics, action: Action, by: str, now_ms: int) -> Dr
     # In parallel: a target that does not answer must not delay requests to other applications.
     with ThreadPoolExecutor(len(topics) or 1, thread_name_prefix="srm-requests") as pool:
         record = {REQUEST_KEY: request.value()}
-        asked = [pool.submit(topic.write, record) for topic in topics.values()]
-    failures = [failure for one in asked if (failure := one.exception()) is not None]
+        writes = [pool.submit(topic.write, record) for topic in topics.values()]
+    failures = [failure for one in writes if (failure := one.exception()) is not None]
     if failures:
         raise failures[0]
     return request
 
 
-def ask(
+def request_action(
     topics: StateTopics,
     action: Action,
     by: str,

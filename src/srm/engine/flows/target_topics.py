@@ -52,8 +52,8 @@ def raw_metrics_spec(config: FlowConfig) -> TopicSpec:
     return TopicSpec(topic, 1, config.internal_replication_factor, _ONE_DAY)
 
 
-def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
-    """Write raw records of component ``teller``, return if any were written; log a failure."""
+def write_metrics(context: FlowContext, component: str, values: Collection[bytes]) -> bool:
+    """Write raw records of a ``component``, return if any were written; log a failure."""
     if not values:
         return False
     spec = raw_metrics_spec(context.config)
@@ -63,8 +63,8 @@ def tell(context: FlowContext, teller: str, values: Collection[bytes]) -> bool:
             context.target.create_topics([spec])
         table = context.target.compacted_topic(spec.name)
         for value in values:
-            table.write({teller.encode(): value})
+            table.write({component.encode(): value})
     except SrmError as error:
-        logger.warning("%s: no metrics of %s: %s", context.config.flow, teller, error)
+        logger.warning("%s: no metrics of %s: %s", context.config.flow, component, error)
         return False
     return True

@@ -32,7 +32,7 @@ from srm.domain.text.documents import JsonRecord
 from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, Topics
 from srm.engine.control.control_topics import ensure_compacted, ensure_stamped
 from srm.engine.flows.supervision import paused_text
-from srm.engine.flows.target_topics import tell
+from srm.engine.flows.target_topics import write_metrics
 from srm.engine.groups.ledger import forget_entries
 from srm.engine.groups.proving import ProofShare, Survey, keep_proof, prove_emission, read_proof
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
@@ -167,9 +167,9 @@ def emit(
         if not existing:
             ensure_stamped(context.target, topic, config.checkpoints_replication_factor)
         table.write(changed)
-        _tell_latency(context, found, changed.keys(), now_ms)
+        _write_latency(context, found, changed.keys(), now_ms)
     if groups is None and not dry_run:
-        still = standing_still(existing.keys() - records.keys(), found.groups | found.errors.keys())
+        still = idle_groups(existing.keys() - records.keys(), found.groups | found.errors.keys())
         keep_proof(context, replace(proof, unread=(*proof.unread, *still)))
     level = logging.INFO if groups is None else logging.DEBUG
     _logger.log(level, "%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
@@ -187,21 +187,21 @@ def emit(
     )
 
 
-def _tell_latency(
+def _write_latency(
     context: FlowContext, found: Survey, written: Collection[bytes], began_ms: int
 ) -> None:
     """Write the latency of the checkpoints just acknowledged, all at the end of one call."""
     now_ms = context.now_ms()
     taken = [
-        (one.upstream.topic, checkpoint.topic_partition.topic, now_ms - found.asked_ms[one.group])
+        (one.upstream.topic, checkpoint.topic_partition.topic, now_ms - found.queried_ms[one.group])
         for one in found.outcomes
         if (checkpoint := one.checkpoint) is not None and checkpoint.key() in written
     ]
     metrics = checkpoint_metrics(context.config.flow, began_ms, now_ms, taken)
-    tell(context, "checkpoints", encode_checkpoints(metrics))
+    write_metrics(context, "checkpoints", encode_checkpoints(metrics))
 
 
-def standing_still(keys: Iterable[bytes], surveyed: Collection[str]) -> tuple[str, ...]:
+def idle_groups(keys: Iterable[bytes], surveyed: Collection[str]) -> tuple[str, ...]:
     """Return the groups with checkpoints under these keys that were not surveyed."""
     groups: set[str] = set()
     for key in keys:
@@ -225,7 +225,7 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
     on_source = context.source.topics() if wanted else {}
     on_target = context.target.topics() if wanted else {}
 
-    asked_ms = dict.fromkeys(wanted, context.now_ms())
+    queried_ms = dict.fromkeys(wanted, context.now_ms())
     commits, errors = per_group(context.source.commits_of(wanted))
     if groups is not None:
         unselected, flow = sorted(set(groups) - set(wanted)), context.config.flow
@@ -250,7 +250,7 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
         for group, offsets in sorted(chosen.items())
         for outcome in checkpoint_outcomes(group, offsets, selection, facts_of, ids_of)
     )
-    return Survey(outcomes, errors, facts_of, asked_ms, on_source, on_target)
+    return Survey(outcomes, errors, facts_of, queried_ms, on_source, on_target)
 
 
 def per_group(answers: ByGroup[_T]) -> tuple[dict[str, _T], dict[str, Reason]]:

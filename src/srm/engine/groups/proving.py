@@ -190,7 +190,7 @@ class Survey:
     outcomes: tuple[CheckpointOutcome, ...]
     errors: Mapping[str, Reason]
     facts_of: FactsOf
-    asked_ms: Mapping[str, int]
+    queried_ms: Mapping[str, int]
     on_source: Topics
     on_target: Topics
 
@@ -256,7 +256,7 @@ def prove_emission(
         for o in found.outcomes
         if o.upstream in wrong and verdicts.get((o.group, o.upstream), _NONE).state != "proven"
     }
-    unproven = {name: why for name in looked if (why := _why_not(by_group[name], verdicts))}
+    unproven = {name: why for name in looked if (why := _obstacle(by_group[name], verdicts))}
     proof = FlowProof(
         flow=str(context.config.flow),
         time_ms=began_ms,
@@ -303,7 +303,7 @@ def _look_again(
     }
 
 
-def _why_not(outcomes: Sequence[CheckpointOutcome], verdicts: dict[Where, Verdict]) -> str:
+def _obstacle(outcomes: Sequence[CheckpointOutcome], verdicts: dict[Where, Verdict]) -> str:
     for outcome in outcomes:
         if outcome.state == "not-selected":
             continue

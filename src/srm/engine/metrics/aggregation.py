@@ -20,7 +20,7 @@ from srm.domain.metrics import LONGEST_INTERVAL_MS, RawMetric, encode_raw
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.flows.target_topics import tell
+from srm.engine.flows.target_topics import write_metrics
 from srm.engine.metrics.metrics import KeptWindows, WindowBounds, WindowSpec, store
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import FlowState, observe
@@ -73,8 +73,8 @@ def aggregate_by(
     windows = KeptWindows(config, spec)
     if not count(windows, now_ms):
         return None
-    silence, told = tell_silence(context, max(windows.told_ms, now_ms - spec.look_back_ms))
-    windows.add(told, context.now_ms())
+    silence, reported = write_silence(context, max(windows.reported_ms, now_ms - spec.look_back_ms))
+    windows.add(reported, context.now_ms())
     wanted = windows.bounds(now_ms)
     if silence is not None:
         # No raw records are expected, so all windows up to the present slide are complete.
@@ -109,19 +109,19 @@ class Silence:
     driver_age_ms: int | None
 
 
-def tell_silence(
-    context: FlowContext, told_ms: int | None = None
+def write_silence(
+    context: FlowContext, reported_ms: int | None = None
 ) -> tuple[Silence | None, list[bytes]]:
     """Write and return the lag of a flow that no slot copies, as raw metrics without records.
 
-    It covers the time since the last lag (``told_ms``): a gap would look like no lag.
+    It covers the time since the last lag (``reported_ms``): a gap would look like no lag.
     """
     view = observe(context)
     if not is_silent(view):
         return None, []
-    metrics = list(lags(context, view, _interval_ms(context, view, told_ms)))
+    metrics = list(lags(context, view, _interval_ms(context, view, reported_ms)))
     values = encode_raw(metrics)
-    if not tell(context, "silence", values):
+    if not write_metrics(context, "silence", values):
         values = []
     driver = view.status.driver
     silence = Silence(
@@ -145,15 +145,15 @@ def is_silent(view: FlowState) -> bool:
     return status.pause is not None or ended or not any(slot.alive for slot in status.slots)
 
 
-def _interval_ms(context: FlowContext, view: FlowState, told_ms: int | None) -> int:
+def _interval_ms(context: FlowContext, view: FlowState, reported_ms: int | None) -> int:
     status = view.status
-    if told_ms is None:
+    if reported_ms is None:
         return context.config.metrics_interval // timedelta(milliseconds=1)
     if status.pause is not None:
         silent_ms = status.pause.time_ms
     else:
         silent_ms = max((status.time_ms - slot.age_ms for slot in status.slots), default=0)
-    since_ms = max(silent_ms, told_ms, status.time_ms - LONGEST_INTERVAL_MS)
+    since_ms = max(silent_ms, reported_ms, status.time_ms - LONGEST_INTERVAL_MS)
     return max(1, status.time_ms - since_ms)
 
 

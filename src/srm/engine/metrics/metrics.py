@@ -62,13 +62,13 @@ class KeptWindows:
     """Adds raw records and returns windows that have ended, once or repeatedly.
 
     The look-back bounds the memory: older records, and those of a clock that runs ahead by more,
-    are dropped. ``told_ms``: when the newest added lag was measured, 0 without one.
+    are dropped. ``reported_ms``: when the newest added lag was measured, 0 without one.
     """
 
     def __init__(self, config: FlowConfig, spec: WindowSpec) -> None:
         self.measured = 0
         self.malformed = 0
-        self.told_ms = 0
+        self.reported_ms = 0
         self._flow = config.flow.source, config.flow.target
         self._spec = spec
         self._interval_ms = config.metrics_interval // timedelta(milliseconds=1)
@@ -99,12 +99,12 @@ class KeptWindows:
             for metric in usable:
                 ours = (metric.source, metric.target) == self._flow
                 if ours and isinstance(metric, RawMetric) and metric.time_ms <= now_ms:
-                    self.told_ms = max(self.told_ms, metric.time_ms)
+                    self.reported_ms = max(self.reported_ms, metric.time_ms)
 
     def merge(self, other: KeptWindows) -> None:
         self.measured += other.measured
         self.malformed += other.malformed
-        self.told_ms = max(self.told_ms, other.told_ms)
+        self.reported_ms = max(self.reported_ms, other.reported_ms)
         self._windows.merge(other._windows)
 
     def take(self, now_ms: int) -> list[WindowMetric]:

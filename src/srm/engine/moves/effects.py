@@ -72,7 +72,7 @@ class Fence(Document):
     lifted_ms: int = 0
 
     @property
-    def stands(self) -> bool:
+    def is_set(self) -> bool:
         return not self.lifted_ms
 
     def key(self) -> bytes:
@@ -95,7 +95,7 @@ def set_fence(
 
     def records(known: Mapping[str, Fence]) -> list[Fence]:
         # Earlier denials are ACLs of others, which srm does not lift.
-        new = {topic for topic in topics if topic not in known or not known[topic].stands} - denied
+        new = {topic for topic in topics if topic not in known or not known[topic].is_set} - denied
         wanted = new & {*allowed()} if new and allowed is not None else new
         return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
 
@@ -104,15 +104,15 @@ def set_fence(
 
 
 def enforce_fences(cluster: Cluster, topics: Collection[str]) -> None:
-    """Deny writes to those of the topics whose fence stands, by its record after that, too."""
+    """Deny writes to those of the topics whose fence is set, by its record after that, too."""
 
-    def standing() -> set[str]:
-        return {topic for topic, one in read_fences(cluster).items() if one.stands} & {*topics}
+    def fences() -> set[str]:
+        return {topic for topic, one in read_fences(cluster).items() if one.is_set} & {*topics}
 
-    while (ours := standing()) and (missing := sorted(ours - cluster.write_denials(ours))):
+    while (ours := fences()) and (missing := sorted(ours - cluster.write_denials(ours))):
         cluster.deny_writes(missing)
         log.info("no writes to %s on %s", ", ".join(missing), cluster.alias)
-        if late := {*missing} - standing():
+        if late := {*missing} - fences():
             cluster.allow_writes(sorted(late))
 
 
@@ -127,9 +127,9 @@ def lift_fence(
     lifted: set[str] = set()
     while True:
         known = [fence for fence in read_fences(cluster).values() if wanted(fence)]
-        open_now = [f.topic for f in known if not f.stands and f.lifted_ms >= since_ms]
+        open_now = [f.topic for f in known if not f.is_set and f.lifted_ms >= since_ms]
         found = cluster.write_denials(open_now) if open_now else frozenset()
-        topics = {fence.topic for fence in known if fence.stands} | found
+        topics = {fence.topic for fence in known if fence.is_set} | found
         if not topics:
             return tuple(sorted(lifted))
         cluster.allow_writes(sorted(topics))
@@ -139,8 +139,8 @@ def lift_fence(
 
 
 def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fence]) -> list[Fence]:
-    standing = [known[topic] for topic in sorted(topics) if topic in known and known[topic].stands]
-    return [replace(fence, lifted_ms=now_ms) for fence in standing]
+    fences = [known[topic] for topic in sorted(topics) if topic in known and known[topic].is_set]
+    return [replace(fence, lifted_ms=now_ms) for fence in fences]
 
 
 def keep_fence(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:
@@ -163,7 +163,7 @@ def keep_fence(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> No
 
 def _is_over(fence: Fence, plan: MovePlan, now: InForce) -> bool:
     """Return whether a move lifts its fence: not while its clients are elsewhere all the same."""
-    is_needed = fence.stands and now.step == "go" and topic_subject(fence.topic) in now.away
+    is_needed = fence.is_set and now.step == "go" and topic_subject(fence.topic) in now.away
     return fence.move_id == plan.move_id and not is_needed
 
 
@@ -186,7 +186,7 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
 
 
 def open_target(context: MoveContext, plan: MovePlan) -> dict[str, bytes]:
-    """Allow writes on the target; return its fences' records, lifted: they stand until decided."""
+    """Allow writes on the target; return its fences' records, lifted: set until decided."""
     lifted = _lift_records(plan.topics, context.now_ms(), read_fences(context.target))
     if lifted:
         context.target.allow_writes([fence.topic for fence in lifted])

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import SlotReport
@@ -57,7 +56,6 @@ from srm.engine.moves.records import MoveContext, RoutingTables
 from srm.engine.ports import FlowMaps
 from srm.errors import NotLoadedError
 
-_LONGEST_REASON: Final = 500
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -442,7 +440,7 @@ class Look:
     unrouted: tuple[str, ...] = ()
     unheld: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     rested: bool = False
 
     @property
@@ -458,7 +456,7 @@ class Look:
             self.progress.move_id,
             self.progress.attempt,
             now_ms,
-            waits=tuple(reason[:_LONGEST_REASON] for reason in few(self.status.blocking)),
+            waits=tuple(reason[:500] for reason in few(self.status.blocking)),
             sample=next(iter(self.seen.samples), None),
             still=self.seen.fingerprint if self.rested else "",
         )
@@ -505,7 +503,7 @@ def decide(look: Look) -> SyncStatus:
         timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
         rpo_records=sum(missing.values()),
         missing=tuple(missing),
-        asks=look.asks,
+        asks=look.requests,
     )
 
 

@@ -23,10 +23,10 @@ from srm.domain.flow_state.replication_records import Pause
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.moves.gate import (
     Writers,
-    asks_at_hold,
-    strangers,
+    requests_at_hold,
     unheld_producers,
     unknown_writers,
+    unrouted_members,
 )
 from srm.domain.moves.plan import MovePlan, fingerprint, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress, Observation
@@ -488,7 +488,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     # Clients that return must be able to write.
-    standing = () if progress.is_decided else release_fence(context, plan, is_over=False)
+    fence_errors = () if progress.is_decided else release_fence(context, plan, is_over=False)
     why = why or _last_wait(context, move_id)
     try:
         released = transact(
@@ -501,10 +501,10 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
         raise
     # A concurrent wait has seen the hold until now and may have set the fence again. A later
     # attempt may have done so too, and needs it.
-    standing = standing or release_fence(context, plan, is_over=True)
+    fence_errors = fence_errors or release_fence(context, plan, is_over=True)
     if plan.request.is_unplanned:
         resume_flow(context, plan)
-    if missing := (*standing, *call_redirectors(context, plan)):
+    if missing := (*fence_errors, *call_redirectors(context, plan)):
         raise UnavailableError(
             f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "
             f"{move_id}', or redirect its clients to {plan.request.source} manually"
@@ -584,21 +584,22 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     unrouted = tuple(
         topic
         for topic in plan.topics
-        if topic in seen.strangers or unknown_writers(topic, writers, presence)
+        if topic in seen.unrouted or unknown_writers(topic, writers, presence)
     )
     moving = _moving(plan, progress, seen, unrouted, clock)
     readers = tuple(_readers(plan, seen, clock))
-    asks: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     if "manual" in plan.redirect:
         members = {
-            group.group: strangers(group.group, group.members, presence) for group in clusters.plans
+            group.group: unrouted_members(group.group, group.members, presence)
+            for group in clusters.plans
         }
         plain = {
             topic: unknown_writers(topic, writers, presence)
             for topic in moving
             if not presence.not_held(topic_subject(topic), attempt)
         }
-        asks = tuple(asks_at_hold(plan.request, address_of_target(context), members, plain))
+        requests = tuple(requests_at_hold(plan.request, address_of_target(context), members, plain))
     return Look(
         facts=clusters,
         progress=progress,
@@ -612,7 +613,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
             *topics_without_fence(context, plan),
             *(problem.text for problem in unsettled_problems(context.forward)),
         ),
-        asks=asks,
+        requests=requests,
         rested=not (moving or readers),
     )
 
@@ -656,7 +657,7 @@ def _take_over(
     seen = replace(seen, samples=(note.sample,) if note.sample else ())
     if note.still == seen.fingerprint:
         return replace(seen, began=float("-inf"))
-    return replace(seen, strangers=frozenset(plan.topics))
+    return replace(seen, unrouted=frozenset(plan.topics))
 
 
 def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:

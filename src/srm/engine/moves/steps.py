@@ -254,7 +254,6 @@ Around = Callable[[RunStep], AbstractContextManager[object]]
 """Returns a context manager to run a step in, for example a span of a trace."""
 
 _POLL_S = 0.5
-_LOOKS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +299,7 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
     at most twice the longest quiet time, plus a few looks; then a GateClosedError, clients stay.
     """
     plan = MoveStore(context).load(move_id)[0]
-    patience = min(2 * plan.request.quiet_s() + _LOOKS_S, plan.request.wait_seconds)
+    patience = min(2 * plan.request.quiet_s() + 5.0, plan.request.wait_seconds)
     run = _Run(context, plan, time.monotonic() + patience)
     sending: tuple[RunStep, ...] = ("apply", "go")
     for step in sending:

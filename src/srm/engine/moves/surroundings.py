@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from srm.domain.moves.gate import Presence, Writers, strangers, unknown_writers
+from srm.domain.moves.gate import Presence, Writers, unknown_writers, unrouted_members
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import some
@@ -94,7 +94,7 @@ def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     request, now_ms = facts.request, context.now_ms()
     presence = Presence(facts.routing.on_source, now_ms)
     for plan in sorted(facts.plans, key=lambda one: one.group):
-        if members := strangers(plan.group, plan.members, presence):
+        if members := unrouted_members(plan.group, plan.members, presence):
             yield (
                 f"group {plan.group}: {', '.join(members)} does not follow routes, so the hold "
                 f"cannot reach it. Stop it at hold and start it on {request.target} after go. With "

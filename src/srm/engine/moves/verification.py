@@ -18,7 +18,7 @@ from typing import Any, Final, get_args
 
 from srm.domain.groups.translation import Direction
 from srm.domain.moves.disaster import Outcome, stored_outcome
-from srm.domain.moves.gate import asks_at_go
+from srm.domain.moves.gate import requests_at_go
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler
 from srm.domain.moves.report import (
@@ -81,9 +81,6 @@ _FIRST_RECORD_MS: Final = 10_000
 """Wait for a group with members to process a record: twice the default of
 auto.commit.interval.ms. The residue watch finds later ones."""
 
-_CALL_AGAIN_MS: Final = 5_000
-_MOST_MEMBERS: Final = 20
-
 
 @dataclass(frozen=True, slots=True)
 class VerifyStatus:
@@ -117,7 +114,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         )
     if plan.fence == "acl" and InForce.read(context, plan).later:
         fence_if_possible(context, plan, sets=False)  # a killed process may have left a late one
-    unconfirmed = call_redirectors(context, plan, again_after_ms=_CALL_AGAIN_MS)
+    unconfirmed = call_redirectors(context, plan, again_after_ms=5_000)
     if len(plan.redirect) > 1:
         progress = MoveStore(context).progress(move_id)  # with their confirmations
     now = context.now_ms()
@@ -142,7 +139,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         residue=noted.residue,
         elapsed_seconds=elapsed,
         timed_out=bool(waiting) and not in_time,
-        asks=tuple(_asks(context, plan, noted)) if "manual" in plan.redirect else (),
+        asks=tuple(_requests(context, plan, noted)) if "manual" in plan.redirect else (),
     )
 
 
@@ -165,7 +162,7 @@ def observe(
     described = context.target.groups(list(groups)) if groups else {}
     active = {name for name, found in described.items() if found.state == "active"}
     offsets = of_all(context.target.commits_of(groups))
-    arrivals = Arrivals(context, plan, progress, ask_clock=bool(groups))
+    arrivals = Arrivals(context, plan, progress, query_clock=bool(groups))
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.
     watched = not plan.request.is_unplanned and not progress.residue_over
@@ -209,7 +206,7 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
             if not ((entry := ledger.entry(group, place)) and entry.owns(offset))
         }
         members = (*before.members, *described[group].members)
-        now = Straggler(tuple(dict.fromkeys(members))[:_MOST_MEMBERS], {**moved, **before.commits})
+        now = Straggler(tuple(dict.fromkeys(members))[:20], {**moved, **before.commits})
         if now != Straggler():
             found[group] = now
     return progress if found == progress.stragglers else progress.noting(stragglers=found)
@@ -221,13 +218,13 @@ def _news(progress: MoveProgress) -> MoveProgress:
     return replace(progress, revision=0, resumed=resumed)
 
 
-def _asks(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+def _requests(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
     absent = {
         group.group: group.members
         for group in plan.groups
         if progress.resumed[group.group].resumed_ms is None
     }
-    return asks_at_go(plan.request, address_of_target(context), absent, progress.residue)
+    return requests_at_go(plan.request, address_of_target(context), absent, progress.residue)
 
 
 def _waiting(plan: MovePlan, seen: VerifyLook) -> tuple[list[str], list[str]]:
@@ -462,7 +459,7 @@ def _has(table: ControlTables, kept: KeptReport, progress: MoveProgress) -> bool
 def _followers(
     context: MoveContext, plan: MovePlan, progress: MoveProgress
 ) -> tuple[Follower, ...]:
-    arrivals = Arrivals(context, plan, progress, ask_clock=False)
+    arrivals = Arrivals(context, plan, progress, query_clock=False)
     said = arrivals.followers()
     groups = arrivals.ours(plan.group_names if progress.is_decided else ())
     described = context.target.groups(groups) if groups else {}
@@ -513,15 +510,15 @@ def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approva
 
 
 class Arrivals:
-    """One look at both routing topics, if available; ``ask_clock`` writes to read the clock."""
+    """One look at both routing topics, if available; ``query_clock`` writes to read the clock."""
 
     def __init__(
-        self, context: MoveContext, plan: MovePlan, progress: MoveProgress, *, ask_clock: bool
+        self, context: MoveContext, plan: MovePlan, progress: MoveProgress, *, query_clock: bool
     ) -> None:
         self.plan, self.progress = plan, progress
         self._clocked = progress.hold_stamp_ms is not None
         table = context.target.compacted_topic(internal_topics.ROUTING)
-        stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and ask_clock else None
+        stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and query_clock else None
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
         tables = RoutingTables.read(context)

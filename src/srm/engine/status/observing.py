@@ -35,11 +35,11 @@ from srm.engine.moves.records import without_source
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
     FlowFacts,
+    FlowForecast,
     FlowStatus,
     GroupStatus,
     Health,
     PartitionRow,
-    Standing,
     as_waiting,
     flow_health,
     hints,
@@ -52,12 +52,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FlowState:
-    """A flow at one moment; ``standing`` is the forecast, also of a paused flow."""
+    """A flow at one moment; ``forecast`` is that of its loss, also of a paused flow."""
 
     status: FlowStatus
     partitions: Mapping[str, tuple[PartitionRow, ...]] = field(default_factory=dict)
     outlook: MoveFacts | None = None
-    standing: Standing | None = None
+    forecast: FlowForecast | None = None
 
     @cached_property
     def health(self) -> Health:
@@ -82,11 +82,11 @@ def flow_status(context: FlowContext) -> FlowStatus:
     return replace(status, hints=(*status.hints, *unsettled))
 
 
-def read_standing(context: FlowContext) -> Standing:
+def read_forecast(context: FlowContext) -> FlowForecast:
     state = observe(context)
-    if state.standing is None:
+    if state.forecast is None:
         raise UnavailableError(state.status.errors["forecast"])
-    return state.standing
+    return state.forecast
 
 
 def observe(context: FlowContext) -> FlowState:
@@ -118,16 +118,16 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     status, reported = status_of(
         FlowFacts(context.config, now_ms, commands, maps, source, on_target, starts)
     )
-    standing = None
+    current = None
     if known is not None:
         known = known if source.error else with_commits(context, known)
-        standing = standing_of(context, known, None if source.error else source)
-    shown = standing if status.pause is None else None
+        current = forecast_of(context, known, None if source.error else source)
+    shown = current if status.pause is None else None
     status = replace(status, errors={**status.errors, **errors}, standing=shown)
     if with_groups:
         status = _with_groups(context, status, known, surveyed)
     partitions = {name: as_waiting(status, views) for name, views in reported.items()}
-    return FlowState(status, partitions, known, standing)
+    return FlowState(status, partitions, known, current)
 
 
 def _copy_starts(
@@ -232,9 +232,9 @@ def read_known(context: FlowContext, also: Collection[str] = ()) -> MoveFacts:
     return read_outlook(move, read_target(move, request, also=also, with_groups=False))
 
 
-def standing_of(
+def forecast_of(
     context: FlowContext, known: MoveFacts, source: source_look.SourceLook | None
-) -> Standing:
+) -> FlowForecast:
     """Forecast the loss of a flow's source, exact with its log ends; pure but for the clock."""
     now_ms = context.now_ms() if source is None else source.time_ms  # the forecast is as of then
     forecast, alias = known.forecast(now_ms, source), context.config.flow.source
@@ -243,7 +243,7 @@ def standing_of(
     again = f"at most {forecast.re_read:,} read again{forecast.still}"
     nothing = next(nothing_to_move(known), None)
     line = nothing.text if nothing else f"{_lost(alias, forecast)}, {again}, {proven}"
-    return Standing(f"if {alias} died now: {line}", forecast, proof)
+    return FlowForecast(f"if {alias} died now: {line}", forecast, proof)
 
 
 def _lost(source: str, forecast: Forecast) -> str:

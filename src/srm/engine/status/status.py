@@ -32,7 +32,7 @@ TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"
 
 
 @dataclass(frozen=True)
-class Standing:
+class FlowForecast:
     """The current forecast of a flow; ``line`` is its text for operators."""
 
     line: str
@@ -123,7 +123,7 @@ class FlowStatus:
     remaining: int = 0
     hints: tuple[str, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
-    standing: Standing | None = None
+    standing: FlowForecast | None = None
     source_error: str = ""
     pause: replication_records.Pause | None = None
     heard_ms: int = 0
@@ -336,11 +336,11 @@ def signs_line(signs: supervision.FlowSigns) -> str:
 
 def document(found: FlowStatus) -> dict[str, Any]:
     """Return the status of a flow as plain JSON, with its health and that of its topics."""
-    told: dict[str, Any] = json.loads(encode(found))
-    told["health"] = json.loads(encode(flow_health(found)))
-    for topic, one in zip(told["topics"], found.topics, strict=True):
+    values: dict[str, Any] = json.loads(encode(found))
+    values["health"] = json.loads(encode(flow_health(found)))
+    for topic, one in zip(values["topics"], found.topics, strict=True):
         topic["health"] = json.loads(encode(topic_health(one, found)))
-    return told
+    return values
 
 
 def off_reason(flow: Flow) -> Reason:
@@ -460,7 +460,7 @@ def hints(
 def _group_hints(
     config: FlowConfig, found: FlowStatus, outcomes: Sequence[CheckpointOutcome]
 ) -> Iterator[Reason]:
-    flow, standing, names = found.flow, found.standing, config.names
+    flow, current, names = found.flow, found.standing, config.names
     if not config.groups or not found.groups:
         yield without_groups(config)
     if found.groups and not config.sync_group_offsets_enabled:
@@ -476,9 +476,9 @@ def _group_hints(
         if outcome.state == "not-selected" and names.is_replica(outcome.upstream.topic)
     )
     yield from map(Reason, dict.fromkeys(replicas))
-    known = {group.group for group in standing.forecast.groups} if standing else set[str]()
+    known = {group.group for group in current.forecast.groups} if current else set[str]()
     missing = sorted(group.group for group in found.groups if group.group not in known)
-    if standing is not None and missing:
+    if current is not None and missing:
         yield Reason(
             f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
             "would decide where they start",

@@ -12,26 +12,28 @@ from srm.engine.why.group import why_group
 from srm.engine.why.topic import why_topic
 from srm.errors import NotFoundError
 
-__all__ = ["Kind", "Why", "WhyStep", "ask", "in_order", "not_found", "why_group", "why_topic"]
+__all__ = ["Kind", "Why", "WhyStep", "explain", "in_order", "not_found", "why_group", "why_topic"]
 
-_ASK: Final[Mapping[Kind, Callable[[FlowContext, str], Why]]] = {
+_BY_KIND: Final[Mapping[Kind, Callable[[FlowContext, str], Why]]] = {
     "topic": why_topic,
     "group": why_group,
 }
 
 
-def ask(context: FlowContext, name: str, kinds: Collection[Kind] = tuple(_ASK)) -> tuple[Why, ...]:
+def explain(
+    context: FlowContext, name: str, kinds: Collection[Kind] = tuple(_BY_KIND)
+) -> tuple[Why, ...]:
     """Explain a name, once for each kind that it may be; see :attr:`.Why.known`."""
-    return tuple(_ASK[kind](context, name) for kind in kinds)
+    return tuple(_BY_KIND[kind](context, name) for kind in kinds)
 
 
-def not_found(name: str, asked: Collection[Why]) -> NotFoundError:
-    what = " or ".join(dict.fromkeys(answer.kind for answer in asked))
-    where = sorted({alias for why in asked for alias in (why.flow.source, why.flow.target)})
+def not_found(name: str, answers: Collection[Why]) -> NotFoundError:
+    what = " or ".join(dict.fromkeys(answer.kind for answer in answers))
+    where = sorted({alias for why in answers for alias in (why.flow.source, why.flow.target)})
     similar = dict.fromkeys(
-        f"{why.kind} {one} of {why.flow.source}" for why in asked for one in why.similar
+        f"{why.kind} {one} of {why.flow.source}" for why in answers for one in why.similar
     )
-    exists = [step for why in asked for step in why.steps if step.name == "exists"]
+    exists = [step for why in answers for step in why.steps if step.name == "exists"]
     unseen = dict.fromkeys(step.answer for step in exists if step.ok is None)
     meant = f"; did you mean {some(tuple(similar))}?" if similar else ""
     blind = f"; {'; '.join(unseen)}" if unseen else ""

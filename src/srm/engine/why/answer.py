@@ -133,7 +133,6 @@ def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[Wh
         yield question.because(pause_reason(flow, pause).within(f"{flow} is paused{by}"))
 
 
-DecidingList = Literal["topics", "groups"]
 _T = TypeVar("_T")
 
 
@@ -149,7 +148,7 @@ class SelectionLists:
     """Topics or groups that a flow selects; ``listed`` are the patterns of srm-control only."""
 
     flow: Flow
-    name: DecidingList
+    name: Literal["topics", "groups"]
     patterns: NameFilter
     listed: ListPair
 
@@ -157,13 +156,13 @@ class SelectionLists:
         pattern = self.patterns.included_by(subject)
         question = Question("allowed", f"does an allow list name the {self.name[:-1]}?")
         if pattern is not None:
-            return question.yes(self._where(pattern, self.listed.allow))
+            return question.yes(self._entry(pattern, self.listed.allow))
         count = len(self.patterns.include)
         none = (
             f"none of {amount(count, 'pattern')} matches the whole name" if count else "no pattern"
         )
-        told = f"not listed: {none} ({self._key()}, and the list of srm-control)"
-        return question.no(told, self._command("--add", literal(subject)))
+        text = f"not listed: {none} ({self._key()}, and the list of srm-control)"
+        return question.no(text, self._command("--add", literal(subject)))
 
     def not_denied(self, subject: str) -> WhyStep:
         """Return the step with the pattern that denies a name; deny lists win."""
@@ -172,12 +171,12 @@ class SelectionLists:
         if pattern is None:
             return question.yes("no pattern matches")
         if self.name == "groups" and subject.startswith(SHADOW_PREFIX):
-            nobodys = f"groups {SHADOW_PREFIX}* are made by drills and never translated"
-            return question.no(nobodys)
-        told = f"denied, and deny lists win: {self._where(pattern, self.listed.deny, '.exclude')}"
+            text = f"groups {SHADOW_PREFIX}* are made by drills and never translated"
+            return question.no(text)
+        text = f"denied, and deny lists win: {self._entry(pattern, self.listed.deny, '.exclude')}"
         if pattern in self.listed.deny:
-            return question.no(told, self._command("--remove-denylist", pattern))
-        return question.no(told, f"remove {pattern} from {self._key('.exclude')}")
+            return question.no(text, self._command("--remove-denylist", pattern))
+        return question.no(text, f"remove {pattern} from {self._key('.exclude')}")
 
     def steps(self, subject: str) -> Iterator[WhyStep]:
         yield self.selection_step(subject)
@@ -191,7 +190,7 @@ class SelectionLists:
     def _key(self, suffix: str = "") -> str:
         return f"{self.flow}.{self.name}{suffix}"
 
-    def _where(self, pattern: str, listed: tuple[str, ...], suffix: str = "") -> str:
+    def _entry(self, pattern: str, listed: tuple[str, ...], suffix: str = "") -> str:
         if pattern in listed:
             return f"{pattern} of the list of srm-control"
         default = split_patterns(KEYS[f"{self.name}{suffix}"].default or "")
@@ -262,9 +261,9 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
     return tuple(row(name) for name in found if not names.is_internal(name))
 
 
-def _answer_or_empty(ask: Callable[[], Mapping[str, _T]]) -> Mapping[str, _T]:
+def _answer_or_empty(query: Callable[[], Mapping[str, _T]]) -> Mapping[str, _T]:
     try:
-        return ask()
+        return query()
     except UnavailableError:
         return {}
 

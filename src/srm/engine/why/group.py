@@ -15,7 +15,7 @@ from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNFINISHED
-from srm.domain.moves.gate import Presence, strangers
+from srm.domain.moves.gate import Presence, unrouted_members
 from srm.domain.moves.plan import state_remedy
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
@@ -54,14 +54,14 @@ from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableE
 class Movement:
     """Obstacles to a planned move of the group now, or the ``error`` that hides them.
 
-    ``members`` are on the source, ``strangers`` those that do not follow routes.
+    ``members`` are on the source, ``unrouted`` those that do not follow routes.
     ``eta_s`` is the time to copy the lag at the highest recent rate, None if unknown.
     """
 
     blocking: tuple[Reason, ...] = ()
     waits: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
-    strangers: tuple[str, ...] = ()
+    unrouted: tuple[str, ...] = ()
     eta_s: float | None = None
     error: Reason | None = None
     members_there: tuple[str, ...] = ()
@@ -230,7 +230,7 @@ def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movemen
         found.blocking,
         tuple(waiting_reasons(facts)),
         members,
-        strangers(look.group, members, presence),
+        unrouted_members(look.group, members, presence),
         seconds_to_go(remaining, rate),
         members_there=facts.target.group(look.group).members,
     )
@@ -281,9 +281,9 @@ def _verdict(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
     if wrong is not None:
         return f"not translated: {wrong.answer}"
     if look.source_error:
-        told = look.works_there if look.is_there else not_known(steps)
+        text = look.works_there if look.is_there else not_known(steps)
         left = amount(len(look.emitted), "checkpoint")
-        return f"{told}; {left} on {look.config.flow.target}"
+        return f"{text}; {left} on {look.config.flow.target}"
     return f"{_translation_answer(look, steps)}; {_movable_text(steps)}"
 
 
@@ -352,8 +352,8 @@ def _exists(look: GroupLook) -> WhyStep:
     if look.found is None or not look.exists:
         return question.no(f"{source} has no group {group}")
     if look.found.state == "dead" and not look.committed:
-        told = f"{source} no longer has group {group}, {look.config.flow.target} has checkpoints"
-        return question.no(told)
+        text = f"{source} no longer has group {group}, {look.config.flow.target} has checkpoints"
+        return question.no(text)
     who = f", {amount(len(look.found.members), 'member')}" if look.found.members else ""
     why = f" ({look.found.reason})" if look.found.reason else ""
     return question.yes(f"{look.found.state}{who}{why}")
@@ -391,15 +391,15 @@ def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome])
     where = list_text("partition", [outcome.upstream.partition for outcome in outcomes])
     downstream = first.downstream.topic if first.downstream else ""
     if first.state == "translated":
-        told = f"{where} of {downstream}"
+        text = f"{where} of {downstream}"
         if skipped := sum(outcome.total_skipped for outcome in outcomes):
-            told += f"; {amount(skipped, 'record')} still to read are missing there"
-        return question.yes(told)
+            text += f"; {amount(skipped, 'record')} still to read are missing there"
+        return question.yes(text)
     if first.state in UNFINISHED:
         left = amount(sum(outcome.remaining for outcome in outcomes), "record")
-        told = f"{where} up to the end of the copy, {left} before its commit are not copied yet"
+        text = f"{where} up to the end of the copy, {left} before its commit are not copied yet"
         action = f"srm why {first.upstream.topic} --flow '{look.config.flow}' --kind topic"
-        return question.unknown(told, action)
+        return question.unknown(text, action)
     if first.state == "not-selected":
         reason, action = look.selection.obstacle(topic)
         return question.no(f"{where}: {reason}", action)
@@ -415,26 +415,26 @@ def _emission(look: GroupLook) -> WhyStep:
     wanted = [o.downstream for o in look.outcomes if o.checkpoint is not None]
     missing = [place for place in wanted if place not in look.emitted]
     if missing:
-        told = f"{len(missing)} of {amount(len(wanted), 'partition')} not yet"
-        return question.no(told, f"srm checkpoints emit --flow '{flow}'")
+        text = f"{len(missing)} of {amount(len(wanted), 'partition')} not yet"
+        return question.no(text, f"srm checkpoints emit --flow '{flow}'")
     if not look.emitted:
         return question.unknown("there is nothing to emit")
     newest = max(one.time_ms for one in look.emitted.values())
-    told = f"{amount(len(look.emitted), 'partition')}, the last change {ago(look.now_ms - newest)}"
+    text = f"{amount(len(look.emitted), 'partition')}, the last change {ago(look.now_ms - newest)}"
     if look.proof is not None:
-        told += f", the last emission {ago(look.now_ms - look.proof.time_ms)}"
+        text += f", the last emission {ago(look.now_ms - look.proof.time_ms)}"
     if look.driver is not None and (late := late_commits(look.config, look.driver.duties)):
-        told += f"; {late.line}"
-    return question.yes(told)
+        text += f"; {late.line}"
+    return question.yes(text)
 
 
 def _proven(look: GroupLook) -> WhyStep:
     question, proof = Question("proven", "do the records prove them?"), look.proof
-    ok, told = group_proof(look.group, proof)
+    ok, text = group_proof(look.group, proof)
     if ok is False:
-        return question.no(told, f"srm verify --flow '{look.config.flow}'")
+        return question.no(text, f"srm verify --flow '{look.config.flow}'")
     if proof is None or not ok:
-        return question.unknown(told)
+        return question.unknown(text)
     is_sample = proof.skipped or proof.sampled < proof.groups
     line = proof.line(look.now_ms)
     return question.unknown(line) if is_sample else question.yes(line)
@@ -444,8 +444,8 @@ def _written(look: GroupLook) -> WhyStep:
     flow = look.config.flow
     question = Question("written", f"are its offsets written on {flow.target} before any move?")
     if not look.config.sync_group_offsets_enabled:
-        told = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
-        return question.unknown(told)
+        text = f"no, a move writes them: {flow}.sync.group.offsets.enabled is false"
+        return question.unknown(text)
     if look.undecided is not None and not look.decisions:
         return question.because(look.undecided)
     if look.is_there:
@@ -453,13 +453,13 @@ def _written(look: GroupLook) -> WhyStep:
     left = [decision for decision in look.decisions if decision.action in _LEFT_ALONE]
     if left:
         one = left[0]
-        told = f"{_LEFT_ALONE[one.action]}, so group sync skips it: {one.reason}"
+        text = f"{_LEFT_ALONE[one.action]}, so group sync skips it: {one.reason}"
         action = f"stop it on {flow.target}" if one.action == "group-active" else ""
-        return question.no(told, action)
+        return question.no(text, action)
     waits = [d for d in look.decisions if d.action not in {"unchanged", "own-write"}]
     if waits:
-        told = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
-        return question.unknown(f"{told}: {_pending(waits[0], flow)}")
+        text = f"{len(waits)} of {amount(len(look.decisions), 'partition')} not yet"
+        return question.unknown(f"{text}: {_pending(waits[0], flow)}")
     return question.yes(amount(len(look.decisions), "partition"))
 
 
@@ -517,14 +517,14 @@ def _follows(look: GroupLook, movement: Movement) -> WhyStep:
     question = Question("follows", "do its members follow routes?")
     if not movement.members:
         return question.unknown("it has no members now")
-    if not movement.strangers:
+    if not movement.unrouted:
         return question.yes(some(movement.members))
     others = [kind for kind in look.config.redirect.kinds if kind != "routing"]
-    told = f"{some(movement.strangers)} {'do' if len(movement.strangers) > 1 else 'does'} not"
+    text = f"{some(movement.unrouted)} {'do' if len(movement.unrouted) > 1 else 'does'} not"
     if others:
-        return question.unknown(f"{told}: redirected by {', '.join(others)}")
-    told += ": stop it there and start it on the other cluster"
-    return question.no(told, "run it under srm follow, or see docs/redirect.md")
+        return question.unknown(f"{text}: redirected by {', '.join(others)}")
+    text += ": stop it there and start it on the other cluster"
+    return question.no(text, "run it under srm follow, or see docs/redirect.md")
 
 
 def _way_back(look: GroupLook) -> WhyStep:
@@ -534,8 +534,8 @@ def _way_back(look: GroupLook) -> WhyStep:
     if look.opposite is None:
         return question.unknown(f"{flow.reverse} is not configured")
     if not look.opposite.enabled:
-        told = f"the flow {flow.reverse} is disabled"
-        return question.no(told, f"set {flow.reverse}.enabled=true")
+        text = f"the flow {flow.reverse} is disabled"
+        return question.no(text, f"set {flow.reverse}.enabled=true")
     back = checkpoints.selection_of(look.opposite)
     copies = [
         outcome.downstream.topic
@@ -545,6 +545,6 @@ def _way_back(look: GroupLook) -> WhyStep:
     left = sorted({topic for topic in copies if back.direction(topic) is None})
     if left:
         reason, action = back.obstacle(left[0])
-        told = f"its progress on {some(left)} on {flow.target} is not carried back: {reason}"
-        return question.no(told, action)
+        text = f"its progress on {some(left)} on {flow.target} is not carried back: {reason}"
+        return question.no(text, action)
     return question.yes(f"by reverse checkpoints of {flow.reverse}")

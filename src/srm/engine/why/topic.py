@@ -59,7 +59,7 @@ def why_topic(context: FlowContext, name: str) -> Why:
         flow=facts.config.flow,
         kind="topic",
         subject=facts.topic,
-        asked=facts.asked,
+        asked=facts.requested,
         known=known,
         ok=False if wrong else (None if facts.copying is None or facts.source_error else True),
         verdict=_verdict(facts, steps, wrong),
@@ -71,14 +71,14 @@ def why_topic(context: FlowContext, name: str) -> Why:
 
 def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | None) -> str:
     if wrong is not None:
-        return f"{_how_far(facts.copying, wrong)}: {wrong.answer}"
+        return f"{_extent(facts.copying, wrong)}: {wrong.answer}"
     if facts.copying is None or facts.source_error:
         return not_known(steps)
     lag = facts.copying.status.remaining
     return f"copied, with a lag of {amount(lag, 'offset')}" if lag else "copied, and caught up"
 
 
-def _how_far(copying: Copying | None, wrong: WhyStep) -> str:
+def _extent(copying: Copying | None, wrong: WhyStep) -> str:
     if wrong.name in _BESIDE:
         return "copied, but"
     if copying is None or wrong.name not in _PARTLY:
@@ -102,7 +102,7 @@ class Copying:
     partitions: tuple[PartitionRow, ...]
     slots: Mapping[int, str]
     reads: frozenset[str] | None = None
-    asks: frozenset[str] | None = None
+    describes: frozenset[str] | None = None
     writes: frozenset[str] | None = None
     creation: SrmError | None = None
     rate: float | None = None
@@ -122,13 +122,13 @@ class Copying:
 class TopicFacts:
     """Facts about one topic; ``hidden``: srm has no right to see whether it exists.
 
-    ``asked`` is the name of its copy if that was requested.
+    ``requested`` is the name of its copy if that was requested.
     """
 
     config: FlowConfig
     lists: ControlLists
     topic: str
-    asked: str
+    requested: str
     on_source: Mapping[str, TopicDescription]
     on_target: Mapping[str, TopicDescription]
     pause: Pause | None = None
@@ -203,10 +203,10 @@ def _copying(
         FlowFacts(context.config, now_ms, commands, maps, source, facts.on_target, starts)
     )
     views = reported[topic]
-    reads = asks = None
+    reads = describes = None
     if not facts.source_error:
         reads = context.source.topic_rights([topic], "consumer").get(topic)
-        asks = context.source.topic_rights([topic]).get(topic)
+        describes = context.source.topic_rights([topic]).get(topic)
     spec = TopicSpec(facts.remote, known.partitions, context.config.replication_factor, {})
     return Copying(
         status=status,
@@ -214,7 +214,7 @@ def _copying(
         partitions=views if facts.source_error else as_waiting(status, views),
         slots=_slots_by_partition(commands, known),
         reads=reads,
-        asks=asks,
+        describes=describes,
         writes=context.target.topic_rights([facts.remote], "producer").get(facts.remote),
         creation=None if copy is not None else context.target.creation_problem(spec),
         rate=recent_rate(context, [topic], now_ms) if status.remaining else None,
@@ -247,8 +247,8 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
     yield _leaders(facts)
     flow = facts.config.flow
     question = Question("read-right", f"may srm read it on {flow.source}?")
-    asked = ("Read", copying.reads), ("DescribeConfigs", copying.asks)
-    yield _right(question, asked, facts.topic, flow.source)
+    needs = ("Read", copying.reads), ("DescribeConfigs", copying.describes)
+    yield _right(question, needs, facts.topic, flow.source)
     question = Question("replicator", "does a replicator run?")
     if copying.down is not None:
         yield question.because(copying.down)
@@ -258,8 +258,8 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
     yield _copy(facts, copying)
     if facts.remote in facts.on_target or copying.writes is not None:
         question = Question("write-right", f"may srm write the copy on {flow.target}?")
-        asked = ("Write", copying.writes), ("Read", copying.writes)
-        yield _right(question, asked, facts.remote, flow.target)
+        needs = ("Write", copying.writes), ("Read", copying.writes)
+        yield _right(question, needs, facts.remote, flow.target)
     yield _assignment(facts, copying)
     yield _partitions(copying.partitions)
     yield _losses(copying.partitions)
@@ -276,11 +276,11 @@ def _exists(facts: TopicFacts) -> WhyStep:
     if facts.source_error:
         return question.unknown(f"{source} does not answer: {facts.source_error}")
     if facts.hidden:
-        told = f"{source} does not let srm see whether the topic exists"
-        return question.no(told, _GRANT.format("Read", facts.topic, source))
+        text = f"{source} does not let srm see whether the topic exists"
+        return question.no(text, _GRANT.format("Read", facts.topic, source))
     left = f", {facts.config.flow.target} still has its copy {facts.remote}"
-    told = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
-    return question.no(told)
+    text = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
+    return question.no(text)
 
 
 def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
@@ -317,13 +317,13 @@ def _cycle(facts: TopicFacts, question: Question) -> WhyStep:
     """Return the step about a copy: its records do not go back, group offsets may."""
     config, topic = facts.config, facts.topic
     origin = facts.names.origin(topic) or topic
-    told = f"it is the copy of {origin} of {config.flow.target}, which has the records"
+    text = f"it is the copy of {origin} of {config.flow.target}, which has the records"
     selection = selection_of(config)
     if selection.direction(topic) == "reverse":
         back = "group offsets in it go back by reverse checkpoints"
     else:
-        back = f"group offsets in it do not go back ({selection.why_not(topic)})"
-    return question.no(f"{told}; {back}")
+        back = f"group offsets in it do not go back ({selection.obstacle_text(topic)})"
+    return question.no(f"{text}; {back}")
 
 
 def _leaders(facts: TopicFacts) -> WhyStep:
@@ -346,16 +346,16 @@ def _leaders(facts: TopicFacts) -> WhyStep:
 
 
 def _right(
-    question: Question, asked: Collection[tuple[str, frozenset[str] | None]], topic: str, alias: str
+    question: Question, needs: Collection[tuple[str, frozenset[str] | None]], topic: str, alias: str
 ) -> WhyStep:
-    missing = [operation for operation, held in asked if held is not None and operation not in held]
+    missing = [operation for operation, held in needs if held is not None and operation not in held]
     if missing:
         needed = " and ".join(missing)
         action = _GRANT.format(needed, topic, alias)
         return question.no(f"srm lacks {needed} on topic {topic}", action)
-    if any(held is None for _, held in asked):
+    if any(held is None for _, held in needs):
         return question.unknown(f"{alias} was not queried")
-    return question.yes(", ".join(operation for operation, _ in asked))
+    return question.yes(", ".join(operation for operation, _ in needs))
 
 
 def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
@@ -365,42 +365,42 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
     wanted = len(copying.partitions)
     if found is None:
         if copying.creation is not None:
-            told = f"{remote} cannot be created: {copying.creation}"
-            return question.no(told, copying.creation.action)
+            text = f"{remote} cannot be created: {copying.creation}"
+            return question.no(text, copying.creation.action)
         seconds = facts.config.refresh_topics_interval.total_seconds()
-        told = f"{remote} does not exist yet; a running replicator checks every {seconds:g} s"
-        return question.unknown(told, f"srm topics sync --flow '{facts.config.flow}'")
+        text = f"{remote} does not exist yet; a running replicator checks every {seconds:g} s"
+        return question.unknown(text, f"srm topics sync --flow '{facts.config.flow}'")
     if found.partitions < wanted:
-        told = f"{remote} has {found.partitions} of {amount(wanted, 'partition')}"
-        return question.no(told, f"srm topics sync --flow '{facts.config.flow}'")
-    told = f"{remote} with {amount(found.partitions, 'partition')}"
-    return question.yes(f"{told}{_former(copying.partitions)}")
+        text = f"{remote} has {found.partitions} of {amount(wanted, 'partition')}"
+        return question.no(text, f"srm topics sync --flow '{facts.config.flow}'")
+    text = f"{remote} with {amount(found.partitions, 'partition')}"
+    return question.yes(f"{text}{_former(copying.partitions)}")
 
 
 def _former(views: Collection[PartitionRow]) -> str:
     begins = [(begin_of_copy(view.notes), view.partition) for view in views]
-    told = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
+    texts = [f"{begin} of partition {number}" for begin, number in begins if begin is not None]
     again = "; the topic was re-created: its copy begins at target offset"
-    return f"{again} {some(told)}, earlier records belong to the former topic" if told else ""
+    return f"{again} {some(texts)}, earlier records belong to the former topic" if texts else ""
 
 
 def _assignment(facts: TopicFacts, copying: Copying) -> WhyStep:
     question = Question("assigned", "is each partition assigned to a live slot?")
     left = [view.partition for view in copying.partitions if view.partition not in copying.slots]
     if left:
-        told = f"{amount(len(left), 'partition')} unassigned: {some([str(n) for n in left])}"
+        text = f"{amount(len(left), 'partition')} unassigned: {some([str(n) for n in left])}"
         if copying.down is None and facts.remote in facts.on_target:
-            return question.no(told, SEE_LOG)
-        return question.unknown(told)
+            return question.no(text, SEE_LOG)
+        return question.unknown(text)
     slots = sorted(set(copying.slots.values()))
     silent = copying.silent
     named = list_text("slot", slots)
     if dead := [slot for slot in slots if slot in silent]:
         age_s = max(silent[slot] for slot in dead) / 1000
-        told = f"assigned to {list_text('slot', dead)}, silent for {age_s:.0f} s"
+        text = f"assigned to {list_text('slot', dead)}, silent for {age_s:.0f} s"
         if copying.down is not None:
-            return question.unknown(told)
-        return question.no(told, SEE_LOG)
+            return question.unknown(text)
+        return question.no(text, SEE_LOG)
     if copying.down is not None:
         return question.unknown(f"assigned to {named}, not running")
     return question.yes(named)
@@ -414,14 +414,14 @@ def _partitions(views: Collection[PartitionRow]) -> WhyStep:
             wrong.setdefault((view.state, view.reason, view.action), []).append(str(view.partition))
     if not wrong:
         return question.yes(f"{len(views)} of {len(views)}")
-    told = "; ".join(
+    text = "; ".join(
         f"{list_text('partition', numbers)} {_state_text(state, reason)}"
         for (state, reason, _), numbers in sorted(wrong.items(), key=lambda one: one[0])
     )
     action = next((action for *_, action in sorted(wrong) if action), "")
     if all(state == "unknown" for state, *_ in wrong):
-        return question.unknown(told)
-    return question.no(told, action)
+        return question.unknown(text)
+    return question.no(text, action)
 
 
 def _state_text(state: PartitionState, reason: str) -> str:
@@ -432,14 +432,14 @@ def _state_text(state: PartitionState, reason: str) -> str:
 
 def _losses(views: Collection[PartitionRow]) -> WhyStep:
     question = Question("losses", "was everything copied?")
-    told = [
+    texts = [
         f"{view.partition}: {note.text}"
         for view in views
         for note in in_force(view.notes)
         if note.lost and note.decision != "discard"
     ]
-    if told:
-        return question.no("; ".join(told))
+    if texts:
+        return question.no("; ".join(texts))
     if stopped := [str(view.partition) for view in views if view.state == "stopped"]:
         return question.unknown(f"{list_text('partition', stopped)} stopped before it was")
     return question.yes("no slot has noted a loss")
@@ -452,13 +452,13 @@ def _heard(facts: TopicFacts, copying: Copying) -> WhyStep:
     if not heard_ms:
         return question.unknown("no slot has reported it")
     age_ms = max(0, copying.status.time_ms - heard_ms)
-    told = f"{flow.source} last answered the slots {ago(age_ms)}"
+    text = f"{flow.source} last answered the slots {ago(age_ms)}"
     if not is_silent(age_ms):
-        return question.yes(told)
+        return question.yes(text)
     if copying.down is not None:
-        return question.unknown(told)
+        return question.unknown(text)
     plan = f"srm failover plan --mode unplanned {flow.options}"
-    return question.no(told, plan if facts.source_error else "")
+    return question.no(text, plan if facts.source_error else "")
 
 
 def _lag(facts: TopicFacts, copying: Copying) -> WhyStep:
@@ -469,16 +469,16 @@ def _lag(facts: TopicFacts, copying: Copying) -> WhyStep:
         return question.unknown(f"up to the end of {source} when it last answered")
     if not lag:
         return question.yes()
-    told = f"{amount(lag, 'offset')} to copy"
+    text = f"{amount(lag, 'offset')} to copy"
     stopped = [view for view in copying.partitions if view.state == "stopped" and view.lag]
     if stopped:
         held = amount(sum(view.lag for view in stopped), "offset")
         numbers = [view.partition for view in stopped]
-        told += f", {held} in stopped {list_text('partition', numbers)}"
-        return question.no(told)
+        text += f", {held} in stopped {list_text('partition', numbers)}"
+        return question.no(text)
     if (seconds := seconds_to_go(lag, copying.rate)) is not None:
         pace = f"{copying.rate:,.0f} records/s, the highest recent rate"
-        told += f", at most about {seconds:,.0f} s at {pace}"
+        text += f", at most about {seconds:,.0f} s at {pace}"
     if limit := facts.config.max_bytes_per_second:
-        told += f"; {facts.config.flow} is limited to {limit:,} bytes per second"
-    return question.yes(told) if copying.down is None else question.unknown(told)
+        text += f"; {facts.config.flow} is limited to {limit:,} bytes per second"
+    return question.yes(text) if copying.down is None else question.unknown(text)

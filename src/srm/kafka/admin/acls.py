@@ -66,10 +66,10 @@ def unavailable_reason(clients: Clients) -> str:
         return _lacking(clients, "Describe")
 
     def request(timeout_s: float) -> bool:
-        asked = clients.admin().describe_cluster(
+        future = clients.admin().describe_cluster(
             include_authorized_operations=True, request_timeout=timeout_s
         )
-        described = answer_of(asked, timeout_s)
+        described = answer_of(future, timeout_s)
         return admin.AclOperation.ALTER in (described.authorized_operations or ())
 
     return "" if clients.call("checking rights", request) else _lacking(clients, "Alter")
@@ -152,7 +152,7 @@ def _on_each_broker(clients: Clients, request: Request) -> list[frozenset[Acl]]:
     """Query each broker for ACLs; skip brokers that do not answer."""
     needs = on_cluster("Describe")
 
-    async def ask(brokers: Brokers) -> list[frozenset[Acl]]:
+    async def query_all(brokers: Brokers) -> list[frozenset[Acl]]:
         await brokers.look()
         answers = await asyncio.gather(
             *[brokers.query(node, request) for node in brokers.nodes], return_exceptions=True
@@ -164,13 +164,13 @@ def _on_each_broker(clients: Clients, request: Request) -> list[frozenset[Acl]]:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                check([answer], clients.where("reading ACLs"), needs)
+                check([answer], clients.label("reading ACLs"), needs)
                 found.append(frozenset(_decode(answer)))
         if not found:
-            raise unavailable or UnavailableError(clients.where("reading ACLs: no broker"))
+            raise unavailable or UnavailableError(clients.label("reading ACLs: no broker"))
         return found
 
-    return clients.ask("reading ACLs", ask, needs)
+    return clients.request("reading ACLs", query_all, needs)
 
 
 def _decode(answer: Mapping[str, Any]) -> Iterator[Acl]:

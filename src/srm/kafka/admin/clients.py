@@ -23,12 +23,11 @@ from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, o
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
-Asking = Callable[[Brokers], Awaitable[_T]]
+Call = Callable[[Brokers], Awaitable[_T]]
 _CLOSE_S: Final = 1.0
 DEFAULT_TIMEOUT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
-_SHORTEST_REQUEST_S: Final = 1.0
 _FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
 _LOOK_S: Final = 1.0
 _REFUSAL_S: Final = 3.0
@@ -55,7 +54,7 @@ class BrokerCalls:
         self._lock = threading.Lock()
         self._started: tuple[asyncio.AbstractEventLoop, threading.Thread, Brokers] | None = None
 
-    def run(self, request: Asking[_T], timeout_s: float) -> _T:
+    def run(self, request: Call[_T], timeout_s: float) -> _T:
         with self._lock:
             if self._started is None:
                 self._started = self._start()
@@ -198,7 +197,7 @@ class Clients:
         self._brokers = BrokerCalls(alias, self.props.admin)
         self._reading = BrokerCalls(alias, self.props.consumer)
         self._lock = threading.Lock()
-        self._asking = threading.local()
+        self._current = threading.local()
         self._admitted: list[Mapping[str, str]] = []
         self._admin: AdminClient | None = None
         self._reader: Consumer | None = None
@@ -207,7 +206,7 @@ class Clients:
     def admin(self, kind: ClientKind = "admin") -> AdminClient:
         """Return the admin client, or another one that logs in as a kind of client does."""
         props: Mapping[str, str] = getattr(self.props, kind)
-        with self._lock, kafka_errors(self.where("creating an admin client")):
+        with self._lock, kafka_errors(self.label("creating an admin client")):
             client = self._admin if props == self.props.admin else None
             if client is None:
                 self._require_admission(props)
@@ -216,19 +215,19 @@ class Clients:
                     self._admin = client
             client.poll(0)  # gets or renews a token that librdkafka makes itself
             # Kept until this thread has its answer, which a discarded client never gets.
-            self._asking.client = client
+            self._current.client = client
             return client
 
     def reader(self) -> Consumer:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
-        with self._lock, kafka_errors(self.where("creating a consumer")):
+        with self._lock, kafka_errors(self.label("creating a consumer")):
             if self._reader is None:
                 self._require_admission(self.props.consumer)
                 self._reader = open_reader(self.props.consumer)
             return self._reader
 
     def producer(self) -> Producer:
-        with self._lock, kafka_errors(self.where("creating a producer")):
+        with self._lock, kafka_errors(self.label("creating a producer")):
             if self._producer is None:
                 self._require_admission(self.props.producer)
                 more = {
@@ -285,7 +284,7 @@ class Clients:
         elif not refusal.retriable:
             raise refusal
 
-    def where(self, doing: str) -> str:
+    def label(self, doing: str) -> str:
         return f"{doing} on cluster {self.alias}"
 
     def call(self, doing: str, request: Callable[[float], _T], needs: Needs = NOTHING) -> _T:
@@ -298,9 +297,9 @@ class Clients:
         pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while True:
             began = time.monotonic()
-            limit_s = max(_SHORTEST_REQUEST_S, (deadline - began) * _FIRST_ATTEMPT)
+            limit_s = max(1.0, (deadline - began) * _FIRST_ATTEMPT)
             try:
-                with kafka_errors(self.where(doing), needs):
+                with kafka_errors(self.label(doing), needs):
                     return request(limit_s)
             except UnavailableError as error:
                 now = time.monotonic()
@@ -312,11 +311,11 @@ class Clients:
                         raise refusal from error
                     raise
             finally:
-                self._asking.client = None
+                self._current.client = None
             time.sleep(next(pause_s))
 
-    def ask(
-        self, doing: str, request: Asking[_T], needs: Needs = NOTHING, *, as_consumer: bool = False
+    def request(
+        self, doing: str, request: Call[_T], needs: Needs = NOTHING, *, as_consumer: bool = False
     ) -> _T:
         """Do the same with a request for the brokers themselves, see :meth:`call`.
 

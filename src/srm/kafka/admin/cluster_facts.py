@@ -43,11 +43,11 @@ def cluster_id(clients: Clients) -> str:
     async def request(brokers: Brokers) -> str:
         return str((await brokers.look())["cluster_id"])
 
-    return clients.ask("describing the cluster", request)
+    return clients.request("describing the cluster", request)
 
 
 def read_facts(clients: Clients) -> ClusterFacts:
-    return clients.ask("describing the cluster", _read, on_cluster("Describe"))
+    return clients.request("describing the cluster", _read, on_cluster("Describe"))
 
 
 async def _read(brokers: Brokers) -> ClusterFacts:
@@ -77,10 +77,10 @@ async def _read(brokers: Brokers) -> ClusterFacts:
 def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
     needs = on_cluster("DescribeConfigs")
 
-    async def ask(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
+    async def request(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
         await brokers.look()
         answer = await brokers.query_any(api.DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
-        check([answer], clients.where("reading quotas"), needs)
+        check([answer], clients.label("reading quotas"), needs)
         return {
             tuple(sorted((part["entity_type"], part["entity_name"]) for part in entry["entity"])): {
                 limit["key"]: limit["value"] for limit in entry["values"]
@@ -88,7 +88,7 @@ def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
             for entry in answer["entries"] or ()
         }
 
-    return clients.ask("reading quotas", ask, needs)
+    return clients.request("reading quotas", request, needs)
 
 
 def scram_users(clients: Clients) -> frozenset[str]:

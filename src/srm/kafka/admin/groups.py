@@ -42,7 +42,6 @@ _GONE: Final = _ABSENT | {KafkaError.UNKNOWN_MEMBER_ID}
 _NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError._UNKNOWN_GROUP})  # noqa: SLF001 - local code
 _GROUP_KEYS: Final = 0
 """Key type of FindCoordinator for groups."""
-_NAMES_AT_ONCE: Final = 500
 _CONSUMERS: Final = frozenset({"", "consumer"})
 _STATES: Final[Mapping[str, GroupState]] = {"Empty": "empty", "Dead": "dead"}
 _DESCRIBE: Final[Mapping[GroupKind, Message]] = {
@@ -60,7 +59,7 @@ def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str
         return {}
     look = _Look(clients)
     try:
-        return clients.ask("describing groups", lambda brokers: look.at(brokers, wanted))
+        return clients.request("describing groups", lambda brokers: look.at(brokers, wanted))
     except UnavailableError:
         if not look.found:
             raise
@@ -94,7 +93,7 @@ async def by_coordinator(
         for found in answer["coordinators"]:
             name = found["key"]
             if found["error_code"]:
-                where = clients.where(f"finding the coordinator of group {name!r}")
+                where = clients.label(f"finding the coordinator of group {name!r}")
                 failed[name] = of_code(found["error_code"], where, on_group("Describe", name))
             else:
                 brokers.coordinators[name] = int(found["node"])
@@ -104,7 +103,7 @@ async def by_coordinator(
     return by_node, failed
 
 
-def batches(names: Sequence[str], size: int = _NAMES_AT_ONCE) -> Iterator[list[str]]:
+def batches(names: Sequence[str], size: int = 500) -> Iterator[list[str]]:
     return (list(names[at : at + size]) for at in range(0, len(names), size))
 
 
@@ -144,7 +143,7 @@ class _Look:
         request = api.LIST_GROUPS_BY_TYPE([], []) if by_type else api.LIST_GROUPS([])
         answer = await brokers.query(node, request)
         # A broker that does not answer hides the groups it coordinates.
-        check([answer], self._clients.where("listing groups"), on_cluster("Describe"))
+        check([answer], self._clients.label("listing groups"), on_cluster("Describe"))
         by_kind: dict[GroupKind, list[str]] = defaultdict(list)
         for listed in answer["groups"]:
             # Brokers before Kafka 3.8 list classic groups only, without a type.
@@ -200,7 +199,7 @@ class _Look:
                 self.found[name] = GroupDescription(name, "dead")
 
     def _refuse(self, name: str, code: int) -> None:
-        where = self._clients.where(f"describing group {name!r}")
+        where = self._clients.label(f"describing group {name!r}")
         self._fail(name, of_code(code, where, on_group("Describe", name)))
 
     def _fail(self, name: str, error: SrmError) -> None:
@@ -265,7 +264,7 @@ def has_share_groups(clients: Clients) -> bool:
         answer = await brokers.query(node, api.FETCH_SHARE_STARTS([("srm", None)]))
         return all(g["error_code"] != KafkaError.UNSUPPORTED_VERSION for g in answer["groups"])
 
-    return clients.ask("looking for share groups", look)
+    return clients.request("looking for share groups", look)
 
 
 def share_lags(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
@@ -283,7 +282,7 @@ def share_groups(clients: Clients) -> frozenset[str]:
         if not await brokers.serves(node, api.FETCH_SHARE_STARTS):
             return []
         answer = await brokers.query(node, api.LIST_GROUPS_BY_TYPE([], ["share"]))
-        check([answer], clients.where(doing), on_cluster("Describe"), _GONE)
+        check([answer], clients.label(doing), on_cluster("Describe"), _GONE)
         return [listed["group"] for listed in answer["groups"]]
 
     async def look(brokers: Brokers) -> frozenset[str]:
@@ -291,7 +290,7 @@ def share_groups(clients: Clients) -> frozenset[str]:
         found = await asyncio.gather(*[of_node(brokers, node) for node in brokers.nodes])
         return frozenset(name for names in found for name in names)
 
-    return clients.ask(doing, look)
+    return clients.request(doing, look)
 
 
 def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
@@ -304,10 +303,10 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
         found = (await brokers.query(brokers.nodes[0], question))["resources"]
         for each in found:
             needs = on_group("DescribeConfigs", each["name"])
-            check([each], clients.where(doing), needs, _GONE)
+            check([each], clients.label(doing), needs, _GONE)
         return {each["name"]: s["value"] for each in found for s in each["settings"]}
 
-    return clients.ask(doing, look)
+    return clients.request(doing, look)
 
 
 def pending(
@@ -362,7 +361,7 @@ class _OfGroups(Generic[_T]):
         """Return results of groups, and the errors of others; UnavailableError if all have one."""
         if groups:
             try:
-                self.clients.ask(_reading(groups), lambda brokers: self._look(brokers, groups))
+                self.clients.request(_reading(groups), lambda brokers: self._look(brokers, groups))
             except UnavailableError as error:
                 if not self._results and not self._errors:
                     raise
@@ -377,11 +376,11 @@ class _OfGroups(Generic[_T]):
         by_node, unknown = await by_coordinator(self.clients, brokers, left)
         for name, error in unknown.items():
             self._fail(brokers, name, error)
-        await asyncio.gather(*[self._ask(brokers, node, names) for node, names in by_node.items()])
+        await asyncio.gather(*[self._read(brokers, node, names) for node, names in by_node.items()])
         for waiting in self._later.values():
             raise waiting
 
-    async def _ask(self, brokers: Brokers, node: int, names: list[str]) -> None:
+    async def _read(self, brokers: Brokers, node: int, names: list[str]) -> None:
         for some in batches(names, _BATCH):
             answers: dict[str, list[api.Answer]] = defaultdict(list)
             try:
@@ -401,7 +400,7 @@ class _OfGroups(Generic[_T]):
                     self._fail(brokers, name, error)
 
     def _result(self, name: str, answers: Sequence[api.Answer]) -> _T:
-        doing, where = _reading([name]), self.clients.where
+        doing, where = _reading([name]), self.clients.label
         check(answers, where(doing), on_group("Describe", name), _ABSENT)
         found = [each for answer in answers for each in api.by_partition(answer).items()]
         for place, partition in found:
@@ -426,10 +425,10 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
         members = [("", instance_id, _REMOVED) for instance_id in sorted(set(instance_ids))]
         async with coordinator(clients, brokers, group) as node:
             answer = await brokers.query(node, api.LEAVE_GROUP(group, members))
-            check([answer, *answer["members"]], clients.where(doing), needs, _GONE)
+            check([answer, *answer["members"]], clients.label(doing), needs, _GONE)
 
     if instance_ids:
-        clients.ask(doing, request, needs)
+        clients.request(doing, request, needs)
 
 
 def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) -> None:
@@ -444,14 +443,14 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
                 if await brokers.serves(node, describe):
                     question = describe([group], False)  # noqa: FBT003 - a field of the message
                     [found] = (await brokers.query(node, question))["groups"]
-                    check([found], clients.where(doing), on_group("Describe", group), _GONE)
+                    check([found], clients.label(doing), on_group("Describe", group), _GONE)
                     members += [m for m in found["members"] if goes(m["client_id"])]
             leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
             if leaving:
                 answer = await brokers.query(node, api.LEAVE_GROUP(group, leaving))
-                check([answer, *answer["members"]], clients.where(doing), needs, _GONE)
+                check([answer, *answer["members"]], clients.label(doing), needs, _GONE)
 
-    clients.ask(doing, request, needs)
+    clients.request(doing, request, needs)
 
 
 def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -462,7 +461,7 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
 def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set start offsets of a share group (KIP-932), maybe a new one; GroupActiveError: members."""
     if not has_share_groups(clients):
-        where = clients.where(f"writing offsets of group {group!r}")
+        where = clients.label(f"writing offsets of group {group!r}")
         raise SrmError(
             f"{where}: the cluster has no share groups",
             "use Kafka 4.2 or later there, with share.version = 1",
@@ -480,7 +479,7 @@ def _write(
     if negative:
         raise UsageError(f"group {group!r}: negative offset for {', '.join(sorted(negative))}")
     doing = f"writing offsets of group {group!r}"
-    where = clients.where(doing)
+    where = clients.label(doing)
 
     async def request(brokers: Brokers) -> None:
         async with coordinator(clients, brokers, group) as node:
@@ -492,7 +491,7 @@ def _write(
             if failed:
                 raise _refusal_error(where, group, failed)
 
-    clients.ask(doing, request, on_group("Read", group))
+    clients.request(doing, request, on_group("Read", group))
 
 
 def delete(clients: Clients, groups: Collection[str]) -> None:
@@ -504,7 +503,7 @@ def delete(clients: Clients, groups: Collection[str]) -> None:
     def error_of(name: str, error: KafkaError) -> SrmError | None:
         if error.code() in _NO_GROUP:
             return None
-        where = clients.where(f"deleting group {name!r}")
+        where = clients.label(f"deleting group {name!r}")
         return translate(error, where, on_group("Delete", name))
 
     def request(timeout_s: float) -> None:

@@ -78,7 +78,7 @@ def _query_logs(
         return await query_leaders(brokers, values, of_leader, error)
 
     needs = on_topic("Describe", *{p.topic for p in values})
-    return clients.ask(doing, request, needs, as_consumer=as_consumer)
+    return clients.request(doing, request, needs, as_consumer=as_consumer)
 
 
 class PartitionLeader(NamedTuple):
@@ -96,7 +96,7 @@ def topic_errors(clients: Clients, doing: str, operation: str = "Read") -> Topic
     """Return what makes the errors of topics; ``operation`` is the right to name."""
 
     def error(topic: str, code: int) -> SrmError:
-        where = clients.where(f"{doing} {topic}")
+        where = clients.label(f"{doing} {topic}")
         if code in UNKNOWN_TOPIC_CODES:  # just deleted, or not yet known to its leader
             return UnavailableError(f"{where}: not known; retry")
         return of_code(code, where, on_topic(operation, topic))

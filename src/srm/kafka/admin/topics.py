@@ -31,7 +31,6 @@ _ORIGINS: Final[Mapping[admin.ConfigSource, SettingOrigin]] = {
     admin.ConfigSource.STATIC_BROKER_CONFIG: "static",
     admin.ConfigSource.DEFAULT_CONFIG: "default",
 }
-_CONFIG_WAIT_S: Final = 5.0
 _URL_SAFE: Final = str.maketrans("+/", "-_", "=")
 """Turns an id as the client prints it, base64 that is not safe in names, into Kafka's spelling."""
 _logger = logging.getLogger(__name__)
@@ -173,7 +172,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
     start = admin.AdminClient.incremental_alter_configs
     _answers(clients, doing, "AlterConfigs", start, resources)
     try:
-        clients.wait_until(f"new configs of {_list_names(changes)}", visible, _CONFIG_WAIT_S)
+        clients.wait_until(f"new configs of {_list_names(changes)}", visible, 5.0)
     except UnavailableError as error:
         _logger.debug("continuing: %s", error)
 
@@ -214,7 +213,7 @@ def _answers(
         if error.code() in expected:
             return None
         name = key.name if isinstance(key, admin.ConfigResource) else str(key)
-        where = f"{clients.where(doing[1])}: topic {name}"
+        where = f"{clients.label(doing[1])}: topic {name}"
         return translate(error, where, on_topic(operation, name))
 
     def request(timeout_s: float) -> dict[Any, Any]:

@@ -33,8 +33,6 @@ _FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
 """By version."""
 _VALUE: Final = layout("""producer_id:int64 producer_epoch:int16 timeout_ms:int32 status:int8
     topics[topic:text partitions:int32[]] updated_ms:int64 started_ms:int64""")
-_INTERNAL: Final = "__"
-_LONGEST_S: Final = 30.0
 _POLL_S: Final = 0.5
 
 
@@ -43,7 +41,7 @@ def active_producers(
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
     if not partitions:
         return {}
-    found = clients.ask(_DOING, lambda brokers: _producers(clients, brokers, partitions))
+    found = clients.request(_DOING, lambda brokers: _producers(clients, brokers, partitions))
     return {
         partition: tuple(
             ActiveProducer(
@@ -82,7 +80,7 @@ def open_transactions(
             )
         return {partition: tuple(found[partition]) for partition in sorted(found)}
 
-    return clients.ask(_DOING, request) if partitions else {}
+    return clients.request(_DOING, request) if partitions else {}
 
 
 async def _producers(
@@ -126,7 +124,7 @@ def topics_of(value: bytes) -> frozenset[str]:
     if form is None:
         return frozenset()
     names = (found["topic"] for found in _VALUE.decode(data, form)["topics"] or ())
-    return frozenset(name for name in names if not name.startswith(_INTERNAL))
+    return frozenset(name for name in names if not name.startswith("__"))
 
 
 def largest(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
@@ -137,7 +135,7 @@ def largest(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
 
 
 def written_together(clients: Clients) -> tuple[frozenset[str], ...] | None:
-    deadline = time.monotonic() + min(clients.timeout_s, _LONGEST_S)
+    deadline = time.monotonic() + min(clients.timeout_s, 30.0)
     try:
         found = describe(clients, [TOPIC], "Read").get(TOPIC)
         if found is None:
@@ -151,7 +149,7 @@ def written_together(clients: Clients) -> tuple[frozenset[str], ...] | None:
 
 def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[str]] | None:
     """Read the whole log as it is now; None where the time does not suffice."""
-    where = clients.where(f"reading {TOPIC}")
+    where = clients.label(f"reading {TOPIC}")
     sets: set[frozenset[str]] = set()
     unread = set(range(partitions))
     with kafka_errors(where):

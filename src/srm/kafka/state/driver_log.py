@@ -251,13 +251,13 @@ class KafkaFlowSwitch:
     def resume(
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
     ) -> bool:
-        if self._standing() is None:
+        if self._pause_in_force() is None:
             return False
         return self._as_driver(lambda log: pausing.resume(log, decided, request))
 
     def leave(self, move_id: str) -> None:
-        standing = self._standing()
-        if standing is not None and move_id in standing.moves:
+        current = self._pause_in_force()
+        if current is not None and move_id in current.moves:
             self._as_driver(lambda log: pausing.leave(log, move_id))
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
@@ -277,7 +277,7 @@ class KafkaFlowSwitch:
         wire = open_wire(self._flow.target, self._props.producer)
         return {copy: why for copy, why in of_each_log(wire, there, attempt).items() if why}
 
-    def _standing(self) -> Pause | None:
+    def _pause_in_force(self) -> Pause | None:
         return read_pause(StateTopic(self._target, self._flow.source).read_commands())
 
     def _as_driver(self, act: Callable[[DriverLog], _T]) -> _T:

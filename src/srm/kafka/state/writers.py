@@ -26,8 +26,6 @@ from srm.replication.ports import Place, WriteResult
 
 _POLL_S: Final = 0.05
 _LOOK_EVERY_S: Final = 5.0
-_CONNECT_S: Final = 0.05
-_ABORT_S: Final = 2.0
 _COMMIT_S: Final = CONTROL_TRANSACTION_S + CONTROL_ABORT_S
 """Time limit of a commit: the check of ``before_commit`` is valid no longer."""
 _Tables = Mapping[str, Mapping[bytes, bytes | None]]
@@ -209,7 +207,7 @@ class KafkaControlWriter:
         self._clients = clients
         self._id = transactional_id
         self._needs = on_transactional_id("Write", transactional_id)
-        where = clients.where(f"taking over {transactional_id}")
+        where = clients.label(f"taking over {transactional_id}")
         limit_ms = round(CONTROL_TRANSACTION_S * 1000)
         more = {
             **STATE_RECORDS,
@@ -234,7 +232,7 @@ class KafkaControlWriter:
         topics = [topic for topic, records in tables.items() if records]
         if not topics:
             return {}
-        where = self._clients.where(f"writing {', '.join(topics)}")
+        where = self._clients.label(f"writing {', '.join(topics)}")
         needs = {**self._needs, **on_topic("Write", *topics)}
         try:
             with kafka_errors(where, needs), _overtaken():
@@ -261,7 +259,7 @@ class KafkaControlWriter:
     @property
     def _open(self) -> Producer:
         if self._producer is None:
-            raise FencedError(self._clients.where(f"the writer {self._id} is closed"))
+            raise FencedError(self._clients.label(f"the writer {self._id} is closed"))
         return self._producer
 
     def _take_over(self) -> None:
@@ -269,7 +267,7 @@ class KafkaControlWriter:
         # not connected by then, half a second later.
         with suppress(KafkaException):
             self._open.list_topics(internal_topics.MOVES, timeout=self._clients.timeout_s)
-            self._open.poll(_CONNECT_S)
+            self._open.poll(0.05)
         self._open.init_transactions(self._clients.timeout_s)
 
     def _send(
@@ -313,6 +311,6 @@ class KafkaControlWriter:
 
     def _abort(self) -> None:
         try:
-            self._open.abort_transaction(_ABORT_S)
+            self._open.abort_transaction(2.0)
         except KafkaException as error:  # it is ended by the next one or by its time
-            _logger.debug("%s: %s", self._clients.where(f"ending {self._id}"), error)
+            _logger.debug("%s: %s", self._clients.label(f"ending {self._id}"), error)

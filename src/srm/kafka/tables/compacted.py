@@ -22,8 +22,6 @@ from srm.kafka.tables.single_records import records_at
 from srm.kafka.wire.errors import kafka_errors, on_topic, translate
 
 _POLL_S: Final = 1.0
-_QUEUE_FULL_POLL_S: Final = 0.1
-_FETCH_WAIT: Final = {"fetch.wait.max.ms": 200}
 _FOLLOW_POLL_S: Final = 0.5
 _READING_POLL_S: Final = 0.05
 """Short, so that further partitions start soon while a caller waits for one."""
@@ -48,8 +46,8 @@ class KafkaCompactedTopic:
         self._topic = topic
         self._partition = partition
         self._name = f"{topic}-{partition}"
-        self._reading = clients.where(f"reading {self._name}")
-        self._writing = clients.where(f"writing {self._name}")
+        self._reading = clients.label(f"reading {self._name}")
+        self._writing = clients.label(f"writing {self._name}")
 
     def read(self) -> dict[bytes, bytes]:
         return {key: row.value for key, row in self.read_stamped().items()}
@@ -113,7 +111,7 @@ class KafkaCompactedTopic:
                 if time.monotonic() > deadline:
                     what = f"{self._writing}: the queue stays full; retry"
                     raise UnavailableError(what) from None
-                producer.poll(_QUEUE_FULL_POLL_S)
+                producer.poll(0.1)
             else:
                 return
 
@@ -174,7 +172,7 @@ class KafkaCompactedTopic:
         while True:
             messages = drain(reader, _POLL_S)
             for message in messages:
-                offset = position_after(message, self._clients.where(f"reading {self._topic}"))
+                offset = position_after(message, self._clients.label(f"reading {self._topic}"))
                 if message.error() is None:
                     progress = time.monotonic()
                     visit(message)
@@ -257,7 +255,7 @@ class _Followed:
         self.sink = sink
         self.topic_id = ""
         self.next = 0
-        self.is_strange = self.is_shown = self.has_failed = self.is_begun = False
+        self.has_skipped = self.is_shown = self.has_failed = self.is_begun = False
         self.without = 0
         self.complete = threading.Event()
         self.error: SrmError | None = None
@@ -275,9 +273,9 @@ class _Followed:
         try:
             self.sink.take(key, row_of(message))
         except Exception:
-            if not self.is_strange:
+            if not self.has_skipped:
                 _logger.exception("%s-%d: the record at %d is skipped", *place, self.next - 1)
-            self.is_strange = True
+            self.has_skipped = True
 
     def is_as_it_was(self, topic_id: str) -> bool:
         """Return whether an answer, with a topic id or without the topic, needs no new reading."""
@@ -379,11 +377,11 @@ class LiveTables:
             ):
                 raise self._late(place)
 
-    def _where(self, place: _Place) -> str:
-        return self._clients.where(f"following {place[0]}-{place[1]}")
+    def _label(self, place: _Place) -> str:
+        return self._clients.label(f"following {place[0]}-{place[1]}")
 
     def _late(self, place: _Place) -> SrmError:
-        return UnavailableError(f"{self._where(place)}: its end was not reached; retry")
+        return UnavailableError(f"{self._label(place)}: its end was not reached; retry")
 
     def close(self) -> None:
         """End the thread; what was read stays readable."""
@@ -409,7 +407,7 @@ class LiveTables:
                 except SrmError as error:
                     _logger.warning("%s", error)
                 except Exception:  # else reading would end unnoticed
-                    _logger.exception("%s failed, starting again", self._clients.where("following"))
+                    _logger.exception("%s failed, starting again", self._clients.label("following"))
                 finally:
                     with suppress(RuntimeError):
                         consumer.close()
@@ -420,8 +418,8 @@ class LiveTables:
 
     def _open(self) -> confluent.Consumer | None:
         try:
-            with kafka_errors(self._clients.where("creating a consumer")):
-                return open_reader(self._clients.props.consumer, _FETCH_WAIT)
+            with kafka_errors(self._clients.label("creating a consumer")):
+                return open_reader(self._clients.props.consumer, {"fetch.wait.max.ms": 200})
         except SrmError as error:
             self._fail(list(self._followed), error)
             return None
@@ -485,7 +483,7 @@ class LiveTables:
             self._wake.set()
             return
         try:
-            position = position_after(message, self._clients.where(f"following {place[0]}"))
+            position = position_after(message, self._clients.label(f"following {place[0]}"))
         except SrmError as refused:
             self._fail([place], refused)
             return
@@ -493,7 +491,7 @@ class LiveTables:
             return
         self._heard = time.monotonic()
         if position < one.next:
-            what = f"{self._where(place)}: records already read are gone: log truncated; read again"
+            what = f"{self._label(place)}: records already read are gone: log truncated; read again"
             raise DataLossError(what)
         with self._lock:
             one.next = position

@@ -29,7 +29,6 @@ from srm.replication.codes import OFFSET_OUT_OF_RANGE
 from srm.replication.ports import DecodedRecord, FetchedPartition, FetchFrom
 
 _AT_ONCE: Final = 2000  # places that can be read within the time of one call
-_UNDER_WAY: Final = 32
 _FIRST_BYTES: Final = 1
 _NEXT_BYTES: Final = 256 << 10
 _MOST_FETCHES: Final = 64  # of one place: 16 MB of markers and aborted records
@@ -136,7 +135,7 @@ def _scatter(clients: Clients, rest: Callable[[], list[_Read]], *, committed: bo
     error = topic_errors(clients, "reading")
 
     async def request(brokers: Brokers) -> None:
-        reads, gate = rest(), asyncio.Semaphore(_UNDER_WAY)
+        reads, gate = rest(), asyncio.Semaphore(32)
         leaders = await find_leaders(brokers, {partition for partition, _ in reads}, error)
 
         async def fetch(partition: TopicPartition, at: int, max_bytes: int) -> _Batches | None:
@@ -162,7 +161,7 @@ def _scatter(clients: Clients, rest: Callable[[], list[_Read]], *, committed: bo
     topics = sorted({partition.topic for partition, _ in rest()})
     if topics:
         needs = on_topic("Read", *topics)
-        clients.ask("reading single records", request, needs, as_consumer=True)
+        clients.request("reading single records", request, needs, as_consumer=True)
 
 
 def fetched_of(
@@ -224,7 +223,7 @@ def read_first(
     if not wanted:
         return {}
     deadline = time.monotonic() + limit_s
-    where = clients.where(f"reading as a member of group {group!r}")
+    where = clients.label(f"reading as a member of group {group!r}")
     topics = sorted({partition.topic for partition in wanted})
     needs = {**on_group("Read", group), **on_topic("Read", *topics)}
     found: dict[TopicPartition, ComparedRecord | None] = {}

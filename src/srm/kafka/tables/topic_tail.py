@@ -18,11 +18,7 @@ from srm.kafka.admin.clients import drain, is_stranded, open_reader, position_af
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.errors import kafka_errors, on_topic, translate
 
-_LOOK_AGAIN_S: Final = 1.0
 _SILENCE_S: Final = 20.0
-_SHORTEST_LOOK_S: Final = 1.0
-_END_POLL_S: Final = 0.1
-_COMMIT_WAIT_MS: Final = 500
 _COMMIT_SILENCE_S: Final = 60.0
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Amount of raw metrics that one process counts with the time and CPU of a Spark start."""
@@ -99,7 +95,7 @@ class KafkaTopicTail:
                 return pairs, True
             if left <= 0:
                 return pairs, False
-            pairs += self.poll(min(left, _END_POLL_S))
+            pairs += self.poll(min(left, 0.1))
         return pairs, False
 
     def _high_watermark(self, timeout_s: float) -> int | None:
@@ -136,7 +132,7 @@ class KafkaTopicTail:
                         consumer = self._open()
                 if not self._assigned:
                     self._look(consumer, left)
-                    left = min(left, _LOOK_AGAIN_S)
+                    left = min(left, 1.0)
                 pairs = self._take(consumer, left)
                 if pairs or (behind and self.caught_up) or time.monotonic() >= deadline:
                     return pairs
@@ -150,7 +146,7 @@ class KafkaTopicTail:
     def _look(self, consumer: Consumer, left_s: float) -> None:
         """Assign the partition if it exists; retry a cluster that does not answer."""
         partition = KafkaTopicPartition(self._topic, self._partition)
-        timeout_s = max(_SHORTEST_LOOK_S, left_s)
+        timeout_s = max(1.0, left_s)
         try:
             start, end = consumer.get_watermark_offsets(partition, timeout=timeout_s, cached=False)
             start = max(start, self._next or self._first(consumer, end, timeout_s))
@@ -206,7 +202,7 @@ class KafkaCommitTail:
     """Returns records of committed transactions and of plain commits as they arrive."""
 
     def __init__(self, props: Mapping[str, str], starts: Mapping[TopicPartition, int]) -> None:
-        settings = {"fetch.wait.max.ms": _COMMIT_WAIT_MS, "enable.partition.eof": False}
+        settings = {"fetch.wait.max.ms": 500, "enable.partition.eof": False}
         self._where = f"following {COMMITS}"
         with kafka_errors(self._where, on_topic("Read", COMMITS)):
             self._consumer = open_reader(props, settings)

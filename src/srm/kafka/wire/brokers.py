@@ -24,7 +24,6 @@ from srm.replication.buffers import BufferPool
 from srm.replication.ports import FetchFrom
 
 TIMEOUT_S: Final = 10.0
-_DEFAULT_PORT: Final = 9092
 Address = tuple[str, int]
 QUESTIONS: Final = "questions"
 """Purpose of the connections that :meth:`Brokers.query` uses."""
@@ -49,7 +48,7 @@ def _address(server: str) -> tuple[str, int]:
         port = rest.removeprefix(":")
     else:
         host, _, port = server.partition(":") if server.count(":") == 1 else (server, "", "")
-    return host, int(port or _DEFAULT_PORT)
+    return host, int(port or 9092)
 
 
 async def refusal(
@@ -210,7 +209,7 @@ class Brokers:
                     reason = unfit(address, task.result())
                     if not reason:
                         return task.result()
-                    error = UnavailableError(f"{self._where(address)}: {reason}")
+                    error = UnavailableError(f"{self._label(address)}: {reason}")
                 if not isinstance(error, SrmError):
                     raise error
                 if failure is None or failure.retriable:
@@ -230,7 +229,7 @@ class Brokers:
         message = request.message
         if not connection.serves(message):
             raise SrmError(
-                f"{self._where(address)} does not support version {message.version} of request "
+                f"{self._label(address)} does not support version {message.version} of request "
                 f"{message.api_key}; srm needs Kafka 3.1 or later"
             )
         try:
@@ -257,7 +256,7 @@ class Brokers:
             connection.close()
         self._open.clear()
 
-    def _where(self, address: Address) -> str:
+    def _label(self, address: Address) -> str:
         return f"cluster {self.alias}, broker {address[0]}:{address[1]}"
 
     def _address(self, node: int) -> Address:
@@ -304,7 +303,7 @@ class Brokers:
         except TimeoutError as error:
             connection.close(_LATE)
             raise UnavailableError(
-                f"{self._where(address)}: no answer within {timeout_s:g} s"
+                f"{self._label(address)}: no answer within {timeout_s:g} s"
             ) from error
         except BaseException:
             connection.close()
@@ -312,7 +311,7 @@ class Brokers:
         if code := known["error_code"]:
             connection.close(f"no versions: error {code}")
             raise UnavailableError(
-                f"{self._where(address)} answered the request for its versions with error "
+                f"{self._label(address)} answered the request for its versions with error "
                 f"{code} ({error_name(code)})"
             )
         connection.versions = {

@@ -28,7 +28,6 @@ Look = Callable[[Sequence[str]], Awaitable[api.Answer]]
 T = TypeVar("T")
 _ACKS_WITHIN: Final = 2 / 3
 """Part of the request timeout that a broker waits for followers, shorter than for the broker."""
-_TRANSACTION_TIMEOUT_MS: Final = 60_000
 _TRANSACTION_KEYS: Final = 1
 """Key type of FindCoordinator for transactions."""
 _PATIENCE_S: Final = 20.0
@@ -247,7 +246,7 @@ class WireCluster:
             for batches, answered in requests:
                 parts = frames.produce_request(batches, self._acks_timeout_ms)
                 least = frames.least_produced(batches)
-                connection.tell(frames.PRODUCE, parts, answered, least)
+                connection.send(frames.PRODUCE, parts, answered, least)
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         start = await self._offset(partition, api.EARLIEST)
@@ -277,7 +276,7 @@ class WireCluster:
 
     async def init_producer_id(self, transactional_id: str) -> ports.ProducerId:
         async def once() -> ports.ProducerId:
-            request = api.INIT_PRODUCER_ID(transactional_id, _TRANSACTION_TIMEOUT_MS)
+            request = api.INIT_PRODUCER_ID(transactional_id, 60_000)
             answer = await self._to_coordinator(transactional_id, request)
             self._check_coordinator(
                 answer["error_code"],

@@ -60,7 +60,7 @@ class PendingAnswer(NamedTuple):
     """A due answer, of ``least`` bytes, for which the broker may wait ``wait_s``."""
 
     decode: Callable[[PooledBuffer], Any]
-    told: Callable[[Any], None]
+    receive: Callable[[Any], None]
     wait_s: float = 0.0
     least: int = 0
 
@@ -168,7 +168,7 @@ class Connection:
         self._send_or_hold(_Sending(answer, api, body))
         return future
 
-    def tell(self, api: Api[_T], body: Sequence[Part], answered: Answered[_T], least: int) -> None:
+    def send(self, api: Api[_T], body: Sequence[Part], answered: Answered[_T], least: int) -> None:
         """Send one request as :meth:`request`; ``answered`` is called, never before the end.
 
         The answer has ``least`` bytes at least, and may wait for others.
@@ -185,7 +185,7 @@ class Connection:
             self._login = self._loop.create_task(self._log_in_again())
 
     def _fail(self, answer: PendingAnswer, reason: SrmError | None) -> None:
-        self._loop.call_soon(answer.told, UnavailableError(str(reason)))
+        self._loop.call_soon(answer.receive, UnavailableError(str(reason)))
 
     @contextlib.contextmanager
     def cork(self) -> Iterator[None]:
@@ -473,11 +473,11 @@ class Connection:
             return
         self._note_pause(getattr(made, "throttle_time_ms", 0))
         try:
-            answer.told(made)
+            answer.receive(made)
         except Exception:  # the later answers have to be read
             logger.exception("%s: the receiver of an answer failed", self.where)
 
     def _break(self, error: OSError) -> None:
         """Close after an error; a broker reports its verdict on a certificate in a TLS alert."""
-        told = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
-        self.close(tls.tls_failure(self.where, error) if told else str(error))
+        is_alert = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
+        self.close(tls.tls_failure(self.where, error) if is_alert else str(error))

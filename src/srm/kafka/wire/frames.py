@@ -172,7 +172,7 @@ def produce_response(body: PooledBuffer) -> ProduceAnswer:
 
 FETCH: Final = Api(1, 13, flexible=True, decode=fetch_response)
 PRODUCE: Final = Api(0, 8, flexible=False, decode=produce_response)
-Ask = Callable[[bytes, int], Awaitable[FetchResponse]]
+Send = Callable[[bytes, int], Awaitable[FetchResponse]]
 """Sends an encoded fetch with its maximum wait in milliseconds; raises top-level errors."""
 
 
@@ -183,8 +183,8 @@ class WireFetchSession:
     and the partitions take turns at being first, which within a session the broker sees to.
     """
 
-    def __init__(self, ask: Ask, *, read_committed: bool) -> None:
-        self._ask = ask
+    def __init__(self, send: Send, *, read_committed: bool) -> None:
+        self._send = send
         self._read_committed = read_committed
         self._wanted: dict[tuple[bytes, int], FetchFrom] = {}
         self._changed: dict[tuple[bytes, int], FetchFrom] = {}
@@ -208,18 +208,18 @@ class WireFetchSession:
         while True:
             body = self._request(max_wait_ms, max_bytes)
             try:
-                response = await self._ask(body, max_wait_ms)
+                response = await self._send(body, max_wait_ms)
             except SrmError:
-                self._begin_anew()
+                self._reset()
                 raise
             if response.error in SESSION_LOST:
-                self._begin_anew()
+                self._reset()
                 continue
             if response.session_id != 0:
                 self._id = response.session_id
                 self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
             else:
-                self._begin_anew()
+                self._reset()
             return response.fetched
 
     def _request(self, max_wait_ms: int, max_bytes: int) -> bytes:
@@ -240,5 +240,5 @@ class WireFetchSession:
             forgotten=forgotten,
         )
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._id = self._epoch = 0

@@ -43,7 +43,7 @@ _RENEW_AT: Final = 0.8
 UNSUPPORTED_MECHANISM: Final = 33
 ILLEGAL_STATE: Final = 34
 AUTHENTICATION_FAILED: Final = 58
-Ask = Callable[[Request], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Request], Awaitable[Mapping[str, Any]]]
 """Sends a request and returns the answer."""
 
 
@@ -268,23 +268,23 @@ class SecurityAccess:
                 logger.info("cluster %s: its TLS files have changed", self.security.alias)
         return self._context
 
-    async def log_in(self, ask: Ask, where: str) -> float:
+    async def log_in(self, send: Send, where: str) -> float:
         """Log in if the settings require it (KIP-43, KIP-152).
 
-        Returns the seconds until the session ends (KIP-368), 0 for never. ``ask`` sends on the
+        Returns the seconds until the session ends (KIP-368), 0 for never. ``send`` sends on the
         connection; ``where`` is cluster and broker, for messages.
         """
         sasl = self.security.sasl
         if sasl is None:
             return 0.0
-        hello = await ask(SASL_HANDSHAKE(sasl.mechanism))
+        hello = await send(SASL_HANDSHAKE(sasl.mechanism))
         if hello["error_code"]:
             raise _no_handshake(hello, sasl, where)
         exchange, received, lifetime_ms = await self._exchange(sasl), None, 0
         try:
             # In a thread: SCRAM computes for milliseconds, as many as the broker likes.
             while (payload := await asyncio.to_thread(_next, exchange, received)) is not None:
-                answer = await ask(SASL_AUTHENTICATE(payload))
+                answer = await send(SASL_AUTHENTICATE(payload))
                 if answer["error_code"]:
                     raise _refusal(answer, sasl, where)
                 received, lifetime_ms = answer["payload"], answer["session_lifetime_ms"]

@@ -17,7 +17,6 @@ from srm.domain.names.topics import TopicPartition
 from srm.kafka.wire.messages import Request, message
 
 _CONSUMER: Final = -1
-_NO_ID: Final = bytes(16)
 _PARTITIONS: Final = "topics[topic:text partitions:int32[]]"
 _ByTopic = list[tuple[str, list[Any]]]
 _HEAD: Final = "throttle_time_ms:int32 error_code:int16"
@@ -86,7 +85,7 @@ EPOCH_ENDS: Final = message("""23 3 classic:
 def metadata_request(topics: Collection[str]) -> Request:
     """Make a request for the brokers and for topics by name, which does not create them."""
     create = cluster_operations = topic_operations = False
-    wanted = [(_NO_ID, topic) for topic in topics]
+    wanted = [(bytes(16), topic) for topic in topics]
     return METADATA(wanted, create, cluster_operations, topic_operations)
 
 

@@ -14,7 +14,6 @@ Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 DEFAULT_CLIENT_ID: Final = "srm"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WITH_PASSWORD: Final[tuple[Mechanism, ...]] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_TRUE: Final = frozenset({"true", "t", "1"})
 _TOKEN_OPTION: Final = re.compile(r"(\w+)=(\S*)")
 _EXTENSION: Final = "extension_"
 _LIBRDKAFKA_ALONE: Final = (
@@ -127,7 +126,7 @@ def _seconds(alias: str, properties: Mapping[str, str], name: str, default: floa
 
 def _is_true(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
     value = properties.get(name)
-    return default if value is None else value.lower() in _TRUE
+    return default if value is None else value.lower() in {"true", "t", "1"}
 
 
 def _tls(alias: str, properties: Mapping[str, str]) -> Tls:

@@ -26,7 +26,6 @@ _OPENED_EVER: Final = 1 << 15
 """Bytes that a small batch may always unpack to, plus the ratio above, to bound memory."""
 _OPENED_AT_ONCE: Final = 128 << 20
 """Limit for all batches of one part of a fetch answer together; the others wait."""
-_ROOMS: Final = 32
 _GROWTH: Final = 4096
 """Room for growing varints, besides an eighth of the total; larger batches are not merged."""
 
@@ -37,7 +36,7 @@ class Merging:
     def __init__(self, native: NativeLibrary, limit: int) -> None:
         self.native = native
         self.limit = limit
-        self._rooms = BufferPool(_ROOMS)
+        self._rooms = BufferPool(32)
 
     def pieces(
         self, records: memoryview, wanted_offset: int, owner: object, limit: int

@@ -89,7 +89,7 @@ class SourceLoop:
     linger_s: float
     _copies: dict[_Key, PartitionCopy] = field(default_factory=dict)
     _changed: dict[_Key, None] = field(default_factory=dict)
-    _asked: dict[_Key, FetchFrom] = field(default_factory=dict)
+    _requested: dict[_Key, FetchFrom] = field(default_factory=dict)
     _left_out: set[_Key] = field(default_factory=set)
     _troubled: dict[_Key, PartitionCopy] = field(default_factory=dict)
     _left_out_at: float = 0.0
@@ -129,8 +129,8 @@ class SourceLoop:
                 await self._wake.wait()
                 continue
             self._changed.update(dict.fromkeys(map(_key, held_or_freed)))
-            self._tell_changes()
-            if not self._asked:
+            self._apply_changes()
+            if not self._requested:
                 await self._wake.wait()
                 continue
             began = now_s()
@@ -145,7 +145,7 @@ class SourceLoop:
             except SrmError as error:
                 logger.warning("source %s: %s", self.where, error)
                 code = codes.NO_ANSWER if error.retriable else codes.NO_ACCESS
-                for key in list(self._asked):
+                for key in list(self._requested):
                     if (copy := self._copies.get(key)) is not None:
                         self.on_trouble(copy, code, error)
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
@@ -162,10 +162,10 @@ class SourceLoop:
 
     def _note_answered(self) -> None:
         for key, copy in list(self._troubled.items()):
-            if key in self._asked and copy.note_source_answered():
+            if key in self._requested and copy.note_source_answered():
                 del self._troubled[key]
 
-    def _tell_changes(self) -> None:
+    def _apply_changes(self) -> None:
         changed, self._changed = self._changed, {}
         for key in changed:
             copy = self._copies.get(key)
@@ -174,8 +174,8 @@ class SourceLoop:
                 self._left_out.discard(key)
                 epochs = copy.fetch_epoch, copy.source_leader.epoch
                 wanted = FetchFrom(*key, copy.fetch_offset, self._partition_bytes, *epochs)
-                if self._asked.get(key) != wanted:
-                    self._asked[key] = wanted
+                if self._requested.get(key) != wanted:
+                    self._requested[key] = wanted
                     self.session.want(wanted)
                 continue
             if copy is None:
@@ -183,15 +183,15 @@ class SourceLoop:
             else:
                 self._left_out.add(key)
                 self._left_out_at = now_s()
-            if self._asked.pop(key, None) is not None:
+            if self._requested.pop(key, None) is not None:
                 self.session.forget(*key)
 
     def _accept(
-        self, copy: PartitionCopy, part: FetchedPartition, owner: object, asked: int
+        self, copy: PartitionCopy, part: FetchedPartition, owner: object, offset: int
     ) -> IntegrityError | None:
         """Queue what was fetched; return the damage that follows the queued data."""
         try:
-            copy.accept(part, owner, asked, read_committed=self.read_committed)
+            copy.accept(part, owner, offset, read_committed=self.read_committed)
         except IntegrityError as error:
             return error
         except Exception as error:  # what one partition holds must not stop the others
@@ -207,16 +207,16 @@ class SourceLoop:
                 await asyncio.sleep(0)  # claims and answers are not to wait for all of them
                 turn_s = now_s()
             key = part.topic_id, part.partition
-            copy, asked = self._copies.get(key), self._asked.get(key)
-            if copy is None or asked is None:
+            copy, request = self._copies.get(key), self._requested.get(key)
+            if copy is None or request is None:
                 continue
             if part.error != codes.NONE:
                 self._changed[key] = None
-                if asked.offset == copy.fetch_offset:
+                if request.offset == copy.fetch_offset:
                     self.on_trouble(copy, part.error, None)
                 continue
             length = len(part.records)
-            damage = self._accept(copy, part, fetched.owner, asked.offset)
+            damage = self._accept(copy, part, fetched.owner, request.offset)
             if damage is not None and copy.is_drained:
                 self.on_trouble(copy, codes.UNREADABLE, damage)
                 continue

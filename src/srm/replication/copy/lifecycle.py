@@ -33,7 +33,7 @@ from srm.replication.ports import Produced
 logger = logging.getLogger(__name__)
 
 _WATCH_S: Final = 30.0
-_ASKED_AT_ONCE: Final = 200
+_CHECKED_AT_ONCE: Final = 200
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 
 
@@ -90,7 +90,7 @@ class Lifecycle:
         if known.fresh and known.has_former:
             self._reporter.begins(copy, known.target_next)
         if known.copy_is_gone:
-            self._reporter.strange(
+            self._reporter.note_anomaly(
                 copy,
                 f"{copy.target} is not the topic of the earlier copy: that was deleted, or had "
                 "another name; all that the source holds is copied again",
@@ -189,8 +189,8 @@ class Lifecycle:
         while True:
             await asyncio.sleep(_WATCH_S)  # the rhythm of looks, not a wait
             copies = list(self.copies.values())
-            for first in range(0, len(copies), _ASKED_AT_ONCE):
-                await asyncio.gather(*map(look_alone, copies[first : first + _ASKED_AT_ONCE]))
+            for first in range(0, len(copies), _CHECKED_AT_ONCE):
+                await asyncio.gather(*map(look_alone, copies[first : first + _CHECKED_AT_ONCE]))
 
     async def _look_at_end(self, copy: PartitionCopy, attempt: int) -> None:
         if await self._source.topic_id(copy.source.topic) != copy.source_id:
@@ -270,13 +270,13 @@ class Lifecycle:
                 self._carry_out(copy, outcome)
             case (claim, resumed):
                 if resumed.notes:
-                    self._reporter.strange(copy, "; ".join(resumed.notes))
+                    self._reporter.note_anomaly(copy, "; ".join(resumed.notes))
                 if resumed.former_end is not None:
                     self._reporter.begins(copy, resumed.former_end)
                 if copy.over:
                     self._reporter.over(copy)
                 copy.begin_copying(claim, resumed)
-                if copy.position_is_untold:
+                if copy.position_is_unreported:
                     self._report_now()
                 await self._place(copy)
         return None
@@ -285,7 +285,7 @@ class Lifecycle:
         start = await self._cut_map(copy.assigned, target_end)
         if copy.attempt != attempt:
             return
-        self._reporter.strange(
+        self._reporter.note_anomaly(
             copy,
             f"the log of {copy.target} lost its end: offsets "
             f"{both_ends(target_end, copy.target_next)} are gone or not ours; copied again from "
@@ -361,9 +361,9 @@ class Lifecycle:
         refusal = codes.REFUSED[produced.error]
         what = f"{size} bytes, {refusal.describe(produced.message)}"
         if self._accepts_loss or self._config.errors_tolerance == "all":
-            told_all = message(f"{copy.target} refused it: {what}", refusal.action)
+            full_text = message(f"{copy.target} refused it: {what}", refusal.action)
             for offset in offsets:
-                self._reporter.lost(copy, offset, offset + 1, told_all)
+                self._reporter.lost(copy, offset, offset + 1, full_text)
             copy.skip_to(blocked[1])
             self.claim(copy)
             return

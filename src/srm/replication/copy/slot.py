@@ -17,7 +17,7 @@ from srm.clock import now_s, until_next
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.flow_state.liveness_thresholds import HEARTBEAT_S
 from srm.domain.flow_state.replication_records import (
-    NOBODY,
+    NO_INCARNATION,
     AssignedPartition,
     Assignment,
     DriverHeartbeat,
@@ -108,12 +108,9 @@ _REPORT_EVERY_S: Final = 1.0
 _POLL_S: Final = 1.0
 _STOP_LOOK_S: Final = 5.0  # a stop is heard at once; a thread looks whether it still has to
 _LOAD_RETRY_S: Final = 1.0
-_READERS: Final = 3
 _SIGNS: Final = 3  # heartbeats, reports and the stop: one each
 _READ_S: Final = 10.0  # to read the assignment to the end of its log, before a claim
 _CUT_S: Final = 60.0  # for a report that is under way, and one that holds all
-_GROWTH_LOOKS: Final = 10
-_MOST_HELD: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +167,7 @@ class Slot:
         self._wanted: set[AssignedPartition] = set()
         self._loading: set[AssignedPartition] = set()
         self._leaving: list[PartitionCopy] = []
-        self._incarnation = NOBODY
+        self._incarnation = NO_INCARNATION
         self._generation = -1
         self._read_to = -1
         self._has_read = asyncio.Event()
@@ -180,7 +177,7 @@ class Slot:
         self._report_due = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         # Reading may take long, and many may want to: none of that may silence the slot.
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="srm-slot-reader")
+        self._readers = ThreadPoolExecutor(3, thread_name_prefix="srm-slot-reader")
         self._signs = ThreadPoolExecutor(_SIGNS, thread_name_prefix="srm-slot-signs")
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
@@ -290,7 +287,7 @@ class Slot:
                 f"slot {assignment.slot} is another process now ({meant}): this one "
                 f"({self._incarnation}) leaves its partitions alone and ends"
             )
-        self._reporter.tell_everything()
+        self._reporter.report_everything()
         self._wanted = set(assignment.partitions)
         held = self._partitions.copies
         for assigned in [a for a in held if a not in self._wanted]:
@@ -362,9 +359,9 @@ class Slot:
             self._reported.set()
             self._reported.clear()
             for copy in copies:
-                if copy.position_is_untold and self._reporter.has_told_position(copy):
-                    copy.note_position_told()
-                held = copy.position_is_untold or self._reporter.is_full(copy)
+                if copy.position_is_unreported and self._reporter.has_reported_position(copy):
+                    copy.note_position_reported()
+                held = copy.position_is_unreported or self._reporter.is_full(copy)
                 self._partitions.hold_back(copy, held=held)
             with suppress(TimeoutError):  # the rhythm of reports
                 async with asyncio.timeout(until_next(_REPORT_EVERY_S)):
@@ -413,7 +410,7 @@ class SourceSigns:
         self._heard_at = float("-inf")
         self._looked_at = 0.0
         self._ends: dict[Any, int] = {}
-        self._growth: deque[float] = deque(maxlen=_GROWTH_LOOKS)
+        self._growth: deque[float] = deque(maxlen=10)
         self.held_back: Mapping[Any, int] = {}
         """High watermarks of logs that grew after an open transaction, at the last answer."""
 
@@ -446,7 +443,7 @@ class SourceSigns:
             for which, high in (highs or {}).items()
             if high > ends[which] == self._ends.get(which)
         }
-        most = sorted(held, key=lambda which: ends[which] - held[which])[:_MOST_HELD]
+        most = sorted(held, key=lambda which: ends[which] - held[which])[:2000]
         self.held_back = {which: held[which] for which in most}
         self._ends, self._looked_at = dict(ends), now
 

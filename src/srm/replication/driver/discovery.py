@@ -141,7 +141,7 @@ class Discovery:
             )
         ensure_offset_syncs(context, source_topics, target_topics)
         names = self._without_second_writer(context, source_topics, target_topics)
-        self._tell_hidden(context, names)
+        self._report_hidden(context, names)
         selected = tuple(source_topics[name] for name in names)
         if lacking := outgrown(selected, target_topics, settings):
             wanted = {name: source_topics[name] for name in lacking}
@@ -193,18 +193,18 @@ class Discovery:
                     name = internal_topics.checkpoints(origin, context.config.policy.separator)
                     forget_topics(cluster, name, ids, context.now_ms())
             except AuthorizationError as error:
-                told = "%s: offsets of groups in deleted topics cannot be removed: %s"
-                logger.warning(told, flow, error)
+                text = "%s: offsets of groups in deleted topics cannot be removed: %s"
+                logger.warning(text, flow, error)
 
     def target_ends(self, copied: Collection[AssignedPartition]) -> dict[AssignedPartition, int]:
         names = {p: TopicPartition(p.target_topic, p.partition) for p in copied}
         ends = self.context.target.log_ends(names.values()) if names else {}
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
-    def _tell_hidden(self, context: FlowContext, names: Collection[str]) -> None:
+    def _report_hidden(self, context: FlowContext, names: Collection[str]) -> None:
         flow, named = context.config.flow, context.config.names.listed.names
-        asked = (named | self._expected).difference(names)
-        hidden = {name for name in asked if is_hidden(context.source, name)}
+        wanted = (named | self._expected).difference(names)
+        hidden = {name for name in wanted if is_hidden(context.source, name)}
         for name in sorted(hidden - self._hidden):
             advice = f"grant Read on topic {name} of {flow.source} to srm's principal"
             logger.warning("%s: %s is not copied: %s", flow, name, advice)

@@ -206,8 +206,8 @@ class FlowDriver:
         self.discovery.prepare()
         if not self._opened:
             if self.started_after is None:
-                standing = (r.value for r in self.log.read() if r.key == REQUEST_KEY)
-                self._request(next(standing, None) or b"")
+                requests = (r.value for r in self.log.read() if r.key == REQUEST_KEY)
+                self._request(next(requests, None) or b"")
             begin()
             if stop.is_set():
                 return
@@ -235,15 +235,15 @@ class FlowDriver:
         self._published_settings = b""
         self._term = self._new_term()
         self._heartbeat_due = self.clock()
-        standing = b""
+        request = b""
         for record in self.log.read():
             if record.key == REQUEST_KEY:
-                standing = record.value or b""
+                request = record.value or b""
             elif record.key == DRIVER_KEY:
                 self._former = record.value  # not a word of who fences us, until we have written
             else:
                 self._survive(record, self._term.load)
-        self._request(standing)
+        self._request(request)
         self._pause = self._term.pause
         logger.info("%s: driver %s has taken over", self.flow, self._driver)
         if self._pause is not None:

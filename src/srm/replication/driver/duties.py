@@ -354,7 +354,6 @@ def emit_heartbeats(
 RETRY_S: Final = 5.0
 _LATE_MS: Final = 2_000
 """Slots write a little later than once in an interval: a window waits, or it is written twice."""
-_CATCH_UP_S: Final = 1.0
 _COMPARISONS: Final = 2
 """Full comparisons of stored windows in each look-back: lost ones return, unused ones go."""
 
@@ -405,9 +404,9 @@ def keep_windows(
                     keeper.slide(log)
         except Exception as error:  # or there would be none until a restart
             if not failing:
-                told = "%s: no metrics windows for now: %s"
+                text = "%s: no metrics windows for now: %s"
                 known = isinstance(error, SrmError)
-                logger.warning(told, flow, error, exc_info=None if known else error)
+                logger.warning(text, flow, error, exc_info=None if known else error)
             failing = True
             stop.wait(RETRY_S)
 
@@ -431,7 +430,7 @@ class _Keeper:
 
     def catch_up(self, log: RawLog, stop: Event) -> None:
         while not log.caught_up and not stop.is_set():
-            self._add(log, _CATCH_UP_S)
+            self._add(log, 1.0)
         if not stop.is_set():
             self._compare()
 

@@ -147,7 +147,6 @@ Work = Callable[[threading.Event], object]
 """Does something for the flow until the event is set; raises nothing."""
 
 _JOIN_S = 2.0
-_CANCEL_EVERY_S = 1.0
 STUCK_S: Final = 40.0  # longer than a slot waits before it tries a stopped partition again
 
 
@@ -284,7 +283,7 @@ class FlowRun:
         for name, thread in self._slots.items():
             while thread.is_alive() and not self.host.stop.is_set():
                 self.host.cancel(name)  # again: its job may only be submitted just now
-                thread.join(_CANCEL_EVERY_S)
+                thread.join(1.0)
 
 
 @dataclass(eq=False)

@@ -39,12 +39,12 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     """
     log.fence()
     found = log.read()
-    standing = pause_in(found)
-    if request is not None and standing is None:
+    current = pause_in(found)
+    if request is not None and current is None:
         raise ConflictError("the pause of the flow has ended: look at it again")
-    _require(standing, request)
-    if standing is not None:
-        wanted = standing.joined_by(wanted)
+    _require(current, request)
+    if current is not None:
+        wanted = current.joined_by(wanted)
     book, damaged = _read(found)
     changes = book.changes(dict.fromkeys(damaged, ()), again=damaged)
     records = {change.key(): change.value() for change in changes}
@@ -59,18 +59,18 @@ def resume(
     ConflictError: another pause is in force. FencedError: another driver began: repeat it.
     """
     log.fence()
-    standing = pause_in(log.read())
-    if standing is None:
+    current = pause_in(log.read())
+    if current is None:
         return False
-    _require(standing, request)
+    _require(current, request)
     _write(log, None, decided)
     return True
 
 
-def _require(standing: Pause | None, request: str | None) -> None:
-    if standing is not None and request not in {None, standing.request}:
+def _require(current: Pause | None, request: str | None) -> None:
+    if current is not None and request not in {None, current.request}:
         raise ConflictError(
-            f"the flow was paused again by {standing.by}: {standing.reason}; "
+            f"the flow was paused again by {current.by}: {current.reason}; "
             "check the new pause first"
         )
 
@@ -78,10 +78,10 @@ def _require(standing: Pause | None, request: str | None) -> None:
 def leave(log: DriverLog, move_id: str) -> None:
     """Take a move off the pause, which ends with the last one; repeat it after a FencedError."""
     log.fence()
-    standing = pause_in(log.read())
-    if standing is None or move_id not in standing.moves:
+    current = pause_in(log.read())
+    if current is None or move_id not in current.moves:
         return
-    _write(log, standing.without(move_id))
+    _write(log, current.without(move_id))
 
 
 def pause_in(records: Iterable[LogRecord]) -> Pause | None:

@@ -69,7 +69,6 @@ class DriverLog(Protocol):
         """Let go of all connections; the next :meth:`read` opens new ones."""
 
 
-_EVERY_S: Final = 5.0
 _AT_ONCE: Final = 1000
 
 Key = tuple[int, bytes]
@@ -123,7 +122,7 @@ class StateBook:
             for group in self._all(PositionGroup).values()
             for entry in group.positions
         ]
-        told = {(entry.topic_id, entry.target_topic_id) for entry, _ in entries}
+        reported = {(entry.topic_id, entry.target_topic_id) for entry, _ in entries}
         inherited = {
             entry.target_topic_id
             for entry, is_live in entries
@@ -132,7 +131,7 @@ class StateBook:
         return [
             topic
             for topic in ended
-            if (topic.topic_id, topic.target_topic_id) not in told
+            if (topic.topic_id, topic.target_topic_id) not in reported
             and (topic.target_topic_id in gone.target or topic.target_topic_id in inherited)
         ]
 
@@ -250,7 +249,7 @@ class Cleaning:
     def deletions(self, state: StateBook, now: float) -> list[Key]:
         if now < self._due_s:
             return []
-        self._due_s = now + _EVERY_S
+        self._due_s = now + 5.0
         with self._lock:
             copied, gone, cleared = tuple(self._copied.values()), self._gone, self._cleared
         names = {topic.topic for topic in copied if topic.topic_id in gone.source}
@@ -330,8 +329,8 @@ class ProgressBook:
         self._lock = threading.Lock()
         self.alive = 0
         self._partitions: dict[CopyId, AssignedPartition] = {}
-        self._told: dict[CopyId, dict[Key, PartitionPosition]] = {}
-        self._tellers: dict[Key, set[CopyId]] = {}
+        self._reported: dict[CopyId, dict[Key, PartitionPosition]] = {}
+        self._copies_in: dict[Key, set[CopyId]] = {}
         self._positions: dict[CopyId, Position] = {}
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
@@ -365,16 +364,16 @@ class ProgressBook:
     def positions(self, key: Key, positions: Collection[PartitionPosition]) -> None:
         """Take in one record's positions, none if deleted; the newest of a partition counts."""
         with self._lock:
-            told = {entry.copy_id for entry in positions}
-            for copy_id in self._tellers.pop(key, set()) - told:
-                others = self._told[copy_id]
+            copy_ids = {entry.copy_id for entry in positions}
+            for copy_id in self._copies_in.pop(key, set()) - copy_ids:
+                others = self._reported[copy_id]
                 del others[key]
                 if not others:
-                    del self._told[copy_id]
-            if told:
-                self._tellers[key] = told
+                    del self._reported[copy_id]
+            if copy_ids:
+                self._copies_in[key] = copy_ids
             for entry in positions:
-                known = self._told.setdefault(entry.copy_id, {})
+                known = self._reported.setdefault(entry.copy_id, {})
                 if known.get(key) != entry:
                     known[key] = entry
                     self._choose(entry.copy_id)
@@ -437,7 +436,7 @@ class ProgressBook:
     def _choose(self, copy_id: CopyId) -> None:
         if copy_id not in self._partitions:
             return
-        newest = newest_position(self._told.get(copy_id, {}).values())
+        newest = newest_position(self._reported.get(copy_id, {}).values())
         if newest is None or self._positions.get(copy_id) == newest.position:
             return
         self._positions[copy_id] = newest.position

@@ -458,7 +458,7 @@ class MapLog:
     def __init__(self) -> None:
         self._current: dict[CopyId, IndexWriter] = {}
         self._writers: dict[CopyId, IndexWriter] = {}
-        self._untold: dict[CopyId, IndexWriter] = {}
+        self._unreported: dict[CopyId, IndexWriter] = {}
         self._ends: dict[CopyId, MapEnd] = {}
         self._moved: set[CopyId] = set()
         self.late: frozenset[int] = frozenset()
@@ -467,7 +467,7 @@ class MapLog:
     @property
     def size(self) -> int:
         """Of how many partitions something is kept."""
-        return len({*self._current, *self._writers, *self._untold, *self._ends})
+        return len({*self._current, *self._writers, *self._unreported, *self._ends})
 
     def take(self, maps: MapWriter, position: Position) -> None:
         """Take over what has changed, between two steps of the event loop."""
@@ -478,7 +478,7 @@ class MapLog:
         is_new = self._current.get(index.copy_id) is not index
         if is_new:  # a former life of the partition here has said all that counts
             self._current[index.copy_id] = index
-            self._untold.pop(index.copy_id, None)
+            self._unreported.pop(index.copy_id, None)
         if is_new or index.has_news:
             self._writers[index.copy_id] = index
 
@@ -506,7 +506,7 @@ class MapLog:
             if self._ends.get(index.copy_id) != index.end:
                 self._ends[index.copy_id] = index.end
                 self._moved.add(index.copy_id)
-            self._untold[index.copy_id] = index
+            self._unreported[index.copy_id] = index
             del self._writers[index.copy_id]
         self.late = frozenset(late)
         return self.late
@@ -522,8 +522,8 @@ class MapLog:
 
     def on_report(self) -> None:
         """All positions that rest on what was written are acknowledged."""
-        untold, self._untold = self._untold, {}
-        for copy_id, index in untold.items():
+        unreported, self._unreported = self._unreported, {}
+        for copy_id, index in unreported.items():
             if self._writers.get(copy_id) is index:  # changed since, and not yet reported
                 continue
             index.on_report()
@@ -532,7 +532,7 @@ class MapLog:
 
     def forget_others(self, copy_ids: Collection[CopyId]) -> None:
         """Keep nothing of copies but these, once all that is to be written of the others is."""
-        kept = {*copy_ids, *self._writers, *self._untold}
+        kept = {*copy_ids, *self._writers, *self._unreported}
         for known in (self._current, self._ends):
             for copy_id in known.keys() - kept:
                 del known[copy_id]

@@ -262,8 +262,8 @@ def start_of(
     newest = newest_position(reports)
     last = found.tree.last
     producer_ids = known.producer_ids.union(last.producer_ids if last else ())
-    told = (report.producer_id for report in (*reports, *former_reports))
-    producer_ids |= {producer_id for producer_id in told if producer_id >= 0}
+    reported = (report.producer_id for report in (*reports, *former_reports))
+    producer_ids |= {producer_id for producer_id in reported if producer_id >= 0}
     if newest is not None and not _rests_on_map(newest, found, behind or 0):
         newest = None
     places = []

@@ -54,7 +54,7 @@ from srm.errors import ConflictError, NotFoundError, UnavailableError, UsageErro
 from srm.replication.claim import Sealed
 from srm.replication.driver.discovery import Discovery
 from srm.replication.restore.flow_state import RestoreState, progress
-from srm.replication.restore.topic_handover import RestoreContext, Tell, TopicWork, hand_topic_over
+from srm.replication.restore.topic_handover import RestoreContext, Show, TopicWork, hand_topic_over
 
 
 def plan(context: RestoreContext, topics: Collection[str] = ()) -> RestorePlan:
@@ -133,7 +133,7 @@ def _facts(
             for n, (restored, copied) in enumerate(known_ends)
         ),
         original is not None,
-        original is not None and _is_former(known, own, original, [told for _, told in known_ends]),
+        original is not None and _is_former(known, own, original, [end for _, end in known_ends]),
         begun is not None and begun.is_for(known.pause),
     )
 
@@ -187,7 +187,7 @@ def check(planned: RestorePlan) -> None:
 
 
 def restore(
-    context: RestoreContext, topics: Collection[str] = (), tell: Tell = lambda _line: None
+    context: RestoreContext, topics: Collection[str] = (), show: Show = lambda _line: None
 ) -> Restored:
     """Restore topics, and resume the flow if none is left; safe to repeat.
 
@@ -202,20 +202,20 @@ def restore(
         return Restored(names, 0, 0, goes_on=True, unrestored=planned.unrestored)
     records = 0
     if planned.to_restore:
-        works, pause = _begin(context, planned, pause, tell)
-        sealed = _seal(context, context.forward, [work.places(work.copy) for work in works], tell)
-        tell(f"copying {amount(sum(each.plan.offsets for each in works), 'offset')}")
+        works, pause = _begin(context, planned, pause, show)
+        sealed = _seal(context, context.forward, [work.places(work.copy) for work in works], show)
+        show(f"copying {amount(sum(each.plan.offsets for each in works), 'offset')}")
         context.copy([each.plan.copy for each in works])
-        _end(context, pause, works, tell)
+        _end(context, pause, works, show)
         for work in works:
-            records += hand_topic_over(context, work, sealed, tell)
+            records += hand_topic_over(context, work, sealed, show)
     written = renew_checkpoints(context.forward, {each.copy: each.topic for each in planned.topics})
     if not planned.unrestored:
         _check_same_pause(context, pause)
         now_ms, flow = context.forward.now_ms(), str(planned.forward)
         for move_id in pause.moves:  # the actual loss of the disaster next to its forecast
             store_outcome(context.forward, Outcome(move_id, flow, "rebuilt", now_ms, context.by))
-        tell(f"{planned.forward} continues")
+        show(f"{planned.forward} continues")
         context.switch.resume(request=pause.request)
     return Restored(
         names, records, written, goes_on=not planned.unrestored, unrestored=planned.unrestored
@@ -236,7 +236,7 @@ def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
 
 
 def _begin(
-    context: RestoreContext, planned: RestorePlan, pause: Pause, tell: Tell
+    context: RestoreContext, planned: RestorePlan, pause: Pause, show: Show
 ) -> tuple[list[TopicWork], Pause]:
     """Create what is missing on P, write down that it is being restored, and renew the pause.
 
@@ -249,7 +249,7 @@ def _begin(
     source = context.forward.source
     Discovery(copying).prepare()
     context.own_switch.resume()  # an earlier restore, of other topics, has ended there
-    tell(f"creating {', '.join(planned.to_restore)} on {source.alias}, as their copies are")
+    show(f"creating {', '.join(planned.to_restore)} on {source.alias}, as their copies are")
     topic_sync.sync(copying)
     there = context.forward.target.topics()
     wanted = {name: there[each.copy].partitions for name, each in planned.to_restore.items()}
@@ -280,22 +280,22 @@ def _until_there(context: RestoreContext, wanted: Mapping[str, int]) -> Topics:
         pause.wait(_LOOK_S)
 
 
-def _end(context: RestoreContext, pause: Pause, works: Collection[TopicWork], tell: Tell) -> None:
+def _end(context: RestoreContext, pause: Pause, works: Collection[TopicWork], show: Show) -> None:
     """Fence every process that still copies back: after P->B resumes, copies get records of P."""
     reason = "the restore has ended"
     ended = Pause(uuid.uuid4().hex, context.by, reason, context.copying.now_ms(), pause.move_id)
     context.own_switch.pause(ended)
-    _seal(context, context.copying, [work.places(work.original) for work in works], tell)
+    _seal(context, context.copying, [work.places(work.original) for work in works], show)
 
 
 def _seal(
     context: RestoreContext,
     flow: FlowContext,
     topics: Iterable[Mapping[TopicPartition, str]],
-    tell: Tell,
+    show: Show,
 ) -> Mapping[TopicPartition, Sealed]:
     places = {place: topic_id for topic in topics for place, topic_id in topic.items()}
-    tell(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
+    show(f"sealing {amount(len(places), 'partition')} on {flow.target.alias}")
     return context.logs.seal(flow.config.flow, places)
 
 

@@ -76,7 +76,7 @@ class RestoreContext:
     by: str
 
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 Seals = Mapping[TopicPartition, Sealed]
 
 RUNS_AT_ONCE: Final = 1 << 12
@@ -104,7 +104,7 @@ class TopicWork:
         return {TopicPartition(topic.name, n): topic.topic_id for n in numbers}
 
 
-def hand_topic_over(context: RestoreContext, work: TopicWork, sealed: Seals, tell: Tell) -> int:
+def hand_topic_over(context: RestoreContext, work: TopicWork, sealed: Seals, show: Show) -> int:
     maps = context.copying.maps.load([work.copy.name])
     handovers = []
     for partition in work.partitions:
@@ -121,7 +121,7 @@ def hand_topic_over(context: RestoreContext, work: TopicWork, sealed: Seals, tel
         handovers.append(Handover(partition, invert(mine.runs), position, claim))
     _check_seals(context, work, sealed)
     records = sum(each.map.records for each in handovers)
-    tell(f"handing over {work.plan.topic}: {amount(records, 'record')}")
+    show(f"handing over {work.plan.topic}: {amount(records, 'record')}")
     hand_over(handovers, context.starts, context.reporter(), context.forward.now_ms())
     check_read(context.forward, handovers)
     return records
@@ -214,7 +214,7 @@ def hand_over(
             raise start
     before = starts.predecessor(reporter.slot)
     reporter.begin(next_incarnation(before.incarnations, now_ms), before.notes)
-    copies = [_stand(each, known.get(each.assigned), reporter) for each in handovers]
+    copies = [_place(each, known.get(each.assigned), reporter) for each in handovers]
     for copy, handover in zip(copies, handovers, strict=True):
         for lost in handover.lost:
             reporter.lost(copy, *lost, "they were not copied before the copy was adopted")
@@ -223,12 +223,12 @@ def hand_over(
     for _ in range(_TRIES):
         reporter.prepare((), leaving)()
         leaving = ()
-        if reporter.has_told_all:
+        if reporter.has_reported_all:
             return
     raise UnavailableError("the offset map or the positions are not acknowledged in time; retry")
 
 
-def _stand(handover: Handover, known: Start | SrmError | None, reporter: Reporter) -> PartitionCopy:
+def _place(handover: Handover, known: Start | SrmError | None, reporter: Reporter) -> PartitionCopy:
     """Return a copy at the end position, with the runs that are not written yet."""
     if not isinstance(known, Start):
         known = Start(0, 0, fresh=True)

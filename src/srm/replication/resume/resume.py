@@ -31,7 +31,7 @@ from srm.replication.resume.walk import ProvenPlace, SourceWalk
 
 _MARKER_DEADLINE_S: Final = 30.0
 _MOST_FOREIGN: Final = 20
-_TELL_EVERY_S: Final = 1.0
+_REPORT_EVERY_S: Final = 1.0
 _MOST_RUNS: Final = 1 << 12
 
 
@@ -120,7 +120,7 @@ async def resume(
     foreign: list[tuple[int, int]] = []
     found = FoundRuns()
     target_next = start.target_next
-    told_at = now_s()
+    reported_at = now_s()
     async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
         walk.meet(batch, target_next)
         target_next = batch.last_offset + 1
@@ -130,8 +130,8 @@ async def resume(
             walk.pass_over(batch)
             if batch.record_count and not (batch.is_control or comparison.is_shared):
                 _note_foreign(foreign, batch)
-        if now_s() - told_at > _TELL_EVERY_S or walk.waiting_runs > _MOST_RUNS:
-            told_at = now_s()
+        if now_s() - reported_at > _REPORT_EVERY_S or walk.waiting_runs > _MOST_RUNS:
+            reported_at = now_s()
             settled = walk.settle()
             if settled is not None and (progress is None or _has_rotated(claim, known, ours)):
                 # Under the new id no owner would know that the old one has to lapse.
@@ -139,23 +139,23 @@ async def resume(
                 settled = None
             if progress is not None:
                 progress(Walked(target_next, log_end, settled))
-    told = [
+    notes = [
         f"{'foreign records' if at < _MOST_FOREIGN else 'more of them, last'} "
         f"at target offsets {both_ends(first, end)}"
         for at, (first, end) in enumerate(foreign)
     ]
     place = await walk.decide()
     found.extend(place.runs.take())
-    told += [met] if met else []
+    notes += [met] if met else []
     if known.has_position and not known.fresh:
-        told += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
+        notes += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
     return Resumed(
         place.source_next if start.has_position else max(place.source_next, start.source_next),
         target_next,
         tuple(found.take()),
         walk.source_lineage(place.source_next),
         walk.target_lineage,
-        (*told, *walk.notes(place)),
+        (*notes, *walk.notes(place)),
         _has_rotated(claim, known, ours),
         place.former.last + 1 if place.former.count and known.has_former else None,
     )

@@ -173,8 +173,7 @@ class FairTurns:
     @asynccontextmanager
     async def turn(self, where: str) -> AsyncIterator[None]:
         refusal = f"too many other logins from {where} are running; retry"
-        own = self._own.setdefault(
-            where, ConcurrencyLimit(1, WAITING, refusal)
-        )  # lives as long as a request waits in it
+        # It lives as long as a request waits in it.
+        own = self._own.setdefault(where, ConcurrencyLimit(1, WAITING, refusal))
         async with own.turn(), self._all.turn():
             yield

@@ -124,7 +124,7 @@ def access_of(settings: ServiceSettings, host: str) -> access.Authenticator:
     return _KINDS[settings.access.auth](settings.access, host)
 
 
-def _nobody(settings: AccessSettings, host: str) -> access.Authenticator:
+def _anonymous(settings: AccessSettings, host: str) -> access.Authenticator:
     """Treat all clients as one user; allow only loopback unless ``service.insecure`` is set."""
     if not settings.insecure and not is_loopback(host):
         raise ConfigError(
@@ -170,7 +170,7 @@ def common_name(certificate: Mapping[str, Any]) -> str:
 
 
 _KINDS: Final[Mapping[str, Callable[[AccessSettings, str], access.Authenticator]]] = {
-    "none": _nobody,
+    "none": _anonymous,
     "basic": _passwords,
     "bearer": lambda settings, _host: bearer_access(settings),
     "mtls": _certificates,
@@ -216,7 +216,7 @@ class Keys:
         self._clock = clock
         self._transport = transport
         self._keys: Mapping[str, jwt.PyJWK] = {}
-        self._asked = self._told = -_KEPT_S
+        self._queried_at = self._answered_at = -_KEPT_S
         self._error = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -226,27 +226,27 @@ class Keys:
         Keys are cached for minutes, then requested again in the background. While the provider does
         not answer, known keys stay valid; an unknown one raises UnavailableError.
         """
-        is_known, age_s = key_id in self._keys, self._clock() - self._told
+        is_known, age_s = key_id in self._keys, self._clock() - self._answered_at
         if not is_known or age_s > _KEPT_S:
-            asking = self._asking()
+            query = self._running_query()
             is_wanted = not is_known or (age_s > _STALE_S and not self._error)
-            if asking is not None and is_wanted:
-                await asyncio.shield(asking)  # other requests wait for it, too
+            if query is not None and is_wanted:
+                await asyncio.shield(query)  # other requests wait for it, too
         found = self._keys.get(key_id)
         if found is None and self._error:
             raise UnavailableError(self._error)
         return found
 
-    def _asking(self) -> asyncio.Task[None] | None:
+    def _running_query(self) -> asyncio.Task[None] | None:
         """Return the running request to the provider; start one unless the last is too recent."""
         if self._task is not None and not self._task.done():
             return self._task
-        if self._clock() - self._asked <= _AGAIN_S:
+        if self._clock() - self._queried_at <= _AGAIN_S:
             return None
-        self._task = asyncio.create_task(self._ask())
+        self._task = asyncio.create_task(self._query())
         return self._task
 
-    async def _ask(self) -> None:
+    async def _query(self) -> None:
         try:
             async with (
                 asyncio.timeout(_TIMEOUT_S),
@@ -255,17 +255,17 @@ class Keys:
                 ) as client,
             ):
                 where = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-                told = await _json(client, where)
-                if told.get("issuer") != self._issuer:
-                    raise ValueError(f"its issuer is {told.get('issuer')!r}")  # noqa: TRY301
-                keys = await _json(client, require_secure(str(told.get("jwks_uri"))))
+                provider = await _json(client, where)
+                if provider.get("issuer") != self._issuer:
+                    raise ValueError(f"its issuer is {provider.get('issuer')!r}")  # noqa: TRY301
+                keys = await _json(client, require_secure(str(provider.get("jwks_uri"))))
             self._keys = _public_keys(keys)
-            self._told, self._error = self._clock(), ""
+            self._answered_at, self._error = self._clock(), ""
         except (httpx.HTTPError, OSError, TimeoutError, ValueError, ConfigError) as error:
             why = str(error) or f"no answer within {_TIMEOUT_S:g} s"
             self._error = f"cannot read the keys of the OpenID provider {self._issuer}: {why}"
         finally:
-            self._asked = self._clock()  # at the end: else a hanging one is queried without a pause
+            self._queried_at = self._clock()  # last, else a hanging one is queried without pause
 
 
 async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
@@ -281,9 +281,9 @@ async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     return found
 
 
-def _public_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
+def _public_keys(answer: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
     """Read a key set; keys of unknown types are skipped."""
-    listed = told.get("keys")
+    listed = answer.get("keys")
     if not isinstance(listed, list):
         raise ValueError("its answer has no list of keys")  # noqa: TRY004 -- a damaged answer
     found: dict[str, jwt.PyJWK] = {}
@@ -305,9 +305,9 @@ def _public_keys(told: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
 class _RsaKey(jwt.PyJWK):
     """An RSA key for which the provider does not name a signature algorithm."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(told)
-        self.by_algorithm = {name: jwt.PyJWK(told, name) for name in _RSA}
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.by_algorithm = {name: jwt.PyJWK(values, name) for name in _RSA}
 
 
 def require_secure(url: str) -> str:

@@ -100,7 +100,7 @@ class Passwords:
         self._users = users
         self._known = Known()
         self._wrong = _WrongOnes(clock)
-        self._nobody = UserEntry(PasswordHash.of("nobody"))
+        self._unknown_user = UserEntry(PasswordHash.of("nobody"))
         self._turns = access.FairTurns()  # guesses use one core at most
 
     async def identify(
@@ -148,7 +148,7 @@ class Passwords:
             raise _too_many(str(error), 1) from None
 
     async def _check(self, who: Who, password: str, entry: UserEntry | None) -> None:
-        hashed = (entry or self._nobody).password
+        hashed = (entry or self._unknown_user).password
         right = await run_sync(hashed.matches, password)
         if right and entry is not None:
             self._known.add(who, password, entry)

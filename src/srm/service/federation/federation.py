@@ -28,8 +28,8 @@ from srm.service.federation import peers
 from srm.service.views import documents
 from srm.service.views.responses import INTERNAL_MARK
 
-STRANGE: Final = "its service answers in an unknown format: check its version"
-_TOLD: Final = 200
+UNKNOWN_FORMAT: Final = "its service answers in an unknown format: check its version"
+_TEXT_LENGTH: Final = 200
 """Characters of an unreadable row that an error message quotes."""
 _T = TypeVar("_T")
 
@@ -42,7 +42,7 @@ class Listed(Generic[_T]):
     ``order``: the sort key of rows.
     ``identity``: equal for duplicates. Own rows and rows from their ``home`` target take
     precedence; among those, or else among all, the highest ``rank`` wins.
-    ``tellers``: returns the targets whose services may report a flow.
+    ``reporters``: returns the targets whose services may report a flow.
     ``whole``: the path of a list that is always read completely, as targets share its rows.
     """
 
@@ -50,7 +50,7 @@ class Listed(Generic[_T]):
     flow: Callable[[_T], Flow]
     order: Callable[[_T], Any]
     identity: Callable[[_T], object]
-    tellers: Callable[[Flow], tuple[str, ...]] = lambda flow: (flow.target,)
+    reporters: Callable[[Flow], tuple[str, ...]] = lambda flow: (flow.target,)
     rank: Callable[[_T], Any] = lambda _: 0
     home: Callable[[_T], str] = lambda _: ""
     whole: str = ""
@@ -70,10 +70,10 @@ class Listed(Generic[_T]):
     def about(self, target: str, rows: Iterable[_T]) -> tuple[_T, ...]:
         """Return the rows that the services of a target may report."""
         try:
-            return tuple(row for row in rows if target in self.tellers(self.flow(row)))
+            return tuple(row for row in rows if target in self.reporters(self.flow(row)))
         except UsageError as error:
-            told = str(error)[:_TOLD]
-            raise UnavailableError(f"its service answers with an invalid row: {told}") from None
+            text = str(error)[:_TEXT_LENGTH]
+            raise UnavailableError(f"its service answers with an invalid row: {text}") from None
 
 
 def cluster_of(body: bytes) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def read_answer(of: Any, body: bytes) -> Any:
     try:
         return adapter(of).validate_python(read_json("answer", body))
     except (ValidationError, IntegrityError):
-        raise UnavailableError(STRANGE) from None
+        raise UnavailableError(UNKNOWN_FORMAT) from None
 
 
 def _flow_of(row: documents.FlowSummary) -> Flow:
@@ -120,7 +120,7 @@ MOVES: Final = Listed(
     _between,
     order=lambda r: (-r.created_ms, r.move_id),
     identity=lambda r: r.move_id,
-    tellers=lambda flow: (flow.source, flow.target),
+    reporters=lambda flow: (flow.source, flow.target),
     rank=lambda r: (r.ended, r.ok is not None),
     home=lambda r: r.target,  # the decision of a move is there
     whole="/v2/moves",
@@ -150,8 +150,8 @@ async def first_answer(requests: Sequence[Callable[[], Awaitable[_T]]], patience
     failures: list[str] = []
     pending: set[asyncio.Future[_T]] = set()
     try:
-        for number, ask in enumerate(requests, 1):
-            pending.add(asyncio.ensure_future(ask()))
+        for number, request in enumerate(requests, 1):
+            pending.add(asyncio.ensure_future(request()))
             is_last = number == len(requests)
             while pending:
                 done, pending = await asyncio.wait(
@@ -216,7 +216,7 @@ class Federation:
         services = self.neighbours.watchers(target)
         return next((one.url for one in services if not self.remote.distrust(one)), "")
 
-    async def ask(
+    async def fetch(
         self, target: str, path: str, headers: Mapping[str, str], most_bytes: int = peers.MOST_BYTES
     ) -> peers.Reply:
         """Request a path, query included, from the services that watch a target.
@@ -242,9 +242,9 @@ class Federation:
         return await first_answer(requests, self.limit_s / len(services))
 
     async def forward(self, request: Request, target: str) -> peers.Reply:
-        return await self.ask(target, _path(request), request.headers)
+        return await self.fetch(target, _path(request), request.headers)
 
-    async def whoever_knows(
+    async def first_match(
         self, request: Request, about: Callable[[bytes], Collection[str]]
     ) -> peers.Reply:
         """Forward a request to all other services and return the first match.
@@ -256,7 +256,7 @@ class Federation:
         path, headers = _path(request), _unconditional(request)
 
         async def read(target: str) -> peers.Reply | None:
-            reply = await self.ask(target, path, headers)
+            reply = await self.fetch(target, path, headers)
             is_known = reply.status == 200 and target in await run_sync(about, reply.body)
             return reply if is_known else None
 
@@ -287,8 +287,8 @@ class Federation:
             seen, left = 0, _LIST_BYTES
             while True:
                 limit = min(_MOST_ROWS, max(1, count - seen))
-                asked = f"{where}?{query}offset={seen}&limit={limit}"
-                body = await self._body(target, asked, request, left)
+                address = f"{where}?{query}offset={seen}&limit={limit}"
+                body = await self._body(target, address, request, left)
                 found = await run_sync(listed.page, body, seen, limit)
                 rows += listed.about(target, found.items)
                 seen += len(found.items)
@@ -306,14 +306,14 @@ class Federation:
         """Forward a request for whole lists to all other services; returns as :meth:`pages`."""
 
         async def read(target: str) -> tuple[_T, ...]:
-            asked = f"{quote(path_of(request))}?{_query(request)}"
-            body = await self._body(target, asked, request, _LIST_BYTES)
+            address = f"{quote(path_of(request))}?{_query(request)}"
+            body = await self._body(target, address, request, _LIST_BYTES)
             return listed.about(target, await run_sync(listed.rows, body))
 
         return await self._each(read)
 
     async def _body(self, target: str, path: str, request: Request, most_bytes: int) -> bytes:
-        reply = await self.ask(target, path, _unconditional(request), most_bytes)
+        reply = await self.fetch(target, path, _unconditional(request), most_bytes)
         if reply.status != 200:
             raise UnavailableError(f"{reply.status}: {_detail(reply)}")
         return reply.body

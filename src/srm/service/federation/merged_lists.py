@@ -70,12 +70,12 @@ async def everywhere(
 
 
 def _merge(own: Iterable[_T], others: Mapping[str, Page[_T]], listed: Listed[_T]) -> list[_T]:
-    told = [(True, row) for row in own]
-    told += [
+    candidates = [(True, row) for row in own]
+    candidates += [
         (listed.home(row) == target, row) for target, part in others.items() for row in part.items
     ]
     known: dict[object, tuple[bool, _T]] = {}
-    for knows, row in told:
+    for knows, row in candidates:
         before = known.setdefault(listed.identity(row), (knows, row))
         if (knows, listed.rank(row)) > (before[0], listed.rank(before[1])):
             known[listed.identity(row)] = knows, row
@@ -111,7 +111,7 @@ async def whole_cluster(request: Request, views: Views, cluster_id: str) -> Clus
     except ElsewhereError:
         if federation is None:
             raise
-        reply = await federation.whoever_knows(request, cluster_of)
+        reply = await federation.first_match(request, cluster_of)
         info = read_answer(ClusterInfo, reply.body)
     if federation is not None:
         others, missing = await _flows_of_others(federation, request)
@@ -142,7 +142,7 @@ def answer_from_elsewhere(app: FastAPI) -> None:
             if error.target:
                 return _passed_on(request, await federation.forward(request, error.target))
             # Without a target it is a move, which any service may have.
-            return _passed_on(request, await federation.whoever_knows(request, ends_of))
+            return _passed_on(request, await federation.first_match(request, ends_of))
         except SrmError as failed:
             return problem_of(request, failed)
 
@@ -152,19 +152,19 @@ def answer_from_elsewhere(app: FastAPI) -> None:
 def _passed_on(request: Request, reply: Reply) -> Response:
     body = reply.body
     if reply.media_type == PROBLEM:
-        told = read_answer(Problem, reply.body)
-        body = encode(replace(told, instance=request.url.path))
+        problem = read_answer(Problem, reply.body)
+        body = encode(replace(problem, instance=request.url.path))
     headers = {**reply.headers, "Cache-Control": "no-cache"}
     return Response(body, reply.status, headers, reply.media_type or None)
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Flows of other services, with homes by target; ``unasked`` ones are not queried."""
+    """Flows of other services, with homes by target; ``unwatched`` ones are not queried."""
 
     flows: tuple[FlowSummary, ...] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
-    unasked: tuple[str, ...] = ()
+    unwatched: tuple[str, ...] = ()
 
 
 async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
@@ -173,7 +173,7 @@ async def elsewhere(request: Request, views: ViewsDep) -> Elsewhere:
     ]
     federation = federation_of(request)
     if federation is None:
-        return Elsewhere(unasked=tuple(map(str, foreign)))
+        return Elsewhere(unwatched=tuple(map(str, foreign)))
     others, missing = await _flows_of_others(federation, request)
     found = {row.flow: row for row in others}
     for flow in foreign:

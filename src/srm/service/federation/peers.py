@@ -136,30 +136,30 @@ class Board(RepeatedTask):
 
     def _fail(self, error: Exception) -> None:
         if not self.error:
-            told = "cannot read the announced services on %s: %s"
+            text = "cannot read the announced services on %s: %s"
             known = isinstance(error, SrmError)
-            _logger.warning(told, self.alias, error, exc_info=None if known else error)
+            _logger.warning(text, self.alias, error, exc_info=None if known else error)
         self.error = str(error) or type(error).__name__
 
     def _read(self, cluster: Cluster) -> None:
         found: dict[bytes, Heard] = {}
         for key, value in cluster.compacted_topic(internal_topics.SERVICES).read().items():
             try:
-                told = ServiceAnnouncement.decode(value)
+                announcement = ServiceAnnouncement.decode(value)
             except IntegrityError as error:
                 _logger.debug("%s on %s: %s", key, self.alias, error)
                 continue
-            if told.instance == self._instance:
+            if announcement.instance == self._instance:
                 continue
-            if self._own is not None and told.url == self._own.url:
+            if self._own is not None and announcement.url == self._own.url:
                 self._twins += 1  # the first ones may be of the predecessor of this process
                 if self._twins == MISSED:
                     twins = "two services announce %s on %s: set service.advertised.host of each"
-                    _logger.warning(twins, told.url, self.alias)
+                    _logger.warning(twins, announcement.url, self.alias)
                 continue
             known = self._heard.get(key)
-            if known is None or known.announcement != told:
-                known = Heard(told, self._clock())
+            if known is None or known.announcement != announcement:
+                known = Heard(announcement, self._clock())
             found[key] = known
         self._heard = found
 
@@ -349,7 +349,7 @@ class Remote:
         limit_s = self._remote.timeout.total_seconds()
         try:
             async with asyncio.timeout(limit_s):
-                reply = await self._ask(url, target, headers, most_bytes)
+                reply = await self._request(url, target, headers, most_bytes)
         except TimeoutError:
             why = f"no answer within {limit_s:g} s"
         except (httpx.HTTPError, ssl.SSLError, OSError) as error:
@@ -376,7 +376,7 @@ class Remote:
             )
         return ""
 
-    async def _ask(
+    async def _request(
         self, url: httpx.URL, target: str, headers: Mapping[str, str], most_bytes: int
     ) -> Reply:
         if self._client is None:
@@ -406,8 +406,8 @@ class Remote:
             if body is None:
                 raise ValueError(f"it answers with more than {most_bytes / (1 << 20):.3g} MiB")
             etag = response.headers.get("ETag", "")
-            told = {"ETag": etag} if _ETAG.fullmatch(etag) else {}
-            return Reply(response.status_code, body, media_type, told)
+            kept = {"ETag": etag} if _ETAG.fullmatch(etag) else {}
+            return Reply(response.status_code, body, media_type, kept)
 
 
 def is_named(host: str, pattern: str) -> bool:
@@ -425,12 +425,12 @@ def _address(service: ServiceAnnouncement, path: str) -> httpx.URL:
     """Return the URL of a path under ``/internal``, which encoded dot segments must not leave."""
     under = f"{service.url}/internal/"
     try:
-        asked, url = httpx.URL(under), httpx.URL(f"{service.url}/internal{path}")
+        base, url = httpx.URL(under), httpx.URL(f"{service.url}/internal{path}")
     except httpx.InvalidURL as error:
         raise UsageError(f"cannot request {path[:80]!r} from another service: {error}") from None
-    is_there = url.copy_with(raw_path=asked.raw_path) == asked
+    is_there = url.copy_with(raw_path=base.raw_path) == base
     names = unquote(path.partition("?")[0]).split("/")
-    if not is_there or not url.raw_path.startswith(asked.raw_path) or {".", ".."} & {*names}:
+    if not is_there or not url.raw_path.startswith(base.raw_path) or {".", ".."} & {*names}:
         raise UsageError(f"cannot request {path[:80]!r} from another service: a segment is . or ..")
     return url
 

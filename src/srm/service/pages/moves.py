@@ -144,7 +144,7 @@ def report(views: ViewsDep, move_id: str) -> Response:
 _REACHED: Final = {then.intent: step.ended for step, then in pairwise(STEPS) if then.intent}
 """Steps that are the intent of a stage, with the stage before it, which has ended."""
 _BARS: Final = 30
-_TOLD: Final = 10
+_MOST_LABELLED: Final = 10
 
 StageState = Literal["done", "now", "next", "undone"]
 
@@ -252,9 +252,9 @@ class Bars:
     top_records: int
 
     @property
-    def are_told(self) -> bool:
+    def are_labelled(self) -> bool:
         """Return whether each bar has room for its figure above it."""
-        return len(self.bars) <= _TOLD
+        return len(self.bars) <= _MOST_LABELLED
 
 
 def bars(past: Sequence[MoveRow]) -> Bars | None:

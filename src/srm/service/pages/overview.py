@@ -201,7 +201,7 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
         headline=headline(flows, late),
         lines=lines,
         topology=topology(flows, *_clusters(views), views.config.clusters),
-        unasked=others.unasked,
+        unwatched=others.unwatched,
         troubles=[line for line in lines if line.flow.flow in late or line.flow.state in TROUBLES],
         late=late,
         running=[move for move in moves if is_running(move)],
@@ -234,11 +234,11 @@ def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> Overvi
 
 
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:
-    asked = [row for row in rows if not row.works_there]
-    unready = [row for row in asked if row.can_go_on is False]
-    unknown = [row for row in asked if row.can_go_on is None]
+    to_move = [row for row in rows if not row.works_there]
+    unready = [row for row in to_move if row.can_go_on is False]
+    unknown = [row for row in to_move if row.can_go_on is None]
     first = next((row.reason for row in (*unready, *unknown)), "")
-    ready, there = len(asked) - len(unready) - len(unknown), len(rows) - len(asked)
+    ready, there = len(to_move) - len(unready) - len(unknown), len(rows) - len(to_move)
     return Readiness(ready, len(unready), len(unknown), first, there)
 
 

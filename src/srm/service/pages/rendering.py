@@ -60,11 +60,11 @@ class PageRoute(APIRoute):
             except SrmError as error:
                 home = home_of(request, error)
                 # The page has a link for 404 instead of the advice for programs.
-                told = error.what if isinstance(error, NotFoundError) else str(error)
-                return error_page(request, error.http_status, told, home)
+                text = error.what if isinstance(error, NotFoundError) else str(error)
+                return error_page(request, error.http_status, text, home)
             except RequestValidationError as error:
-                told = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors())
-                return error_page(request, 422, told)
+                text = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors())
+                return error_page(request, 422, text)
             except HTTPException as error:
                 answered = error_page(request, error.status_code, str(error.detail))
                 answered.headers.update(error.headers or {})  # how to sign in
@@ -86,9 +86,9 @@ def error_page(request: Request, status: int, detail: str, home: str = "") -> Re
     """Answer with an error page, refreshed if temporary; ``home``: a service with the page."""
     title = "Another service watches this" if home else _TITLES.get(status, "Internal error")
     named = (one for one in request.path_params.items() if one[0] in {"topic", "group"})
-    asked = next(named, None) if status == 404 and not home else None
+    subject = next(named, None) if status == 404 and not home else None
     there = f"{home}{quote(path_of(request))}" if home else ""
-    values = {"title": title, "detail": detail, "asked": asked, "home": home, "there": there}
+    values = {"title": title, "detail": detail, "subject": subject, "home": home, "there": there}
     return page(request, "error.html", status, **values)
 
 
@@ -142,8 +142,8 @@ class Links:
 
     def _under(self, first: str, parts: Iterable[str], query: Mapping[str, object]) -> str:
         path = "".join(f"/{quote(part, safe='')}" for part in (first, *parts))
-        asked = urlencode({name: value for name, value in query.items() if value not in {"", None}})
-        return f"{self._root}{path}{f'?{asked}' if asked else ''}"
+        pairs = urlencode({name: value for name, value in query.items() if value not in {"", None}})
+        return f"{self._root}{path}{f'?{pairs}' if pairs else ''}"
 
     def static(self, path: str) -> str:
         """Return the address of a static file, which changes with the version."""

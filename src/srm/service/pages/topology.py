@@ -44,13 +44,13 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A flow from box to box; ``is_told``: its label is in the picture, not only in the title."""
+    """A flow from box to box; ``is_labelled``: its label is in the picture, not only the title."""
 
     flow: FlowSummary
     path: str
     x: float
     y: float
-    is_told: bool = False
+    is_labelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _arrows(
         if free is not None:
             taken.append(free)
             x, y = round(free[0], 1), round(free[1], 1)
-            found[flow.flow] = replace(found[flow.flow], x=x, y=y, is_told=True)
+            found[flow.flow] = replace(found[flow.flow], x=x, y=y, is_labelled=True)
     return tuple(found[flow.flow] for flow in flows)
 
 

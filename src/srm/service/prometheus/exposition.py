@@ -92,13 +92,13 @@ class WatchRequests:
                 self._exposition.requests.labels(method, route, str(status)).inc()
                 self._exposition.durations.labels(method, route).observe(seconds)
                 if span is not None:
-                    told = {
+                    attributes = {
                         "http.request.method": scope["method"],
                         "http.route": route,
                         "http.response.status_code": status,
                         "url.path": scope["path"],
                     }
-                    span.rename(f"{scope['method']} {route}", **told)
+                    span.rename(f"{scope['method']} {route}", **attributes)
 
     def _span(self, scope: Scope) -> AbstractContextManager[telemetry.Notes | None]:
         if not self._traces or path_of(Request(scope)).startswith(_UNTRACED):

@@ -132,7 +132,7 @@ class Actions:
         self._config.flow(flow)
         with self._open(flow.target) as target:
             topics = {flow: StateTopic(target, flow.source)}
-            [answer] = supervision.ask(topics, action.action, by, now_ms(), wait_s=0)
+            [answer] = supervision.request_action(topics, action.action, by, now_ms(), wait_s=0)
         return row_of(ReplicatorAnswer, answer, flow=str(flow), by=by)
 
     def lists(self, flow: Flow, name: ListName) -> ListsRow:
@@ -199,8 +199,8 @@ def _body(of: type[_T]) -> Callable[[Request], Awaitable[_T]]:
         try:
             return adapter(of).validate_json(body, strict=False)
         except ValidationError as error:
-            told = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-            raise RequestValidationError(told) from None
+            errors = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+            raise RequestValidationError(errors) from None
 
     return read
 

@@ -18,7 +18,7 @@ from srm.config.model import Config
 from srm.domain.moves.report import MoveReport
 from srm.domain.names.topics import Flow
 from srm.engine.status.status import PartitionRow
-from srm.engine.why import Kind, Why, ask, in_order, not_found
+from srm.engine.why import Kind, Why, explain, in_order, not_found
 from srm.errors import NotFoundError, SrmError
 from srm.service.access.access import AT_ONCE, ConcurrencyLimit
 from srm.service.federation.federation import DRILLS, FLOWS, MOVES, REMOTE_TOPICS
@@ -174,10 +174,10 @@ async def events(request: Request, views: ViewsDep, flow: FlowDep, part: SliceDe
 @router.get("/{source}/{target}/forecast", summary="Loss if the source failed now")
 async def forecast(request: Request, views: ViewsDep, flow: FlowDep) -> Response:
     """Return the current forecast in full: by topic and group, with the unknown parts."""
-    standing = views.last_look(flow)[1].status.standing
-    if standing is None:
+    current = views.last_look(flow)[1].status.standing
+    if current is None:
         raise NotFoundError(f"flow {flow} has no forecast: it is paused")
-    return answer(request, standing.forecast)
+    return answer(request, current.forecast)
 
 
 moves_router = APIRouter(prefix="/v2", tags=["moves"], responses=PROBLEMS)
@@ -315,7 +315,7 @@ WhyQuery = Callable[[Config, Flow, str, Collection[Kind]], tuple[Why, ...]]
 
 def query_why(config: Config, flow: Flow, name: str, kinds: Collection[Kind]) -> tuple[Why, ...]:
     with patience.limit(patience.DEFAULT_S), open_flow(config, flow, partial=True) as context:
-        return ask(context, name, kinds)
+        return explain(context, name, kinds)
 
 
 class Explaining:
@@ -333,28 +333,28 @@ class Explaining:
         NotFoundError: no flow knows the name; the error suggests similar names. SrmError: none of
         those that answered knows it, or too many queries are waiting.
         """
-        asked: list[Why] = []
-        unasked: dict[Flow, SrmError] = {}
+        found: list[Why] = []
+        failures: dict[Flow, SrmError] = {}
 
         async def one(flow: Flow) -> None:
             try:
                 place = self._config, flow, name, [kind]
                 answers = await run_sync(self._query, *place, limiter=self._limit)
             except SrmError as error:
-                unasked[flow] = error
+                failures[flow] = error
             else:
-                asked.extend(answers)
+                found.extend(answers)
 
         async with self._turns.turn(), anyio.create_task_group() as group:
             for flow in flows:
                 group.start_soon(one, flow)
-        known = in_order(why for why in asked if why.known)
+        known = in_order(why for why in found if why.known)
         if not known:
-            if not unasked:
-                raise not_found(name, asked)
-            texts = (f"{flow}: {unasked[flow]}" for flow in sorted(unasked))
-            raise type(unasked[min(unasked)])("; ".join(texts))
+            if not failures:
+                raise not_found(name, found)
+            texts = (f"{flow}: {failures[flow]}" for flow in sorted(failures))
+            raise type(failures[min(failures)])("; ".join(texts))
         return known + [
-            Why(flow, kind, name, False, None, f"not known: {unasked[flow]}", ())  # noqa: FBT003
-            for flow in sorted(unasked)
+            Why(flow, kind, name, False, None, f"not known: {failures[flow]}", ())  # noqa: FBT003
+            for flow in sorted(failures)
         ]

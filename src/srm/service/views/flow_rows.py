@@ -18,7 +18,13 @@ from srm.domain.text.amount import Reason
 from srm.engine.metrics.metrics import is_fresh
 from srm.engine.moves.facts import MoveFacts
 from srm.engine.status.observing import FlowState
-from srm.engine.status.status import GOING_ON, NO_CHECKPOINT, Standing, group_proof, topic_health
+from srm.engine.status.status import (
+    GOING_ON,
+    NO_CHECKPOINT,
+    FlowForecast,
+    group_proof,
+    topic_health,
+)
 from srm.service.views import documents
 from srm.service.views.series import Measured
 
@@ -151,10 +157,10 @@ def _replicator(view: FlowState) -> documents.ReplicatorRow | None:
     )
 
 
-def forecast_line(standing: Standing) -> documents.ForecastLine:
-    forecast, proof = standing.forecast, standing.proof
+def forecast_line(current: FlowForecast) -> documents.ForecastLine:
+    forecast, proof = current.forecast, current.proof
     return documents.ForecastLine(
-        line=standing.line,
+        line=current.line,
         made_ms=forecast.made_ms,
         records_lost=forecast.not_copied,
         records_lost_at_most=forecast.at_most,

@@ -126,8 +126,8 @@ def _answer_error(request: Request, error: Exception) -> Response:
         answered.headers.update(error.headers or {})
         return answered
     if isinstance(error, RequestValidationError):
-        told = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
-        return problem(request, 422, "The request cannot be understood", told)
+        text = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
+        return problem(request, 422, "The request cannot be understood", text)
     path = one_line(request.url.path)
     _logger.error("%s %s failed", request.method, path, exc_info=error)
     return problem(request, 500, "Internal error", f"{type(error).__name__}; see the log")
@@ -177,8 +177,8 @@ async def _detail(
     look, view = views.last_look(flow)
     if group_detail(look, group) is None:
         return None
-    asked: CommittedOffsets = request.app.state.committed
-    commits = await asked.of(flow, group, view.status.source_error)
+    offsets: CommittedOffsets = request.app.state.committed
+    commits = await offsets.of(flow, group, view.status.source_error)
     return group_detail(views.last_look(flow)[0], group, commits, views.find(flow.reverse))
 
 

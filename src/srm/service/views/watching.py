@@ -128,8 +128,8 @@ class TargetWatch(RepeatedTask):
         self._wake.set()
 
     def _fail(self, error: Exception) -> None:
-        told = _error_text(f"watching {self.alias}", error, self._look.error)
-        self._look, self._looking = replace(self._look, error=told), None
+        text = _error_text(f"watching {self.alias}", error, self._look.error)
+        self._look, self._looking = replace(self._look, error=text), None
 
     def _run(self) -> None:
         with ExitStack() as stack:
@@ -163,8 +163,8 @@ class TargetWatch(RepeatedTask):
             moves, drills = _moves(tables), read_drills(target)
             return replace(every, cluster_id=known, moves=moves, drills=drills)
         except Exception as error:  # noqa: BLE001 -- reported in the look, and logged
-            told = _error_text(f"looking at {self.alias}", error, self._look.error)
-            return replace(every, error=told)
+            text = _error_text(f"looking at {self.alias}", error, self._look.error)
+            return replace(every, error=text)
 
 
 def _late(look: TargetLook, former: Mapping[Flow, FlowLook]) -> TargetLook:
@@ -199,8 +199,8 @@ class _Flow:
         try:
             self._last = self._look()
         except Exception as error:  # noqa: BLE001 -- as for the target
-            told = _error_text(f"looking at {self.flow}", error, self._last.error)
-            self._last = replace(self._last, error=told)
+            text = _error_text(f"looking at {self.flow}", error, self._last.error)
+            self._last = replace(self._last, error=text)
         self._last = replace(self._last, measured=series.latest(self.flow))
         return self._last
 
@@ -234,10 +234,10 @@ def _error_text(doing: str, error: Exception, before: str) -> str:
     """Return why a look failed; log an unexpected error, once per series of the same error."""
     if isinstance(error, SrmError):
         return str(error)
-    told = f"{doing} failed ({type(error).__name__}): see the log of the service"
-    if told != before:
+    text = f"{doing} failed ({type(error).__name__}): see the log of the service"
+    if text != before:
         _logger.error("%s failed", doing, exc_info=error)
-    return told
+    return text
 
 
 def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
@@ -315,7 +315,7 @@ _SERVES_S: Final = 10.0
 _SILENT_SHARE: Final = 0.1
 """Share of the patience for another query of a cluster that was silent: it may be back."""
 
-Ask = Callable[[Config, Flow, str, str], Committed]
+ReadCommits = Callable[[Config, Flow, str, str], Committed]
 """Fetches the committed offsets of a group from one end of a flow, named by its alias."""
 _Place = tuple[Flow, str, str]
 """A flow, the alias of one of its ends, and a group."""
@@ -325,7 +325,7 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed:
+def query_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed:
     clients = config.cluster_clients(alias, flow)
     try:
         with KafkaCluster(alias, clients, _CALL_S) as cluster:
@@ -335,7 +335,7 @@ def ask_cluster(config: Config, flow: Flow, alias: str, group: str) -> Committed
 
 
 @dataclass(eq=False)
-class _Asked:
+class _SharedQuery:
     """A query that all concurrent requests share; it is dropped when its answer expires."""
 
     task: asyncio.Task[Committed]
@@ -347,20 +347,20 @@ class _Asked:
 @dataclass(frozen=True, slots=True)
 class _Silence:
     since_s: float
-    ask_again_s: float
+    retry_s: float
 
 
 class CommittedOffsets:
     """Returns the committed offsets of groups; a request waits ``patience_s`` at most."""
 
     def __init__(
-        self, config: Config, ask: Ask | None = None, patience_s: float = _PATIENCE_S
+        self, config: Config, query: ReadCommits | None = None, patience_s: float = _PATIENCE_S
     ) -> None:
         self._config = config
-        self._ask_cluster = ask or ask_cluster
+        self._query_cluster = query or query_cluster
         self._patience_s = patience_s
         self._turns: defaultdict[str, ConcurrencyLimit] = defaultdict(ConcurrencyLimit)
-        self._asked: dict[_Place, _Asked] = {}
+        self._queries: dict[_Place, _SharedQuery] = {}
         self._silent: dict[str, _Silence] = {}
 
     async def of(self, flow: Flow, group: str, source_error: str = "") -> GroupCommits:
@@ -377,26 +377,26 @@ class CommittedOffsets:
         if error:
             return Committed(error=error)
         alias = place[1]
-        asked = self._asked.get(place)
-        if asked is None:
+        shared = self._queries.get(place)
+        if shared is None:
             patience_s = self._patience_s
             silence = self._silent.get(alias)
             if silence is not None:
-                if now_s < silence.ask_again_s:
+                if now_s < silence.retry_s:
                     return self._not_answered(alias)
                 patience_s *= _SILENT_SHARE
-                self._silent[alias] = replace(silence, ask_again_s=now_s + _SERVES_S)
-            task = asyncio.create_task(self._ask(place, now_s))
-            asked = self._asked[place] = _Asked(task, now_s, patience_s)
-        left_s = max(0.0, asked.began_s + asked.patience_s - now_s)
-        done, _ = await asyncio.wait({asked.task}, timeout=left_s)
+                self._silent[alias] = replace(silence, retry_s=now_s + _SERVES_S)
+            task = asyncio.create_task(self._query(place, now_s))
+            shared = self._queries[place] = _SharedQuery(task, now_s, patience_s)
+        left_s = max(0.0, shared.began_s + shared.patience_s - now_s)
+        done, _ = await asyncio.wait({shared.task}, timeout=left_s)
         if done:
-            return asked.task.result()
+            return shared.task.result()
         ended_s = _now_s()
         self._silent.setdefault(alias, _Silence(ended_s, ended_s + _SERVES_S))
         return self._not_answered(alias)
 
-    async def _ask(self, place: _Place, began_s: float) -> Committed:
+    async def _query(self, place: _Place, began_s: float) -> Committed:
         flow, alias, group = place
         serves_until_s = 0.0
         try:
@@ -405,8 +405,8 @@ class CommittedOffsets:
                 if silence is not None and silence.since_s > began_s:
                     found = self._not_answered(alias)  # a request timed out in the meantime
                 else:
-                    asked = self._config, flow, alias, group
-                    found = await run_sync(self._ask_cluster, *asked, abandon_on_cancel=True)
+                    arguments = self._config, flow, alias, group
+                    found = await run_sync(self._query_cluster, *arguments, abandon_on_cancel=True)
                     if not found.error:
                         self._silent.pop(alias, None)
         except SrmError as error:  # too many requests
@@ -414,15 +414,15 @@ class CommittedOffsets:
         else:
             serves_until_s = _now_s() + _SERVES_S
         finally:
-            self._asked[place].serves_until_s = serves_until_s
+            self._queries[place].serves_until_s = serves_until_s
         return found
 
     def _not_answered(self, alias: str) -> Committed:
         return Committed(error=f"cluster {alias} has not answered within {self._patience_s:g} s")
 
     def _forget(self, now_s: float) -> None:
-        self._asked = {
-            place: asked
-            for place, asked in self._asked.items()
-            if asked.serves_until_s is None or asked.serves_until_s > now_s
+        self._queries = {
+            place: shared
+            for place, shared in self._queries.items()
+            if shared.serves_until_s is None or shared.serves_until_s > now_s
         }

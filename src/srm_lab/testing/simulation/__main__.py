@@ -40,7 +40,7 @@ def main() -> int:
         )
     if given.seeds is None:
         outcome = play(given.seed or 0, _print if given.verbose else silent, kinds=given.kinds)
-        _tell(outcome)
+        _report(outcome)
         _print(f"{outcome.steps} steps, {outcome.virtual_s:.1f} virtual seconds, {outcome.digest}")
         return int(bool(outcome.problems))
     first, _, last = given.seeds.partition(":")
@@ -55,7 +55,7 @@ def main() -> int:
             virtual += outcome.virtual_s
             if outcome.problems:
                 bad += 1
-                _tell(outcome)
+                _report(outcome)
                 if bad >= given.most:
                     break
     seconds = time.monotonic() - began
@@ -66,7 +66,7 @@ def main() -> int:
     return int(bool(bad))
 
 
-def _tell(outcome: SeedOutcome) -> None:
+def _report(outcome: SeedOutcome) -> None:
     if outcome.problems:
         _print(f"seed {outcome.seed}: {', '.join(outcome.faults)}")
     for problem in outcome.problems:

@@ -90,17 +90,17 @@ def check(world: SimulatedWorld) -> list[str]:
         if halted and cut_at is not None:
             # It is halted where the source was truncated, and the map says what was before.
             pairs = [pair for pair in pairs if pair[0] < cut_at]
-        untold = set[int]()
+        excluded = set[int]()
         if halted and history.strays:
             # It is halted before these, and the map says what the target held in their place.
-            untold = {s for s, t in pairs if t >= min(history.strays)}
-            pairs = [pair for pair in pairs if pair[0] not in untold]
+            excluded = {s for s, t in pairs if t >= min(history.strays)}
+            pairs = [pair for pair in pairs if pair[0] not in excluded]
         problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
         is_found_again = halted and any(kind in _MAP_LOSSES for _, kind, _ in world.events)
         lost = [
             offset
             for offset in _lost(history, pairs, with_map=not is_found_again)
-            if offset not in untold and not _took_lost_place(world, source, offset)
+            if offset not in excluded and not _took_lost_place(world, source, offset)
         ]
         # A batch that went astray into a log that held its records is a second copy of them.
         unclear = bool(history.strays) or _may_be_unclear(world, where)
@@ -266,11 +266,11 @@ def _judge_rest(
             left.append(offset)
     known = set(history.source.values())
     doubled = [offset for offset in left if history.target[offset] in known]
-    strange = [offset for offset in left if history.target[offset] not in known]
+    aborted = [offset for offset in left if history.target[offset] not in known]
     if doubled and not may_double:
         yield f"duplicate: {_few(doubled)}"
-    if strange:
-        yield f"aborted read: {_few(strange)}"
+    if aborted:
+        yield f"aborted read: {_few(aborted)}"
 
 
 def _has_contradiction(world: SimulatedWorld, source: Partition) -> bool:

@@ -134,7 +134,7 @@ class SimulatedCluster:
         for partition in topic.partitions:
             partition.leader = None
             self._refuse_uncommitted(partition, UNKNOWN_TOPIC)
-            self._tell_news(partition)
+            self._publish_news(partition)
 
     def partition(self, place: TopicPartition) -> Partition | None:
         """Return a partition by name."""
@@ -258,9 +258,9 @@ class SimulatedCluster:
         while partition.uncommitted and partition.uncommitted[0][0] <= high:
             _, future = partition.uncommitted.pop(0)
             resolve(future, NOT_ENOUGH_REPLICAS_AFTER_APPEND if short else NONE)
-        self._tell_news(partition)
+        self._publish_news(partition)
 
-    def _tell_news(self, partition: Partition) -> None:
+    def _publish_news(self, partition: Partition) -> None:
         news, partition.news = partition.news, []
         for future in news:
             resolve(future, None)
@@ -280,7 +280,7 @@ class SimulatedCluster:
         self.loop.world_later(rng.uniform(0.1, 1.5), self._shrink, node)
         for partition in self.partitions():
             if partition.leader == node:
-                self._tell_news(partition)
+                self._publish_news(partition)
 
     def start(self, node: int) -> None:
         """Start a broker that was down."""
@@ -336,7 +336,7 @@ class SimulatedCluster:
                 partition.in_sync = [partition.leader]  # the last one stays, until it is back
                 partition.leader = None
                 self._refuse_uncommitted(partition, NOT_LEADER)
-                self._tell_news(partition)
+                self._publish_news(partition)
             if partition.leader is None:
                 back = [n for n in partition.in_sync if self.brokers[n].works]
                 if back:
@@ -362,7 +362,7 @@ class SimulatedCluster:
             n for n in partition.in_sync if n != node and self.brokers[n].works
         ]
         self._refuse_uncommitted(partition, NOT_LEADER)
-        self._tell_news(partition)
+        self._publish_news(partition)
         self.replicate(partition)
 
     def lose_tail(self, partition: Partition, records: int) -> None:

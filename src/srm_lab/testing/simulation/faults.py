@@ -290,7 +290,7 @@ async def _restore_source(world: SimulatedWorld, rng: random.Random) -> None:
             restore()
             await _then_kill(world, rng)
             return
-        await _while_nobody_copies(world, restore, rng)
+        await _while_stopped(world, restore, rng)
         await _grow(world, source, rng)
 
 
@@ -366,9 +366,7 @@ async def _compact_target(world: SimulatedWorld, rng: random.Random) -> None:
 
 async def _lose_map(world: SimulatedWorld, rng: random.Random) -> None:
     """Destroy the whole map while no replicator runs."""
-    await _while_nobody_copies(
-        world, lambda: damage.lose_map(world, lambda _: True, "map lost"), rng
-    )
+    await _while_stopped(world, lambda: damage.lose_map(world, lambda _: True, "map lost"), rng)
 
 
 async def _lose_last_block(world: SimulatedWorld, rng: random.Random) -> None:
@@ -376,7 +374,7 @@ async def _lose_last_block(world: SimulatedWorld, rng: random.Random) -> None:
         if (pair := _pair(world, rng)) is not None:
             damage.lose_last_block(world, pair[0].place)
 
-    await _while_nobody_copies(world, lose, rng)
+    await _while_stopped(world, lose, rng)
 
 
 async def _lose_block(world: SimulatedWorld, rng: random.Random) -> None:
@@ -384,7 +382,7 @@ async def _lose_block(world: SimulatedWorld, rng: random.Random) -> None:
         if (pair := _pair(world, rng)) is not None:
             damage.lose_block(world, pair[0].place, rng)
 
-    await _while_nobody_copies(world, lose, rng)
+    await _while_stopped(world, lose, rng)
 
 
 async def _contradict(world: SimulatedWorld, rng: random.Random) -> None:
@@ -392,18 +390,18 @@ async def _contradict(world: SimulatedWorld, rng: random.Random) -> None:
         if (pair := _pair(world, rng)) is not None:
             damage.contradict(world, pair[0].place)
 
-    await _while_nobody_copies(world, contradict, rng)
+    await _while_stopped(world, contradict, rng)
 
 
 async def _lose_reports(world: SimulatedWorld, rng: random.Random) -> None:
-    await _while_nobody_copies(world, lambda: damage.lose_reports(world), rng)
+    await _while_stopped(world, lambda: damage.lose_reports(world), rng)
 
 
 async def _lose_index(world: SimulatedWorld, rng: random.Random) -> None:
-    await _while_nobody_copies(world, lambda: damage.lose_index(world), rng)
+    await _while_stopped(world, lambda: damage.lose_index(world), rng)
 
 
-async def _while_nobody_copies(
+async def _while_stopped(
     world: SimulatedWorld, do_damage: Callable[[], None], rng: random.Random
 ) -> None:
     for worker in world.others:

@@ -33,13 +33,13 @@ def silent(_line: str) -> None:
     """Discard the line."""
 
 
-def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") -> SeedOutcome:
+def play(seed: int, trace: Callable[[str], None] = silent, kinds: str = "all") -> SeedOutcome:
     """Play one seed and check what it has left."""
     with simulated_loop(seed) as loop, simulated_threads(loop):
         scenario = SimulatedScenario.drawn(seed, kinds)
 
         def line(text: str) -> None:
-            told(f"{loop.time() - 1000:9.4f}  {text}")
+            trace(f"{loop.time() - 1000:9.4f}  {text}")
 
         world = SimulatedWorld.made(scenario, loop, line)
         for plan in scenario.topics:
@@ -49,7 +49,7 @@ def play(seed: int, told: Callable[[str], None] = silent, kinds: str = "all") ->
         srm_logger = logging.getLogger("srm")
         was = srm_logger.level, srm_logger.propagate, logging.getLogger("asyncio").level
         srm_logger.propagate = False
-        srm_logger.setLevel(logging.CRITICAL if told is silent else logging.INFO)
+        srm_logger.setLevel(logging.CRITICAL if trace is silent else logging.INFO)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
         srm_logger.addHandler(handler)
         try:

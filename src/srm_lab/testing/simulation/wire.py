@@ -85,7 +85,7 @@ class SimulatedWire:
 
     async def _refresh(self, place: TopicPartition) -> None:
         node = self._any_node()
-        await self._ask(node, "control", self._look(place))
+        await self._request(node, "control", self._look(place))
 
     def _look(self, place: TopicPartition) -> Serve:
         async def look() -> None:
@@ -123,7 +123,7 @@ class SimulatedWire:
             self._connections[purpose, node] = found
         return found
 
-    async def _ask(self, node: int, purpose: str, serve: Serve, wait_s: float = 0.0) -> Any:
+    async def _request(self, node: int, purpose: str, serve: Serve, wait_s: float = 0.0) -> Any:
         connection = await self._connect(purpose, node)
         answer = connection.request(serve)
         try:
@@ -213,7 +213,7 @@ class SimulatedWire:
                 parts = [p for p, m in zip(parts, moved, strict=True) if m or p in news]
             return Fetched(parts, None)
 
-        fetched: Fetched = await self._ask(node, purpose, serve, max_wait_ms / 1000)
+        fetched: Fetched = await self._request(node, purpose, serve, max_wait_ms / 1000)
         return fetched
 
     async def connect(self, node: int) -> None:
@@ -223,7 +223,7 @@ class SimulatedWire:
     def produce(self, node: int, requests: Sequence[ProduceRequest]) -> None:
         """See the port."""
         for batches, answered in requests:
-            self._produce(node, batches).add_done_callback(partial(_tell, answered))
+            self._produce(node, batches).add_done_callback(partial(_pass_answer, answered))
 
     def _produce(
         self, node: int, batches: Sequence[tuple[TopicPartition, memoryview]]
@@ -270,7 +270,7 @@ class SimulatedWire:
             return found.topic_id if found else None
 
         async def once() -> bytes | None:
-            found: bytes | None = await self._ask(self._any_node(), "control", serve)
+            found: bytes | None = await self._request(self._any_node(), "control", serve)
             return found
 
         return await self._persistently(once)
@@ -295,7 +295,7 @@ class SimulatedWire:
                     return error, None
                 return 0, look(partition)
 
-            error, found = await self._ask(node, "control", serve)
+            error, found = await self._request(node, "control", serve)
             if error:
                 self.leaders_changed()
                 raise UnavailableError(f"{place} on {self.alias}: error {error}")
@@ -312,7 +312,7 @@ class SimulatedWire:
             return self._coordinator.init_producer_id(transactional_id)
 
         async def once() -> ProducerId:
-            error, producer = await self._ask(self._any_node(), "transactions", serve)
+            error, producer = await self._request(self._any_node(), "transactions", serve)
             self._check(error, f"taking over {transactional_id}")
             taken: ProducerId = producer
             return taken
@@ -333,7 +333,7 @@ class SimulatedWire:
         for serve in (serve_add, serve_end):
 
             async def once(serve: Serve = serve) -> None:
-                error = await self._ask(self._any_node(), "transactions", serve)
+                error = await self._request(self._any_node(), "transactions", serve)
                 self._check(error, f"claiming {partition}")
 
             await self._persistently(once)
@@ -348,7 +348,7 @@ class SimulatedWire:
             raise SrmError(text)
 
 
-def _tell(
+def _pass_answer(
     answered: Callable[[ProduceAnswer | UnavailableError], None], answer: Future[ProduceAnswer]
 ) -> None:
     try:

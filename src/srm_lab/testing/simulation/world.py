@@ -103,7 +103,7 @@ class SimulatedWorld:
     coordinator: Coordinator
     store: StateStore
     config: FlowConfig
-    told: Callable[[str], None]
+    trace: Callable[[str], None]
     workers: dict[str, Worker] = field(default_factory=dict)
     others: list[Worker] = field(default_factory=list)
     driver: Process | None = None
@@ -115,7 +115,7 @@ class SimulatedWorld:
 
     @classmethod
     def made(
-        cls, scenario: SimulatedScenario, loop: SimulatedLoop, told: Callable[[str], None]
+        cls, scenario: SimulatedScenario, loop: SimulatedLoop, trace: Callable[[str], None]
     ) -> SimulatedWorld:
         """Set up clusters and topics."""
         source = SimulatedCluster("P", loop, scenario.source_brokers)
@@ -125,7 +125,7 @@ class SimulatedWorld:
         for spec in internal_topic_specs(config)[0]:
             store.cluster.create_topics([spec])
         coordinator = Coordinator(target, scenario.txn_expiry_s, scenario.late_markers)
-        world = cls(scenario, loop, source, target, coordinator, store, config, told)
+        world = cls(scenario, loop, source, target, coordinator, store, config, trace)
         for plan in scenario.topics:
             source.create_topic(plan.name, plan.partitions, plan.source)
             target.create_topic(f"P.{plan.name}", plan.partitions, plan.target)
@@ -137,7 +137,7 @@ class SimulatedWorld:
     def note(self, kind: str, what: Any = None) -> None:
         """Remember something that the scenario did."""
         self.events.append((self.loop.time(), kind, what))
-        self.told(f"{kind} {what if what is not None else ''}")
+        self.trace(f"{kind} {what if what is not None else ''}")
 
     # ----- the flow's processes
 
@@ -164,7 +164,7 @@ class SimulatedWorld:
         context = self.loop.in_process(process)
         worker.task = self.loop.create_task(self._slot(worker), context=context)
         worker.task.add_done_callback(lambda task: self._on_end(worker, task), context=context)
-        self.told(f"started {process.name}")
+        self.trace(f"started {process.name}")
 
     async def _slot(self, worker: Worker) -> None:
         state = SimulatedStateLog(self.store, worker.process)
@@ -240,7 +240,7 @@ class SimulatedWorld:
                 self.note("driver ended", error)
 
         self.loop.create_task(run(), context=self.loop.in_process(process))
-        self.told(f"started {process.name}")
+        self.trace(f"started {process.name}")
 
     # ----- what is known
 

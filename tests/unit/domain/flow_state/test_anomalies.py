@@ -35,7 +35,7 @@ def test_every_lost_offset_is_counted_and_ranges_that_touch_are_one(
 
 
 def test_a_status_says_what_all_slots_have_noted_with_the_newest_lost_range() -> None:
-    mine = EMPTY.with_loss(0, 5, "retention passed them", 60_000).with_strange("odd", 120_000)
+    mine = EMPTY.with_loss(0, 5, "retention passed them", 60_000).with_anomaly("odd", 120_000)
     other = PartitionNotes("1", "orders", 1, "A" * 22).with_loss(7, 8, "too large", 60_000)
 
     told = with_notes(COPYING, [mine, other])

@@ -119,7 +119,7 @@ def test_where_both_flows_use_a_name_a_revoked_acl_does_not_come_back(
     assert plan_acls(NOTHING, [acl], [], TOPICS, both).acls == ()
     assert plan_acls(NOTHING, [], [acl], TOPICS, both).surplus_acls == ()
     assert plan_acls(NOTHING, [acl], [acl], TOPICS, both).findings == ()
-    assert finding.subject == acl.where
+    assert finding.subject == acl.subject
     assert finding.text == f"{acl.rule} is on P only, both flows use this name"
     assert finding.action == "add it on B, or remove it on P"
 

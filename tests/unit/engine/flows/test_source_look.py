@@ -8,8 +8,8 @@ from tests.unit.engine.copying_records import ORIGINAL, CopiedTopic
 from srm.domain.flow_state.replication_records import PartitionPosition, PartitionStatus, SlotReport
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.status.observing import observe, read_standing
-from srm.engine.status.status import Standing
+from srm.engine.status.observing import observe, read_forecast
+from srm.engine.status.status import FlowForecast
 from srm.errors import AuthorizationError
 
 
@@ -37,8 +37,8 @@ def stands_at(world: CopiedTopic, position: Position) -> None:
     world.maps.maps[ORIGINAL] = OffsetMap.of(runs, position, open_end=False)
 
 
-def standing(world: CopiedTopic) -> Standing:
-    return read_standing(world.forward)
+def standing(world: CopiedTopic) -> FlowForecast:
+    return read_forecast(world.forward)
 
 
 def test_it_is_the_age_of_the_first_record_that_is_not_copied_whatever_the_rate(

@@ -293,7 +293,7 @@ class Site:
             self.now += seconds
             self.then()
 
-        answers = supervision.ask(
+        answers = supervision.request_action(
             self.topics, action, "ada@ops", 7, wait_s, clock=lambda: self.now, pause=pause
         )
         return [answer.outcome for answer in answers]

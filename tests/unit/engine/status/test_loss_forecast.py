@@ -18,7 +18,7 @@ from srm.domain.offset_map.offset_map import Position
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext
-from srm.engine.status.observing import flow_status, observe, read_standing
+from srm.engine.status.observing import flow_status, observe, read_forecast
 from srm.engine.status.status import FlowStatus
 from srm.errors import UnavailableError
 
@@ -241,11 +241,11 @@ def test_of_a_group_with_members_or_without_the_source_it_is_all_behind_the_chec
 ) -> None:
     emit(world.forward)
     world.p.join("audit")
-    running_group = read_standing(world.forward)
+    running_group = read_forecast(world.forward)
     world.p.leave("audit")
     world.p.fail()
 
-    assert running_group.forecast.re_read == read_standing(world.forward).forecast.re_read == 2
+    assert running_group.forecast.re_read == read_forecast(world.forward).forecast.re_read == 2
 
 
 def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: CopiedTopic) -> None:
@@ -257,7 +257,7 @@ def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: Copi
     emit(world.forward)
     world.p.fail()
 
-    standing = read_standing(world.forward)
+    standing = read_forecast(world.forward)
 
     still = {group.group: group.stood_still for group in standing.forecast.groups}
     assert still == {"audit": True, "reader": False}

@@ -14,7 +14,7 @@ from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.facts import MoveFacts
 from srm.engine.ports import FlowContext
 from srm.engine.status import observing
-from srm.engine.status.observing import flow_status, observe, read_standing
+from srm.engine.status.observing import flow_status, observe, read_forecast
 from srm.engine.status.status import FlowStatus, flow_health
 from srm.errors import AuthorizationError, SrmError
 
@@ -128,7 +128,7 @@ def test_a_forecast_that_is_refused_leaves_the_rest_of_the_look(
         assert flow_health(status).state == "DEGRADED"
         assert status.errors["forecast"].startswith("reading the ledger")
     with pytest.raises(SrmError, match="reading the ledger"):
-        read_standing(world.forward)
+        read_forecast(world.forward)
 
 
 LOOKS = pytest.mark.parametrize(

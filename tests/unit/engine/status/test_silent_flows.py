@@ -10,7 +10,7 @@ from srm.domain.flow_state.replication_records import PAUSE_KEY, STATE_PARTITION
 from srm.domain.metrics import RawMetric, decode_raw
 from srm.domain.names import internal_topics
 from srm.engine.flows.supervision import state_topic
-from srm.engine.metrics.aggregation import tell_silence
+from srm.engine.metrics.aggregation import write_silence
 
 RAW_TOPIC = internal_topics.raw_metrics("P")
 
@@ -32,11 +32,11 @@ def told(world: CopiedTopic) -> list[RawMetric]:
 
 def test_the_lag_of_a_flow_whose_slots_are_gone_grows(world: CopiedTopic) -> None:
     world.clock.advance(60_000)
-    first, _ = tell_silence(world.forward)
+    first, _ = write_silence(world.forward)
     world.write(b"13", b"14")
     world.clock.advance(60_000)
 
-    second, values = tell_silence(world.forward)
+    second, values = write_silence(world.forward)
 
     assert first is not None
     assert second is not None
@@ -50,7 +50,7 @@ def test_the_lag_of_a_flow_whose_slots_are_gone_grows(world: CopiedTopic) -> Non
 
 
 def test_a_flow_that_is_copied_tells_for_itself(world: CopiedTopic) -> None:
-    assert tell_silence(world.forward) == (None, [])
+    assert write_silence(world.forward) == (None, [])
     assert RAW_TOPIC not in world.b.topics()
 
 
@@ -58,7 +58,7 @@ def test_a_flow_that_is_switched_off_is_nobody_s_silence(world: CopiedTopic) -> 
     world.clock.advance(60_000)
     world.settings["enabled"] = False
 
-    assert tell_silence(world.forward) == (None, [])
+    assert write_silence(world.forward) == (None, [])
 
 
 def test_a_paused_flow_falls_behind_though_its_slots_live(world: CopiedTopic) -> None:
@@ -66,7 +66,7 @@ def test_a_paused_flow_falls_behind_though_its_slots_live(world: CopiedTopic) ->
     pause = Pause("r1", "kafka-ops", "P has been given up", world.clock())
     state_topic(world.forward).write({PAUSE_KEY: pause.value()})
 
-    silence, _ = tell_silence(world.forward)
+    silence, _ = write_silence(world.forward)
 
     assert silence is not None
     assert (silence.reason, silence.lag_records) == ("P has been given up", 3)
@@ -76,7 +76,7 @@ def test_of_a_source_that_does_not_answer_nothing_is_made_up(world: CopiedTopic)
     world.clock.advance(60_000)
     world.p.fail()
 
-    silence, values = tell_silence(world.forward)
+    silence, values = write_silence(world.forward)
 
     assert silence is not None
     assert (silence.lag_records, silence.partitions, values) == (None, 0, [])
@@ -90,7 +90,7 @@ def test_of_a_topic_that_nobody_has_copied_yet_all_that_is_there_lags(world: Cop
     world.p.produce("Topic2", 0, 30)
     world.p.trim("Topic2", 0, 10)
 
-    tell_silence(world.forward)
+    write_silence(world.forward)
 
     assert {m.topic: m.lag_records for m in told(world)} == {"Topic": 3, "Topic2": 20}
 
@@ -100,7 +100,7 @@ def test_a_flow_that_has_caught_up_has_no_lag_to_tell(world: CopiedTopic) -> Non
     running(world)
     world.clock.advance(60_000)
 
-    silence, values = tell_silence(world.forward)
+    silence, values = write_silence(world.forward)
 
     assert silence is not None
     assert (silence.lag_records, values) == (0, [])

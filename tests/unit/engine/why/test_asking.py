@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from tests.unit.engine.why.running_flow import RunningFlow
 
-from srm.engine.why import ask, not_found
+from srm.engine.why import explain, not_found
 
 
 def test_a_name_that_both_have_is_answered_for_both() -> None:
     flow = RunningFlow()
     flow.commit("Topic", 8)
 
-    answers = ask(flow.context, "Topic")
+    answers = explain(flow.context, "Topic")
 
     assert [(answer.kind, answer.known) for answer in answers] == [("topic", True), ("group", True)]
 
 
 def test_one_kind_may_be_asked_for_alone() -> None:
-    [answer] = ask(RunningFlow().context, "Topic", ("group",))
+    [answer] = explain(RunningFlow().context, "Topic", ("group",))
 
     assert (answer.kind, answer.known) == ("group", False)
 
@@ -25,7 +25,7 @@ def test_one_kind_may_be_asked_for_alone() -> None:
 def test_what_nobody_knows_names_where_it_was_looked_for_and_what_may_be_meant() -> None:
     flow = RunningFlow()
 
-    error = not_found("Topik", ask(flow.context, "Topik"))
+    error = not_found("Topik", explain(flow.context, "Topik"))
 
     assert str(error) == "no topic or group 'Topik' on B or P; did you mean topic Topic of P?"
     assert error.exit_code == 3
@@ -35,6 +35,6 @@ def test_a_cluster_that_was_not_seen_is_no_proof_that_there_is_nothing() -> None
     flow = RunningFlow()
     flow.p.fail()
 
-    error = not_found("Else", ask(flow.context, "Else"))
+    error = not_found("Else", explain(flow.context, "Else"))
 
     assert "P does not answer" in str(error)

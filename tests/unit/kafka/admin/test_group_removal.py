@@ -49,7 +49,7 @@ class Asked(Clients):
         super().__init__("P", ClusterClients.alike({}))
         self.brokers = brokers
 
-    def ask(
+    def request(
         self,
         doing: str,  # noqa: ARG002
         request: Callable[[Any], Awaitable[Any]],

@@ -116,7 +116,7 @@ def told(connection: Connection, least: int) -> asyncio.Future[PooledBuffer]:
     """Send a request whose answer is known to have some bytes at least."""
     future: asyncio.Future[PooledBuffer] = asyncio.get_running_loop().create_future()
 
-    connection.tell(Api(ECHO, 0, False, as_it_is), [b"x"], partial(settle, future), least)
+    connection.send(Api(ECHO, 0, False, as_it_is), [b"x"], partial(settle, future), least)
     return future
 
 
@@ -316,7 +316,7 @@ def test_who_fails_at_an_answer_does_not_keep_others_from_theirs() -> None:
             seen.append(answer)
             raise RuntimeError
 
-        connection.tell(Api(ECHO, 0, False, as_it_is), [b"x"], fail, 36)
+        connection.send(Api(ECHO, 0, False, as_it_is), [b"x"], fail, 36)
         last = told(connection, 36)
         theirs.sendall(b"".join(struct.pack(">ii", 36, n) + bytes(32) for n in (1, 2)))
         await until(last.done)

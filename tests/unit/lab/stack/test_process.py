@@ -20,8 +20,8 @@ from srm_lab.stack.process import (
     HOME_MARK,
     ManagedProcess,
     ProcessSpec,
+    error_line,
     group_members,
-    telling_line,
 )
 
 STUBBORN = "import signal,time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
@@ -201,6 +201,6 @@ def test_a_detached_process_is_found_by_the_mark_it_inherited(tmp_path: Path) ->
 def test_the_telling_line_is_the_last_error_not_the_stack_below_it() -> None:
     lines = ["INFO fine", "java.lang.Exception: bad port", "at kafka.Kafka.main(Kafka.scala)"]
 
-    assert telling_line(lines) == "java.lang.Exception: bad port"
-    assert telling_line(["one", "two"]) == "two"
-    assert telling_line([]) == "no output"
+    assert error_line(lines) == "java.lang.Exception: bad port"
+    assert error_line(["one", "two"]) == "two"
+    assert error_line([]) == "no output"

@@ -124,7 +124,7 @@ class TargetWire:
 
 
 class Reporter:
-    def strange(self, copy: PartitionCopy, what: str) -> None:
+    def note_anomaly(self, copy: PartitionCopy, what: str) -> None:
         raise AssertionError(f"{copy.target}: {what}")
 
 

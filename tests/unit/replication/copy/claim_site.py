@@ -101,7 +101,7 @@ class Told:
     def over(self, copy: PartitionCopy) -> None:
         self.ended = dict(copy.over)
 
-    def strange(self, copy: PartitionCopy, what: str) -> None:
+    def note_anomaly(self, copy: PartitionCopy, what: str) -> None:
         del copy
         self.notes.append(what)
 

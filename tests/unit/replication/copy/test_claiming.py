@@ -463,7 +463,7 @@ def test_a_source_that_lost_only_a_marker_is_copied_on_from_there_without_a_loss
 
     assert (site.copy.phase, site.copy.reason) == (Phase.COPYING, "")
     assert (site.copy.source_next, site.told.losses) == (3, [])
-    assert site.copy.untold_claim == ProducerId(OURS, 1), "nothing is fetched before a report"
+    assert site.copy.unreported_claim == ProducerId(OURS, 1), "nothing is fetched before a report"
 
 
 def _answer(end: EpochEnd) -> Callable[..., Awaitable[EpochEnd]]:

@@ -520,7 +520,7 @@ def test_a_source_that_was_quick_once_is_near_however_slow_it_is_now(
         copy = copying(0)
         loop = Loop(Session())
         loop.loop.add(copy, 1)
-        loop.loop._tell_changes()
+        loop.loop._apply_changes()
 
         loop.loop._dispatch(Fetched([], None), 0.001)
         loop.loop._dispatch(Fetched([fetched(copy, batch(0))], None), 1.0)

@@ -104,12 +104,12 @@ class Untold:
 
     def report(self, *_: object) -> None: ...
 
-    def tell_everything(self) -> None: ...
+    def report_everything(self) -> None: ...
 
     def prepare(self, *_: object) -> Any:
         return lambda: None
 
-    def has_told_position(self, copy: object) -> bool:
+    def has_reported_position(self, copy: object) -> bool:
         del copy
         return True
 

@@ -66,7 +66,7 @@ def test_what_has_not_changed_is_looked_at_only_each_half_minute(seconds: Second
     assert looks() == [0, 0, 0]
     seconds.now += 30
     assert looks() == [1, 1, 1]
-    reporter.tell_everything()
+    reporter.report_everything()
     assert looks() == [1, 1, 1]
 
 

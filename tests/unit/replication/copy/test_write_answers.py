@@ -221,7 +221,9 @@ def test_a_source_that_lost_only_markers_after_the_last_copied_record_has_lost_n
     assert (verdict.first, verdict.end, verdict.only_markers) == (14, 16, not loses)
     copy.cut_at(14, lost=loses)
     assert copy.known_start().truncated is loses
-    assert (copy.needs_claim, copy.position_is_untold) == (True, True), "a report has to go back"
+    assert (copy.needs_claim, copy.position_is_unreported) == (True, True), (
+        "a report has to go back"
+    )
 
 
 def test_a_log_that_shares_no_epoch_that_was_read_may_diverge_earlier() -> None:

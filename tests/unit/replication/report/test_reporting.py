@@ -127,7 +127,7 @@ def test_state_topics_that_are_away_for_ten_minutes_cost_no_more_memory_than_in_
                 copied(copy, copy.source_next + 1, 5)
         reporter.beat(1, len(copies), 0.0, 0)
         if second % 100 == 0:
-            reporter.strange(copies[0], f"something at {second}")
+            reporter.note_anomaly(copies[0], f"something at {second}")
         reporter.prepare(copies)()
         if second in (300, 599):
             sizes.append(
@@ -233,7 +233,7 @@ def test_what_is_noted_of_a_partition_that_leaves_is_told_all_the_same() -> None
     log = FakeStateLog()
     reporter = reporter_to(log)
     copy = copying()
-    reporter.strange(copy, "foreign records")
+    reporter.note_anomaly(copy, "foreign records")
 
     reporter.prepare([], [copy])()
 
@@ -341,7 +341,7 @@ def test_statuses_are_told_again_as_a_process_that_woke_up_may_have_told_others(
     assert told() == []
     seconds.now += 31
     assert told() == [b"status:T-0"]
-    reporter.tell_everything()
+    reporter.report_everything()
     assert told() == [b"status:T-0", b"status:T-1"]
     assert told() == []
 
@@ -384,18 +384,18 @@ def test_nothing_is_fetched_after_a_cut_until_a_report_under_the_new_claim_tells
     reporter.report([copy])
     copy.cut_at(5)
     reporter.report([copy])
-    assert not reporter.has_told_position(copy)  # under the former claim, which has told more
+    assert not reporter.has_reported_position(copy)  # under the former claim, which has told more
 
     copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11))
     assert not copy.wants_data
     state.refused = {STATE: UnavailableError("no leader")}
     reporter.report([copy])
-    assert not reporter.has_told_position(copy)
+    assert not reporter.has_reported_position(copy)
     state.refused = {}
     reporter.report([copy])
 
-    assert reporter.has_told_position(copy)
-    copy.note_position_told()
+    assert reporter.has_reported_position(copy)
+    copy.note_position_reported()
     copy.hold_back(held=False)
     assert copy.wants_data
 
@@ -406,17 +406,17 @@ def test_a_record_is_skipped_once_a_report_that_begins_after_the_refusal_is_ackn
     copy.cut_at(5)
     copy.begin_copying(Claim(ProducerId(7, 2), 1e9), Resumed(5, 11))
     reporter.report([copy])
-    assert reporter.has_told_position(copy)
-    copy.note_position_told()
+    assert reporter.has_reported_position(copy)
+    copy.note_position_reported()
 
     begun = reporter.prepare([copy])
     reporter.lost(copy, 5, 6, "the target refused it")
     copy.skip_to(6)
     state.refused = {STATE: UnavailableError("no leader")}
     begun()
-    assert not reporter.has_told_position(copy), "the last one that was acknowledged is older"
+    assert not reporter.has_reported_position(copy), "the last one that was acknowledged is older"
     state.refused = {}
     reporter.report([copy])
 
-    assert reporter.has_told_position(copy)
+    assert reporter.has_reported_position(copy)
     assert copy.position().position.source_next == 6

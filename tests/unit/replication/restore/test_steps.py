@@ -380,7 +380,7 @@ def test_a_restore_whose_pause_was_settled_before_it_began_copies_nothing() -> N
             context.switch.resume(request=WORST_DAY.request)
 
     with pytest.raises(ConflictError, match="does not stand"):
-        restore(context, tell=tell)
+        restore(context, show=tell)
 
     assert not any(made.logs.get(("P", TopicPartition("Payments", n))) for n in range(3))
 
@@ -396,7 +396,7 @@ def test_the_flow_does_not_go_on_while_another_restore_copies_back() -> None:
             context.switch.pause(other)  # as the other one begins
 
     with pytest.raises(ConflictError, match="paused again by"):
-        restore(context, tell=tell)
+        restore(context, show=tell)
 
     assert made.is_paused(made.b, FORWARD)
     assert restore(context).goes_on

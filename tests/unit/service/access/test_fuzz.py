@@ -23,7 +23,7 @@ from tests.unit.engine.status.test_loss_forecast import running
 
 from srm.domain.names import internal_topics
 from srm.engine.groups.checkpoints import emit
-from srm.engine.why import ask as why
+from srm.engine.why import explain as why
 from srm.service.access.access import User
 from srm.service.app import create_app
 from srm.service.routes.actions import Actions

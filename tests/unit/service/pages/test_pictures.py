@@ -113,7 +113,7 @@ def test_of_many_flows_in_trouble_those_have_figures_that_cover_nothing(
     shape: Callable[[int], list[tuple[str, str]]],
 ) -> None:
     found = topology(joined(shape(12), "STOPPED"), {}, set(), names(12))
-    told = [arrow for arrow in found.arrows if arrow.is_told]
+    told = [arrow for arrow in found.arrows if arrow.is_labelled]
 
     assert found.is_large
     for one, other in permutations(told, 2):
@@ -129,7 +129,7 @@ def test_figures_of_a_flow_in_trouble_stand_in_a_picture_of_many_that_are_well()
     bad, *well = star(12)[4:] + star(12)[:4]
     found = topology(joined([bad], "STOPPED") + joined(well), {}, set(), names(12))
 
-    assert [arrow.flow.source for arrow in found.arrows if arrow.is_told] == [bad[0]]
+    assert [arrow.flow.source for arrow in found.arrows if arrow.is_labelled] == [bad[0]]
 
 
 def test_a_flow_and_its_reverse_are_apart() -> None:

@@ -220,7 +220,7 @@ def test_a_cluster_that_refuses_or_is_away_is_told_with_its_reason(
 
     monkeypatch.setattr(watching, "KafkaCluster", opened)
 
-    assert watching.ask_cluster(config_of(FLOW), FLOW, "P", "audit") == Committed(
+    assert watching.query_cluster(config_of(FLOW), FLOW, "P", "audit") == Committed(
         error="no right to describe it"
     )
 

@@ -12,7 +12,7 @@ from tests.unit.engine.copying_records import CopiedTopic
 from tests.unit.service.views.test_series import window
 
 from srm.domain.metrics import Statistics
-from srm.engine.why import ask
+from srm.engine.why import explain
 from srm.service.app import create_app
 from srm.service.pages import flows as pages_flows
 from srm.service.routes import flows as routes_flows
@@ -303,7 +303,7 @@ def test_no_secret_of_the_configuration_is_told(client: TestClient) -> None:
 def test_why_is_asked_of_the_flows_that_are_watched(world: CopiedTopic, views: Views) -> None:
     app = create_app(views)
     app.state.explaining = Explaining(
-        views.config, lambda _config, _flow, name, kinds: ask(world.forward, name, kinds)
+        views.config, lambda _config, _flow, name, kinds: explain(world.forward, name, kinds)
     )
     client = TestClient(app)
 

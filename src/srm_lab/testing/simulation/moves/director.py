@@ -55,7 +55,7 @@ class ClientRoutes:
                 self._known.add(subject, route)
                 self._since.setdefault((subject, route), now)
 
-    def where(self, subject: str) -> str:
+    def cluster_of(self, subject: str) -> str:
         """Return the cluster that clients of a subject use now, empty while they are held."""
         route = self._known.of(subject)
         if route.state == "go":
@@ -146,7 +146,7 @@ class Applications:
 
     def _produce(self) -> None:
         rng = self.sites.rng
-        alias = self.routes.where(topic_subject(TOPIC))
+        alias = self.routes.cluster_of(topic_subject(TOPIC))
         if not alias or alias in self.sites.down or rng.random() < 0.4:
             return
         number, count = rng.randrange(self.sites.partitions), rng.randint(1, 4)
@@ -158,7 +158,7 @@ class Applications:
             self.born.update(dict.fromkeys(new, alias))
 
     def _follow(self, group: Group) -> None:
-        wanted = self.routes.where(group_subject(group.name))
+        wanted = self.routes.cluster_of(group_subject(group.name))
         if group.consumer is not None and wanted != group.cluster:
             if group.cluster not in self.sites.down:
                 group.commit()

@@ -96,7 +96,7 @@ def _strays(director: Director) -> list[str]:
     """Say which applications are not where the last move has sent them, or cannot write there."""
     clients, found = director.clients, []
     for group in clients.groups:
-        where = clients.routes.where(group_subject(group.name))
+        where = clients.routes.cluster_of(group_subject(group.name))
         if where != director.at:
             found.append(
                 f"group {group.name} is routed to {where or 'no cluster'}, not to {director.at}"

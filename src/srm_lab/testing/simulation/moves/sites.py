@@ -223,13 +223,13 @@ class Copier:
     def _report(self) -> None:
         now = self._sites.clock()
         topic_id, remote_id = self.ids
-        told = tuple(
+        positions = tuple(
             PartitionPosition(topic_id, number, remote_id, position, 1, 0)
             for number, position in sorted(self.positions.items())
         )
-        self.maps.reports = (SlotReport("0", 1, now, told, _SLOT, source_heard_ms=now),)
-        beat = SlotHeartbeat("0", _SLOT, 1, now, len(told), now, 0, ())
-        group = PositionGroup("0", _SLOT, "0", told)
+        self.maps.reports = (SlotReport("0", 1, now, positions, _SLOT, source_heard_ms=now),)
+        beat = SlotHeartbeat("0", _SLOT, 1, now, len(positions), now, 0, ())
+        group = PositionGroup("0", _SLOT, "0", positions)
         rows = {beat.key(): beat.value(), group.key(): group.value()}
         for number in range(self._sites.partitions):
             status = PartitionStatus(TOPIC, number, "copying", time_ms=now)

@@ -4,9 +4,9 @@ from srm.domain.moves.gate import (
     ANNOUNCED_MS,
     Presence,
     Writers,
-    strangers,
     unheld_producers,
     unknown_writers,
+    unrouted_members,
 )
 from srm.domain.moves.routing import Ack, StampedAck
 from srm.domain.names.topics import ActiveProducer, TopicPartition
@@ -42,7 +42,7 @@ def test_a_producer_that_has_not_acknowledged_this_hold_keeps_the_gate_closed():
 def test_members_that_announced_nothing_are_strangers():
     presence = present(said("c1", subject="group:g"))
 
-    assert strangers("g", ("c1@10.0.0.1", "plain@10.0.0.2"), presence) == ("plain@10.0.0.2",)
+    assert unrouted_members("g", ("c1@10.0.0.1", "plain@10.0.0.2"), presence) == ("plain@10.0.0.2",)
 
 
 def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
@@ -55,7 +55,7 @@ def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
         "shop-2",
     )
 
-    assert strangers("g", [f"{name}@h" for name in names], present(*acks)) == (
+    assert unrouted_members("g", [f"{name}@h" for name in names], present(*acks)) == (
         "srm-follow-h-1-abc@h",
         "shop-2@h",
     )

@@ -43,8 +43,8 @@ def test_growth_after_all_followers_have_stopped_is_by_a_stranger():
     still = looked(held, 3.0, 5, settled=["T"])
     written = looked(still, 4.0, 6, settled=["T"])
 
-    assert (still.strangers, written.strangers) == (frozenset(), {"T"})
-    assert looked(written, 5.0, 6).strangers == {"T"}
+    assert (still.unrouted, written.unrouted) == (frozenset(), {"T"})
+    assert looked(written, 5.0, 6).unrouted == {"T"}
 
 
 def test_the_fingerprint_is_the_same_until_something_moves():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.moves.gate import asks_at_go, asks_at_hold
+from srm.domain.moves.gate import requests_at_go, requests_at_hold
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest, read
 from srm.domain.moves.routing import (
@@ -88,7 +88,7 @@ def test_each_step_of_a_move_has_one_thing_that_clients_were_told_last(step, tol
 
 def test_people_are_told_whom_to_stop_where_and_what_to_prepare():
     asks = list(
-        asks_at_hold(
+        requests_at_hold(
             REQUEST, "b1:9092", {"audit": ("app-1@10.0.0.3",)}, {"Payments": 2, "Refunds": 0}
         )
     )
@@ -106,15 +106,15 @@ def test_the_page_shows_what_people_read():
     members = {"audit": ("audit-1@10.0.0.3",)}
 
     asks = [
-        *list(asks_at_hold(REQUEST, "b1:9092", members, {}))[:1],
-        *list(asks_at_go(REQUEST, "b1:9092", members, {}))[:1],
+        *list(requests_at_hold(REQUEST, "b1:9092", members, {}))[:1],
+        *list(requests_at_go(REQUEST, "b1:9092", members, {}))[:1],
     ]
     assert len(asks) == 2
     assert [ask for ask in asks if f"please: {ask}" not in page] == []
 
 
 def test_people_are_told_whom_to_start_with_which_address():
-    asks = list(asks_at_go(REQUEST, "b1:9092", {"audit": ("app-1@10.0.0.3",)}, {"Payments": 1}))
+    asks = list(requests_at_go(REQUEST, "b1:9092", {"audit": ("app-1@10.0.0.3",)}, {"Payments": 1}))
 
     assert asks == [
         "start group audit (app-1@10.0.0.3) with bootstrap.servers=b1:9092 (cluster B)",

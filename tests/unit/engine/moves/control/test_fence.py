@@ -57,7 +57,7 @@ def denied(world: World, alias: str = "P") -> bool:
 
 
 def recorded(world: World, alias: str = "P") -> dict[str, bool]:
-    return {topic: fence.stands for topic, fence in read_fences(world.clusters[alias]).items()}
+    return {topic: fence.is_set for topic, fence in read_fences(world.clusters[alias]).items()}
 
 
 def test_writes_are_denied_before_offsets_are_applied_and_after_go(world):

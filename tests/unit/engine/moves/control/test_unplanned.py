@@ -20,7 +20,7 @@ from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves.records import MoveStore, RoutingTables, ensure_topics
-from srm.engine.status.observing import read_standing
+from srm.engine.status.observing import read_forecast
 from srm.errors import (
     ConflictError,
     GateClosedError,
@@ -306,7 +306,7 @@ def test_nothing_leaves_by_a_flow_of_which_nothing_is_known(
 
     [reason] = plan.blocking
     assert reason.startswith("flow P->B has")
-    assert f"{read_standing(world.context().forward).line}" == f"if P died now: {reason}"
+    assert f"{read_forecast(world.context().forward).line}" == f"if P died now: {reason}"
     with pytest.raises(ConflictError, match="flow P->B has"):
         disaster.through("hold")
     assert (disaster.pause(), world.routes("B")) == (None, {})
