@@ -436,6 +436,12 @@ class PartitionCopy:
         is_known = is_identified or start.garbage or start.has_former or not start.fresh
         return not (self.has_position or is_known)
 
+    def note_others(self, offsets: tuple[int, int] | None) -> None:
+        self.others = offsets
+
+    def note_leader(self, leader: Leader) -> None:
+        self.source_leader = leader
+
     def note_target(self, lineage: Lineage) -> None:
         """Remember the lineage of the target that a check before a claim has proven."""
         self.target_lineage = lineage

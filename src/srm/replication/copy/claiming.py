@@ -228,7 +228,7 @@ class Claiming:
             others = await records_of_others(
                 target, start.producer_ids, copy.others, comparison.is_of_another
             )
-            copy.others = others
+            copy.note_others(others)
             if copy.others is not None and not (
                 copy.transform and await self._are_known(copy, copy.transform, target)
             ):

@@ -178,7 +178,7 @@ class Placement:
 
     def put(self, copy: PartitionCopy, source: Leader, target_node: int) -> None:
         self.remove(copy)
-        copy.source_leader = source
+        copy.note_leader(source)
         loop, link = self._loop(source.node), self._link(target_node)
         self._placed[copy] = loop, link
         loop.add(copy, target_node)
