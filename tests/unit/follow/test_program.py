@@ -36,7 +36,7 @@ SUPERVISOR = textwrap.dedent("""
 REAPER = textwrap.dedent("""
     import os, sys
     from srm.follow.guard import become_subreaper, processes
-    from srm.follow.program import reap_strangers
+    from srm.follow.program import reap_orphans
     become_subreaper()
     kept = os.posix_spawnp("sh", ["sh", "-c", "exit 0"], os.environ)
     parent = os.posix_spawnp("sh", ["sh", "-c", "sleep 0.1 & exit 0"], os.environ)
@@ -45,7 +45,7 @@ REAPER = textwrap.dedent("""
         return {p for p, (state, up) in processes().items() if (state, up) == ("Z", os.getpid())}
     while len(zombies()) < 2:  # the orphan, and the child that somebody else waits for
         pass
-    reap_strangers(kept)
+    reap_orphans(kept)
     print(zombies() == {kept})
 """)
 

@@ -146,7 +146,7 @@ def test_other_tasks_wait_for_a_small_part_of_a_walk_over_what_compaction_remove
 def test_a_long_walk_hands_out_what_is_proven_and_continues_there_after_a_crash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(resuming, "_TELL_EVERY_S", -1.0)
+    monkeypatch.setattr(resuming, "_REPORT_EVERY_S", -1.0)
     source = many(10 * BATCH)
     target = log_of([Record(r.offset + 1, r.timestamp, r.key, r.value) for r in source], 0, OURS)
     told: list[Walked] = []
@@ -186,7 +186,7 @@ def test_nothing_is_handed_out_before_it_is_clear_which_records_were_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Retention has taken an unknown number of equal records from the source."""
-    monkeypatch.setattr(resuming, "_TELL_EVERY_S", -1.0)
+    monkeypatch.setattr(resuming, "_REPORT_EVERY_S", -1.0)
     beats = [Record(i, 1000, None, b"beat") for i in range(20)]
     source = Log([stored(beats[8:]), marker(20, 99)], log_start=8)
     copied = [Record(r.offset + 1, r.timestamp, r.key, r.value) for r in beats[:6]]
@@ -207,7 +207,7 @@ def test_a_partition_whose_long_walk_was_killed_is_walked_from_what_was_written_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its slot has written blocks and position once, in the middle; the next owner reads them."""
-    monkeypatch.setattr(resuming, "_TELL_EVERY_S", -1.0)
+    monkeypatch.setattr(resuming, "_REPORT_EVERY_S", -1.0)
     source = many(10 * BATCH)
     target = log_of([Record(r.offset + 1, r.timestamp, r.key, r.value) for r in source], 0, OURS)
     assigned = AssignedPartition("T", 0, "A" * 21 + "g", "P.T", "B" * 21 + "g")
