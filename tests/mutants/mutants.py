@@ -70,6 +70,10 @@ def _always(value: Any) -> Replacement:
     return lambda _: lambda *args, **kwargs: value
 
 
+def _without_late_ones(fence: Any) -> Any:
+    return lambda *of, sets=True: fence(*of) if sets else None
+
+
 def _property(value: Any) -> Replacement:
     return lambda _: property(lambda self: value)
 
@@ -500,7 +504,10 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "late rules stay",
         "a superseded move that is run again lifts its fences",
-        (("srm.engine.moves.effects:lift_late_fence", _always(None)),),
+        tuple(
+            (f"srm.engine.moves.{room}:fence_if_possible", _without_late_ones)
+            for room in ("effects", "verification")
+        ),
         killer="tests/unit/engine/moves/control/test_fence.py",
     ),
     Mutant(
