@@ -141,7 +141,8 @@ class LogReader:
         except OutOfRangeError as error:
             if error.log_start <= offset:
                 return None
-            fetched = await self.fetch(error.log_start, max_bytes=ONE_BATCH, wait_ms=0)
+            offset = error.log_start
+            fetched = await self.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
         return self._first_from(offset, fetched)
 
     def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
