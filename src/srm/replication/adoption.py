@@ -290,16 +290,17 @@ class _Walks:
         target_start, target_end = await target.log_range(copy)
         source_start, source_end = await source.log_range(original)
         stored, start = self.stored.get(original), self.starts.get(assigned)
-        if isinstance(start, SrmError):
-            return AdoptedCopy(assigned, target_end, source_end, stored=stored, failure=str(start))
-        begin = (start.source_next, start.target_next) if start and start.has_position else (0, 0)
         walked = AdoptedCopy(assigned, target_end, source_end, stored=stored)
+        if isinstance(start, SrmError):
+            return replace(walked, failure=str(start))
+        begin = (start.source_next, start.target_next) if start and start.has_position else (0, 0)
         if target_start == target_end:
             return walked if begin[1] or not target_end else _decide_emptied(walked, source_start)
         reader = LogReader.of_target(target, assigned)
         originals = LogReader.of_source(source, assigned)
         compacts = original.topic in self.compacted[0], copy.topic in self.compacted[1]
-        first, before = await reader.batch_from(target_start), await originals.batch_from(0)
+        first = await reader.batch_from(target_start)
+        before = await originals.batch_from(source_start)
         is_set_by_target = first is not None and first.has_log_append_time
         is_missing = before is not None and before.max_timestamp < 0  # a producer sets its own then
         columns = LogColumns(

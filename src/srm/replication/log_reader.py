@@ -139,10 +139,7 @@ class LogReader:
         try:
             fetched = await self.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
         except OutOfRangeError as error:
-            if error.log_start <= offset:
-                return None
-            offset = error.log_start
-            fetched = await self.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
+            return None if error.log_start <= offset else await self.batch_from(error.log_start)
         return self._first_from(offset, fetched)
 
     def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:

@@ -470,12 +470,7 @@ def test_a_late_go_leaves_the_cluster_closed_that_a_later_move_has_left(world, m
 
 
 def test_a_rule_that_a_late_process_sets_and_leaves_before_the_decision_is_lifted_after_it(world):
-    gone(world)
-    back = held_back(world)
-    world.obey("near", "far", alias="B")
-    world.passing(2_000)
-    moves.wait_status(back, "m2")
-    moves.apply(back, "m2")
+    back = applied_back(world)
 
     def watch() -> None:  # its process is killed right after it
         if recorded(world) == {"Payments": False} and world.routes("P")["topic:Payments"].beat:
