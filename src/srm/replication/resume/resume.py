@@ -149,11 +149,14 @@ async def resume(
     notes += [met] if met else []
     if known.has_position and not known.fresh:
         notes += await _gone_unmapped(target, start, place.source_next, found=place.found > 0)
+    source_next, source_lineage = place.source_next, walk.source_lineage(place.source_next)
+    if not start.has_position and source_next < start.source_next:  # nothing to copy before it
+        source_next, source_lineage = start.source_next, start.source_lineage
     return Resumed(
-        place.source_next if start.has_position else max(place.source_next, start.source_next),
+        source_next,
         target_next,
         tuple(found.take()),
-        walk.source_lineage(place.source_next),
+        source_lineage,
         walk.target_lineage,
         (*notes, *walk.notes(place)),
         _has_rotated(claim, known, ours),
