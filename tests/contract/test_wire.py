@@ -248,6 +248,7 @@ def test_a_log_ranges_from_what_was_trimmed_to_its_high_watermark(
         assert await wire.log_range(place.at) == (0, 10)
         wire_site.trim(place.at.topic, 0, 7)
         assert await wire.log_range(place.at) == (7, 10)
+        assert await wire.local_start(place.at) == 7
 
     wire_site.run(scenario)
 

@@ -49,6 +49,7 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str) -> None:
         pytest.param("all", 400006, id="a late report under a claim that an election took back"),
         pytest.param("all", 800159, id="a cut that the map does not show while it is undecided"),
         pytest.param("all", 900242, id="a former target where its log starts, and a cut source"),
+        pytest.param("all", 8000065, id="a log that ends where compaction removed its records"),
         pytest.param("all", 8000301, id="a cut in the aborted records before the first copy"),
         pytest.param(
             "kill at write,truncate source", 37, id="a kill before the report of a truncation"

@@ -118,7 +118,8 @@ async def _batches(
                     yield [r for r in piece if r.offset < end], OPTIONAL * dropped
             if at >= end:
                 return
-    if at < end:
+    log_start, log_end = await log.wire.log_range(log.partition)
+    if not log_start <= at <= end <= log_end:  # else compaction has removed the last records
         raise _change_of(log, end)
 
 

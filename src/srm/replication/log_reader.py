@@ -131,7 +131,7 @@ class LogReader:
 
     async def batch_at(self, offset: int) -> BatchHeader | None:
         """Return the batch that holds an offset, None where compaction has removed it."""
-        found = self._first_from(offset, await self.fetch(offset, max_bytes=ONE_BATCH))
+        found = await self._first_from(offset, await self.fetch(offset, max_bytes=ONE_BATCH))
         return found if found is not None and found.base_offset <= offset else None
 
     async def batch_from(self, offset: int) -> BatchHeader | None:
@@ -140,23 +140,33 @@ class LogReader:
             fetched = await self.fetch(offset, max_bytes=ONE_BATCH, wait_ms=0)
         except OutOfRangeError as error:
             return None if error.log_start <= offset else await self.batch_from(error.log_start)
-        return self._first_from(offset, fetched)
+        return await self._first_from(offset, fetched)
 
-    def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
+    async def _first_from(self, offset: int, fetched: FetchedPartition) -> BatchHeader | None:
         found = (b for b in batches(fetched.records) if b.last_offset >= offset)
         first = next(found, None)
         if first is None:
-            self.check_end(offset, fetched)
+            await self.check_end(offset, fetched)
         return first
 
-    def check_end(self, offset: int, fetched: FetchedPartition) -> None:
-        """Refuse an answer without a record before the log's end: tiered storage may be late."""
-        end = fetched.last_stable_offset if self.read_committed else fetched.high_watermark
-        if offset < end:
+    async def check_end(self, offset: int, fetched: FetchedPartition) -> None:
+        """Refuse an answer without a record before the log's end if records may follow.
+
+        On the leader's own disk none follow: compaction has removed the last ones.
+        """
+        if await self.is_late(offset, fetched):
             raise UnavailableError(
                 f"{self.partition}: the leader sent nothing from offset {offset}, though its log "
-                f"ends at {end}: retrying"
+                f"ends at {self.end_in(fetched)}: retrying"
             )
+
+    async def is_late(self, offset: int, fetched: FetchedPartition) -> bool:
+        """Return whether tiered storage may hold more records than an answer without any."""
+        end = self.end_in(fetched)
+        return offset < end and offset < await self.wire.local_start(self.partition)
+
+    def end_in(self, fetched: FetchedPartition) -> int:
+        return fetched.last_stable_offset if self.read_committed else fetched.high_watermark
 
     async def epoch_end(self, epoch: int) -> EpochEnd:
         """Query where the log continues after a leader epoch; wait while a new leader learns it."""
@@ -224,7 +234,7 @@ class LogReader:
     async def _holds_some(self, first: int, end: int) -> bool:
         """Return whether the log has a batch in a range of offsets; deleted ones do not count."""
         try:
-            batch = self._first_from(first, await self.fetch(first, ONE_BATCH, wait_ms=0))
+            batch = await self._first_from(first, await self.fetch(first, ONE_BATCH, wait_ms=0))
         except OutOfRangeError as error:
             return first < error.log_start < end and await self._holds_some(error.log_start, end)
         return batch is not None and batch.base_offset < end
@@ -248,7 +258,9 @@ async def fetches(
             yield offset, fetched
             offset, heard = following, now_s()
         elif end is None:
-            log.check_end(offset, fetched)
+            await log.check_end(offset, fetched)
+            return
+        elif log.end_in(fetched) >= end and not await log.is_late(offset, fetched):
             return
         elif now_s() - heard > _SILENT_S:
             raise UnavailableError(f"{log.partition}: no records arrive from offset {offset} on")

@@ -180,6 +180,9 @@ class Wire(Protocol):
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         """Return log start and log end (high watermark) of a partition."""
 
+    async def local_start(self, partition: TopicPartition) -> int:
+        """Return the first offset on the leader's own disk; earlier ones are in tiered storage."""
+
     async def log_end(self, partition: TopicPartition) -> EpochEnd:
         """Return the leader's epoch with the log end (high watermark) in it."""
 

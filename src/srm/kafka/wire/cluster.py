@@ -252,6 +252,10 @@ class WireCluster:
         start = await self._offset(partition, api.EARLIEST)
         return start, (await self.log_end(partition)).end
 
+    async def local_start(self, partition: TopicPartition) -> int:
+        make = api.local_offsets_request
+        return int((await self._query_log(partition, make, api.EARLIEST_LOCAL))["offset"])
+
     async def log_end(self, partition: TopicPartition) -> ports.EpochEnd:
         found = await self._query_log(partition, api.offsets_request, api.LATEST)
         return ports.EpochEnd(found["leader_epoch"], found["offset"])

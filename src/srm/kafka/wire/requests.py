@@ -65,12 +65,16 @@ DESCRIBE_ACLS: Final = message(f"""29 1 classic:
 
 # ----- logs
 
-LIST_OFFSETS: Final = message("""2 7:
+_LIST_OFFSETS: Final = """
     replica_id:int32 isolation_level:int8 topics[topic:text partitions[partition:int32
     current_leader_epoch:int32 timestamp:int64]]
     -> throttle_time_ms:int32 topics[topic:text partitions[partition:int32 error_code:int16
-    timestamp:int64 offset:int64 leader_epoch:int32]]""")
+    timestamp:int64 offset:int64 leader_epoch:int32]]"""
+LIST_OFFSETS: Final = message(f"2 7:{_LIST_OFFSETS}")
+LIST_LOCAL_OFFSETS: Final = message(f"2 8:{_LIST_OFFSETS}")
+"""For :data:`EARLIEST_LOCAL` (KIP-405): brokers before 3.5 do not know this version."""
 EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
 """KIP-734."""
@@ -107,6 +111,10 @@ def offsets_request(queries: Iterable[LogQuery], *, committed: bool = False) -> 
     ``committed``: the end is the last stable offset.
     """
     return LIST_OFFSETS(_CONSUMER, int(committed), _queries_by_topic(queries))
+
+
+def local_offsets_request(queries: Iterable[LogQuery]) -> Request:
+    return LIST_LOCAL_OFFSETS(_CONSUMER, 0, _queries_by_topic(queries))
 
 
 def epoch_ends_request(queries: Iterable[LogQuery]) -> Request:

@@ -256,6 +256,10 @@ class SimulatedWire:
         """See the port."""
         return await self._of_leader(partition, lambda p: (p.log.start, p.log.high_watermark))
 
+    async def local_start(self, partition: TopicPartition) -> int:
+        """See the port; there is no tiered storage."""
+        return await self._of_leader(partition, lambda p: p.log.start)
+
     async def log_end(self, partition: TopicPartition) -> EpochEnd:
         """See the port."""
         return await self._of_leader(

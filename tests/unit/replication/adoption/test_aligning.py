@@ -34,6 +34,10 @@ class ServedLog(Log):
     aborted: tuple[tuple[int, int, int], ...] = ()
     """Producer id, first offset and marker of each aborted transaction."""
 
+    async def local_start(self, partition: TopicPartition) -> int:
+        is_late = self.silent_from < sys.maxsize
+        return self.end if is_late else await super().local_start(partition)
+
     async def fetch(self, node: int, partitions: Sequence[FetchFrom], **options: Any) -> Fetched:
         fetched = await super().fetch(node, partitions, **options)
         [part] = fetched.partitions
@@ -122,6 +126,16 @@ def test_a_leader_that_sends_nothing_before_the_end_refuses_the_walk(side: str) 
 
     with pytest.raises(UnavailableError, match="nothing from offset 20, though its log ends at 30"):
         aligned(logs["source"], logs["target"])
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_log_is_walked_to_its_end_though_compaction_has_removed_the_last_records(
+    side: str,
+) -> None:
+    logs = {"source": plain(3), "target": plain(3)}
+    logs[side].end = 33
+
+    assert aligned(logs["source"], logs["target"]).copied == 30
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

@@ -95,6 +95,10 @@ class Leader:
         del partition
         return self.start, len(self.log)
 
+    async def local_start(self, partition: TopicPartition) -> int:
+        del partition
+        return len(self.log) if self.is_slow else self.start
+
     async def leader(self, partition: TopicPartition) -> ports.Leader:
         del partition
         return ports.Leader(1, 0)
@@ -312,3 +316,14 @@ def test_an_empty_answer_before_the_end_of_the_log_is_no_sign_of_compaction() ->
 
     with pytest.raises(UnavailableError, match="sent nothing from offset 10"):
         holds_to(leader, lineage, 15)
+
+
+def test_a_log_whose_last_records_compaction_has_removed_ends_after_them() -> None:
+    leader = Leader(((3, 1),) * 10, 3, removed=frozenset({8, 9}))
+    log = LogReader(leader, TopicPartition("T", 0), b"", read_committed=False)  # type: ignore[arg-type]
+
+    assert asyncio.run(log.batch_at(9)) is None
+    assert asyncio.run(log.batch_from(8)) is None
+    leader.is_slow = True
+    with pytest.raises(UnavailableError, match="sent nothing from offset 8"):
+        asyncio.run(log.batch_from(8))

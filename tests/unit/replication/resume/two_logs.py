@@ -62,6 +62,10 @@ class Log:
         del partition
         return self.start, self.end
 
+    async def local_start(self, partition: TopicPartition) -> int:
+        del partition
+        return self.start
+
     async def offset_at(self, partition: TopicPartition, time_ms: int) -> int:
         del partition
         found = [
