@@ -51,6 +51,7 @@ def test_what_one_log_or_the_state_has_lost_is_found_out(kind: str) -> None:
         pytest.param("all", 900242, id="a former target where its log starts, and a cut source"),
         pytest.param("all", 8000065, id="a log that ends where compaction removed its records"),
         pytest.param("all", 8000301, id="a cut in the aborted records before the first copy"),
+        pytest.param("all", 8000899, id="another history elected in the place of deleted records"),
         pytest.param(
             "kill at write,truncate source", 37, id="a kill before the report of a truncation"
         ),

@@ -95,7 +95,7 @@ def check(world: SimulatedWorld) -> list[str]:
             # It is halted before these, and the map says what the target held in their place.
             excluded = {s for s, t in pairs if t >= min(history.strays)}
             pairs = [pair for pair in pairs if pair[0] not in excluded]
-        problems += [f"{where}: {text}" for text in _judge_pairs(history, pairs)]
+        problems += [f"{where}: {text}" for text in _judge_pairs(history, _provable(source, pairs))]
         is_found_again = halted and any(kind in _MAP_LOSSES for _, kind, _ in world.events)
         lost = [
             offset
@@ -212,6 +212,18 @@ def _took_lost_place(world: SimulatedWorld, source: Partition, offset: int) -> b
     if not (world.scenario.accepts_loss and cut and _may_be_unclear(world, str(source.place))):
         return False
     return source.log.cut_at is not None and source.log.cut_at <= offset <= max(b.last for b in cut)
+
+
+def _provable(source: Partition, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Leave out the pairs of deleted records if another history was elected in their place later.
+
+    No log shows of which history they were.
+    """
+    log = source.log
+    trimmed = max((start for _, start in log.trimmed), default=0)
+    if log.cut_at is None or log.cut_at >= trimmed:
+        return pairs
+    return [pair for pair in pairs if pair[0] >= trimmed]
 
 
 def _judge_pairs(history: _History, pairs: list[tuple[int, int]]) -> Iterator[str]:
