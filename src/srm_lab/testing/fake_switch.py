@@ -9,12 +9,14 @@ from srm.domain.flow_state.replication_records import PAUSE_KEY, Pause, read_pau
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Cluster
+from srm.engine.control.control_topics import until_not_fenced
 from srm.errors import ConflictError
 
 
 class FakeSwitch:
     """Pauses a flow by its record alone (implements :class:`srm.engine.ports.FlowSwitch`).
 
+    Of two processes that change the pause at once one is fenced, and looks at the pause again.
     ``before_seal`` is what a slot that still runs does before its copies are taken from it.
     """
 
@@ -22,15 +24,18 @@ class FakeSwitch:
         self.sealed: list[TopicPartition] = []
         self.unsealable: dict[TopicPartition, str] = {}
         self.before_seal: Callable[[], None] = lambda: None
-        self._table = target.compacted_topic(internal_topics.replication(source))
+        self._target = target
+        self._topic = internal_topics.replication(source)
 
     def pause(self, wanted: Pause, request: str | None = None) -> None:
         """See the port."""
-        current = read_pause(self._table.read())
-        if request is not None and (current is None or current.request != request):
-            raise ConflictError("that pause is over, or replaced")
-        new = wanted if current is None else current.joined_by(wanted)
-        self._table.write({PAUSE_KEY: new.value()})
+
+        def join(current: Pause | None) -> Pause:
+            if request is not None and (current is None or current.request != request):
+                raise ConflictError("that pause is over, or replaced")
+            return wanted if current is None else current.joined_by(wanted)
+
+        self._change(join)
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """See the port."""
@@ -42,17 +47,31 @@ class FakeSwitch:
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None
     ) -> bool:
         """See the port."""
-        current = read_pause(self._table.read())
-        if current is None:
-            return False
-        if request is not None and current.request != request:
-            raise ConflictError(f"paused again by {current.by}: {current.reason}")
-        self._table.write({**decided, PAUSE_KEY: None})
-        return True
+
+        def end(current: Pause | None) -> None:
+            if current is not None and request not in {None, current.request}:
+                raise ConflictError(f"paused again by {current.by}: {current.reason}")
+
+        return self._change(end, decided)
 
     def leave(self, move_id: str) -> None:
         """See the port."""
-        current = read_pause(self._table.read())
-        if current is not None and move_id in current.moves:
-            left = current.without(move_id)
-            self._table.write({PAUSE_KEY: None if left is None else left.value()})
+        self._change(lambda current: current and current.without(move_id))
+
+    def _change(
+        self,
+        new: Callable[[Pause | None], Pause | None],
+        decided: Mapping[bytes, bytes] = MappingProxyType({}),
+    ) -> bool:
+        """Replace the pause as its driver does; return whether there was one."""
+
+        def attempt() -> bool:
+            writer = self._target.control_writer(f"driver of {self._topic}")
+            current = read_pause(self._target.compacted_topic(self._topic).read())
+            wanted = new(current)
+            if wanted != current:
+                value = None if wanted is None else wanted.value()
+                writer.write({self._topic: {**decided, PAUSE_KEY: value}})
+            return current is not None
+
+        return until_not_fenced(f"pausing or resuming {self._topic}", attempt)
