@@ -3,7 +3,6 @@ import java.net.InetAddress;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.CountDownLatch;
-import java.util.function.BinaryOperator;
 import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.*;
@@ -14,14 +13,16 @@ import org.apache.kafka.common.serialization.*;
 /** FollowRoute GROUP TOPIC P=p.properties B=b.properties: a consumer that follows srm's routing
  *  records (docs/formats.md) with kafka-clients alone. The first cluster is home. */
 public class FollowRoute {
-  record Route(long generation, long phase, long beat, String cluster, long lease, List<String> homes) {
+  record Route(long generation, long phase, long beat, String cluster, long lease, List<String> homes,
+      boolean own) { // own: of the subject, not of all clients of a home
     static final Comparator<Route> RANK = Comparator.comparingLong(Route::generation)
         .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparing(Route::cluster)
-        .thenComparing(one -> one.homes.isEmpty() ? Integer.MAX_VALUE : one.homes.size());
-    Route(String json) { // unknown fields are ignored, absent ones are 0
+        .thenComparing(one -> one.homes.isEmpty() ? Integer.MAX_VALUE : one.homes.size())
+        .thenComparing(Route::own);
+    Route(String json, boolean own) { // unknown fields are ignored, absent ones are 0
       this(number(json, "generation"),
           text(json, "state").equals("hold") ? 0 : text(json, "decided").equals("true") ? 2 : 1,
-          number(json, "beat"), text(json, "cluster"), number(json, "lease_ms"), list(json, "homes"));
+          number(json, "beat"), text(json, "cluster"), number(json, "lease_ms"), list(json, "homes"), own);
     }
     static List<String> list(String json, String name) {
       var found = Pattern.compile("\"" + name + "\"\\s*:\\s*\\[([^\\]]*)").matcher(json);
@@ -41,8 +42,7 @@ public class FollowRoute {
   final String subject, client = "FollowRoute-" + UUID.randomUUID();
   final String home, host = InetAddress.getLocalHost().getHostName();
   final Map<String, Long> starts = new TreeMap<>(); // first offsets on this cluster, by partition
-  final NavigableSet<Route> own = new TreeSet<>(Route.RANK); // all ever read on any cluster
-  final Map<String, Route> homes = new HashMap<>(); // the highest of each home
+  final NavigableSet<Route> routes = new TreeSet<>(Route.RANK); // all ever read on any cluster
   Route route, lapsed;        // the route in force; the hold that has lapsed
   String said = "";           // what was last acknowledged
   long seen, since, told;     // times: route read, state reached, last acknowledgement
@@ -74,9 +74,8 @@ public class FollowRoute {
   void read(String alias, int ms) {
     for (var record : tails.get(alias).poll(Duration.ofMillis(ms))) {
       if (record.value() == null) continue;
-      if (record.key().equals(subject)) own.add(new Route(record.value()));
-      if (record.key().startsWith("home:"))
-        homes.merge(record.key().substring(5), new Route(record.value()), BinaryOperator.maxBy(Route.RANK));
+      if (record.key().equals(subject) || record.key().startsWith("home:"))
+        routes.add(new Route(record.value(), record.key().equals(subject)));
     }
     Route read = inForce();
     if (Route.RANK.compare(read, route) != 0) {
@@ -85,11 +84,12 @@ public class FollowRoute {
     }
   }
   Route inForce() { // the highest that leads clients of this home, or of a cluster it was led to
-    Route led = new Route(0, 1, 0, home, 0, List.of()); // no record: home, go
-    for (Route on; (on = homes.get(led.cluster)) != null && Route.RANK.compare(on, led) > 0; ) led = on;
-    for (Route each : own)
-      if (each.homes.isEmpty() || each.homes.contains(home)
-          || Route.RANK.compare(each, led) > 0 && each.homes.contains(led.cluster)) led = each;
+    Route led = new Route(0, 1, 0, home, 0, List.of(), false); // no record: home, go
+    for (Route each : routes) {
+      boolean came = each.homes.contains(led.cluster), atHome = each.homes.contains(home);
+      if (each.own ? came || atHome || each.homes.isEmpty()
+          : led.own ? came && !each.cluster.equals(led.cluster) : came || atHome) led = each;
+    }
     return led;
   }
   boolean readToEnd(String alias, long ms) {

@@ -35,7 +35,7 @@ from srm.domain.moves.routing import (
     KnownRoutes,
     Route,
     decode_route,
-    home_subject,
+    is_home,
     is_subject,
 )
 from srm.domain.names import internal_topics
@@ -371,7 +371,7 @@ class RoutingWatcher:
             with self._changed:
                 subject = key.decode()
                 self._known.add(subject, route)
-                others = self._routes if subject.startswith(home_subject("")) else ()
+                others = self._routes if is_home(subject) else ()
                 for each in {subject, *others}:
                     if (led := self._known.of(each)) != self._routes.get(each):
                         self._routes[each] = led

@@ -100,8 +100,8 @@ def test_a_call_that_may_not_wait_so_long_fails_only_where_no_cluster_answered(
 
 def test_a_client_that_no_route_names_goes_where_those_at_its_home_were_sent(watcher: Any) -> None:
     """Its home may be lost: a move of everything has sent all that would start there elsewhere."""
-    gone = Route(ERA, "B", "go", "m", decided=True)
-    Tail.routes = {"home:P": gone, "group:named": Route(3, "P", "go", "back", decided=True)}
+    gone = Route(ERA, "B", "go", "m", decided=True, homes=("P",))
+    Tail.routes = {"home:P": gone, "group:named": Route(ERA + 1, "P", "go", "back", decided=True)}
     began = time.monotonic()
 
     watcher.start(subjects=["group:new", "topic:new"])

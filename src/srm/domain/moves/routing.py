@@ -178,7 +178,17 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     for table in tables:
         for subject, route in table.items():
             merged[subject] = max(merged.get(subject, route), route, key=_rank)
-    return merged
+    return {subject: _led_on(merged, route) for subject, route in merged.items()}
+
+
+def _led_on(routes: Mapping[str, Route], route: Route) -> Route:
+    """Return the route that leads clients on from where a lower one has led them, or that one.
+
+    An unplanned move of everything may not know of their group or topic.
+    """
+    on = routes.get(home_subject(route.cluster), route)
+    leads = on.rank > route.rank and on.cluster != route.cluster
+    return _led_on(routes, on.after(route)) if leads else route
 
 
 def home_route(cluster: str) -> Route:
@@ -200,15 +210,21 @@ class KnownRoutes:
         """Return the route of the highest rank that leads these clients, else the home cluster's.
 
         A route leads the clients of its ``homes``, and those that lower routes have led to one of
-        them: an unplanned move may not know where its clients have come from.
+        them: an unplanned move may not know where its clients have come from. Clients that a route
+        of the subject leads follow a later one for all clients of its cluster, but none for those
+        of their home: no gate has checked it.
         """
         led, known = home_route(self.home), self._all[subject]
-        while on := [r for r in self._all[home_subject(led.cluster)].values() if r.rank > led.rank]:
-            led = max(on, key=_rank)
-        for route in sorted(known.values(), key=_rank):
-            came = route.rank > led.rank and led.cluster in route.homes
-            if not route.homes or self.home in route.homes or came:
-                led = route
+        homes = (one for name in self._all if is_home(name) for one in self._all[name].values())
+        for route in sorted({*known.values(), *homes}, key=_rank):
+            came, is_at_home = led.cluster in route.homes, self.home in route.homes
+            if known.get(route.attempt) == route:
+                leads = came or is_at_home or not route.homes
+            elif led in known.values():
+                leads = came and route.cluster != led.cluster
+            else:
+                leads = came or is_at_home
+            led = route if leads else led
         if led in known.values() and self.home in (led.homes or {self.home}):
             for old in [one for one in known.values() if one.rank < led.rank]:
                 del known[old.attempt]
@@ -228,6 +244,10 @@ def next_generation(routes: Iterable[Route | None], *attempts: int, unplanned_ms
 
 def is_subject(key: bytes) -> bool:
     return key.startswith((b"group:", b"topic:", b"home:"))
+
+
+def is_home(subject: str) -> bool:
+    return subject.startswith(home_subject(""))
 
 
 def is_ack(key: bytes) -> bool:

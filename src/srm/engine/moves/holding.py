@@ -35,6 +35,7 @@ from srm.domain.moves.routing import (
     LEASE_MS,
     Route,
     group_subject,
+    is_home,
     missing_confirmations,
     next_generation,
     topic_subject,
@@ -221,7 +222,8 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     acks = [one.ack for side in SIDES for one in registers.tables(side).routing.acks]
     seen = [ack.generation for ack in acks if ack.subject in concerned]  # also on third clusters
-    knew = next_generation(concerned.values(), known.attempt, *seen) - 1
+    homes_known = (route for subject, route in routes.items() if is_home(subject))
+    knew = next_generation((*concerned.values(), *homes_known), known.attempt, *seen) - 1
     begun_ms = (started.hold_stamp_ms or now_ms) if unplanned else 0
     generation = next_generation([], knew, unplanned_ms=begun_ms)
     homes = homes_on_source(plan, routes, acks)

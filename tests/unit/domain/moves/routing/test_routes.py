@@ -74,6 +74,46 @@ def test_a_route_leads_clients_of_its_homes_and_those_that_came_to_one(home, clu
     assert {merge(*read, home=home).cluster for read in permutations(LED)} == {cluster}
 
 
+def home_routes(number: int, cluster: str, *homes: str) -> dict[str, Route]:
+    return {
+        f"home:{home}": Route(number, cluster, "go", f"m{number}", decided=True, homes=(home,))
+        for home in homes
+    }
+
+
+def followed(*tables: dict[str, Route], home: str = "P") -> set[str]:
+    """Return where a group is led: its clients, whatever they read first, and the engine's view."""
+    found = set[str]()
+    for some in permutations(tables):
+        known = KnownRoutes(home)
+        for subject, route in [one for table in some for one in table.items()]:
+            known.add(subject, route)
+            known.of("group:g")
+        found |= {known.of("group:g").cluster, merge_tables(some)["group:g"].cluster}
+    return found
+
+
+AWAY = {"group:g": Route(1, "B", "go", "m1", decided=True, homes=("P",))}
+
+
+def test_a_group_that_an_unplanned_move_did_not_know_leaves_the_lost_cluster():
+    assert followed(AWAY, home_routes(ERA, "P", "B", "P")) == {"P"}
+    assert followed(AWAY, home_routes(ERA, "C", "B", "C")) == {"C"}
+    held = {"group:g": Route(2, "B", "hold", "m2", homes=("B", "P"))}
+    assert followed(AWAY, held, home_routes(ERA, "P", "B", "P")) == {"P"}
+
+
+def test_a_move_back_of_everything_leaves_a_group_that_it_did_not_know_where_it_is():
+    """A planned one: no gate has checked the group."""
+    assert followed(AWAY, home_routes(2, "P", "P")) == {"B"}
+
+
+def test_a_group_that_left_a_cluster_later_is_not_led_back_there():
+    back = {"group:g": Route(ERA + 1, "P", "go", "m3", decided=True, homes=("B", "P"))}
+
+    assert followed(AWAY, home_routes(ERA, "B", "B", "P"), back) == {"P"}
+
+
 def test_what_no_client_can_follow_any_more_is_forgotten():
     known = KnownRoutes("P")
     for number in range(1, 100):

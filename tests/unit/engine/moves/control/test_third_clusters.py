@@ -11,7 +11,7 @@ from tests.unit.engine.moves.control.moving import World, config_in
 
 from srm.client.routing import RoutingWatcher
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, KnownRoutes, Route
+from srm.domain.moves.routing import ERA, Ack, KnownRoutes, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
@@ -243,3 +243,14 @@ def test_what_clients_told_a_target_names_their_homes_where_the_source_is_lost(
 
     assert world.routes("C")["topic:Payments"].homes == ("A", "B")
     assert world.routes("C")["group:audit"].homes == ("B",)
+
+
+def test_a_move_of_some_clients_outranks_an_earlier_one_of_all(tmp_path: Path) -> None:
+    """An unplanned move to A has led there what started without a route."""
+    world = world_of(tmp_path, "AB")
+    sent = Route(ERA, "A", "go", "m0", decided=True, homes=("B",))
+    world.clusters["A"].compacted_topic(internal_topics.ROUTING).write({b"home:B": sent.value()})
+
+    move(world, "A", "B", "m1")
+
+    assert {world.routes("A")[subject].generation for subject in SUBJECTS} == {ERA + 1}
