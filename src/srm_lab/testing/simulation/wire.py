@@ -257,7 +257,7 @@ class SimulatedWire:
         return await self._of_leader(partition, lambda p: (p.log.start, p.log.high_watermark))
 
     async def local_start(self, partition: TopicPartition) -> int:
-        """See the port; there is no tiered storage."""
+        """See the port; no storage is tiered."""
         return await self._of_leader(partition, lambda p: p.log.start)
 
     async def log_end(self, partition: TopicPartition) -> EpochEnd:
