@@ -38,6 +38,7 @@ from srm.domain.recovery.source_return import (
     worst,
 )
 from srm.domain.text.amount import some
+from srm.domain.text.documents import values_of
 from srm.engine.cluster_ports import TopicDescription, Topics
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.source_look import partitions_of
@@ -234,9 +235,7 @@ class ReturnedFlow:
                 ResidueRange(
                     *(entry.topic, entry.partition, topic.topic_id, "undecided"),
                     *entry.residue,
-                    records=entry.records,
-                    first_ms=entry.first_ms,
-                    last_ms=entry.last_ms,
+                    **values_of(entry, "records", "first_ms", "last_ms"),
                 )
                 for topic in found.topics
                 for entry in topic.partitions
@@ -452,20 +451,14 @@ def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> 
     if isinstance(end, SrmError):
         return PartitionReturn(of.topic, of.partition, shape, error=str(end))
     return PartitionReturn(
-        topic=of.topic,
-        partition=of.partition,
+        **values_of(of, "topic", "partition"),
+        **values_of(end, "target_next", "log_start", "log_end", "high_watermark"),
+        **values_of(end, "cut_from", "notes", "epoch"),
         shape="shorter" if end.cut_from is not None else shape,
         copied_to=end.source_next,
-        target_next=end.target_next,
-        log_start=end.log_start,
-        log_end=end.log_end,
-        high_watermark=end.high_watermark,
-        cut_from=end.cut_from,
         cut_to=None if end.cut_from is None else end.known_next,
         # Records before the log start were still to be copied.
         gone_from=end.source_next if shape == "same" and end.log_start > end.source_next else None,
-        notes=end.notes,
-        epoch=end.epoch,
     )
 
 

@@ -17,6 +17,7 @@ from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
 from srm.domain.text.amount import amount, duration, few, span
+from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
 
@@ -89,10 +90,6 @@ def group_cells(group: GroupForecast) -> tuple[str, ...]:
 def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:
     left = 0 if most is None else len(rows) - most
     return [Text(f"and {left:,} more rows in the plan", "dim")] if left > 0 else []
-
-
-def values_of(of: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in names}
 
 
 def plan_summary(plan: MovePlan) -> dict[str, Any]:

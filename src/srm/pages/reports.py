@@ -18,7 +18,7 @@ from srm.domain.moves.progress import DECIDED
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.revisions import KeptReport, short
 from srm.domain.text.amount import amount, duration, some
-from srm.domain.text.documents import adapter
+from srm.domain.text.documents import adapter, values_of
 from srm.pages import moves
 from srm.pages.html import render_page
 from srm.pages.tables import Listing
@@ -50,10 +50,10 @@ def list_row(kept: KeptReport) -> dict[str, Any]:
     report, signature = kept.report, kept.signed.signature
     return {
         "time": f"{moves.utc(report.created_ms)}",
-        **moves.values_of(report, "created_ms", "move_id", "operation", "mode", "source", "target"),
+        **values_of(report, "created_ms", "move_id", "operation", "mode", "source", "target"),
         "groups": sorted(report.groups),
-        **moves.values_of(report, "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds"),
-        **moves.values_of(report, "rto_seconds", "ok"),
+        **values_of(report, "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds"),
+        **values_of(report, "rto_seconds", "ok"),
         "result": result_text(report),
         "revision": report.revision,
         "sha256": kept.signed.sha256,

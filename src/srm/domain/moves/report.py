@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from srm.domain.moves.disaster import Forecast, Outcome
 from srm.domain.moves.plan import GroupPlace, GroupPlan, MovePlan
@@ -14,7 +14,7 @@ from srm.domain.moves.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
 from srm.domain.moves.routing import AckState, Call, ClientKind, StampedAck, missing_confirmations
 from srm.domain.text.amount import amount, some
-from srm.domain.text.documents import Document, decode, encode
+from srm.domain.text.documents import Document, decode, encode, values_of
 from srm.errors import UsageError
 
 SCHEMA: Final = "srm.move-report/1"
@@ -159,7 +159,7 @@ def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[Partiti
     seen = progress.resumed.get(group.group, GroupResume())
     return tuple(
         PartitionReport(
-            **_same(row, *_PLACE, "re_read", "skipped"),
+            **values_of(row, *_PLACE, "re_read", "skipped"),
             planned=row.resume,
             applied=applied.get(str(row.target)),
             started=seen.started.get(str(row.target)),
@@ -328,11 +328,11 @@ def build_report(
     at_least, at_most = _rpo(plan, progress, outcome)
     rpo_records = at_least if at_least == at_most else None
     return MoveReport(
-        **_same(request, "operation", "mode", "source", "target"),
-        **_same(plan, "move_id", "topics", "created_ms", "warnings"),
-        **_same(plan, "redirect", "fence", "fingerprint"),
-        **_same(progress, "step", "times_ms", "hold_stamp_ms", "gone_stamp_ms"),
-        **_same(progress, "residue", "residue_seen_ms", "residue_over"),
+        **values_of(request, "operation", "mode", "source", "target"),
+        **values_of(plan, "move_id", "topics", "created_ms", "warnings"),
+        **values_of(plan, "redirect", "fence", "fingerprint"),
+        **values_of(progress, "step", "times_ms", "hold_stamp_ms", "gone_stamp_ms"),
+        **values_of(progress, "residue", "residue_seen_ms", "residue_over"),
         ok=not problems,
         rpo_records=rpo_records,
         rpo_at_least=at_least,
@@ -352,11 +352,6 @@ def build_report(
         accepted=tuple(name for name in _SWITCHES if getattr(request, name)),
         calls=call_reports(progress.calls),
     )
-
-
-def _same(of: object, *names: str) -> dict[str, Any]:
-    """Return the fields that the report has under the same names."""
-    return {name: getattr(of, name) for name in names}
 
 
 def residue_until_ms(plan: MovePlan, progress: MoveProgress) -> int:

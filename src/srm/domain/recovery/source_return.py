@@ -23,6 +23,7 @@ from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome, PartitionOu
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.text.amount import amount
+from srm.domain.text.documents import values_of
 from srm.errors import NotFoundError, UsageError
 
 Shape = Literal["same", "shorter", "rebuilt", "missing", "new"]
@@ -440,14 +441,10 @@ def outcome_of(
         by=by,
         partitions=tuple(
             PartitionOutcome(
-                *entry.place,
+                **values_of(entry, "topic", "partition", "records", "first_ms", "last_ms"),
+                **values_of(entry, "cut_from", "cut_to"),
                 residue_from=entry.copied_to,
                 residue_to=entry.log_end,
-                records=entry.records,
-                first_ms=entry.first_ms,
-                last_ms=entry.last_ms,
-                cut_from=entry.cut_from,
-                cut_to=entry.cut_to,
                 only_copied=entry.only_copied or 0,
                 gone=entry.retention_loss,
             )

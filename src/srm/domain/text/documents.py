@@ -51,6 +51,11 @@ def decode(of: type[_D], kind: str, value: bytes) -> _D:
         raise IntegrityError(f"{kind} is damaged: {error.errors()[0]['msg']}") from error
 
 
+def values_of(of: object, *names: str) -> dict[str, Any]:
+    """Return the fields of a document that another has under the same names."""
+    return {name: getattr(of, name) for name in names}
+
+
 class Document:
     """A dataclass stored as JSON, checked when read; ``KIND`` is its name in messages.
 

@@ -33,6 +33,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, ago, amount
+from srm.domain.text.documents import values_of
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
@@ -325,20 +326,14 @@ def driver_status(
     if request is not None and request.action == "stop":
         stopped = request.by, str(flow)
     status = DriverStatus(
-        driver=beat.driver,
-        application_id=beat.application_id,
-        host=beat.host,
-        pid=beat.pid,
+        **values_of(beat, "driver", "application_id", "host", "pid", "ended"),
+        **values_of(beat, "started_ms", "duties", "troubles"),
         age_ms=age_ms,
         alive=not beat.ended and not is_silent(age_ms),
-        ended=beat.ended,
         request=request,
         obeyed=obeyed,
         stopped_by=stopped[0],
         stopped_flow=stopped[1],
-        started_ms=beat.started_ms,
-        duties=beat.duties,
-        troubles=beat.troubles,
     )
     return status, {}
 
