@@ -449,7 +449,49 @@ class Look:
 
     @cached_property
     def status(self) -> SyncStatus:
-        return decide(self)
+        facts = self.facts
+        blocking = (
+            *_routing_reasons(self),
+            *self.unconfirmed,
+            *self.unheld,
+            *_writer_reasons(self),
+            *waiting_reasons(facts),
+        )
+        unapplied = tuple(
+            f"group {group.group}, {p.target}: offset on {facts.request.target} "
+            f"is {p.target_committed}, intended is {p.resume}"
+            for group in facts.plans
+            for p in group.positions
+            if not p.is_applied
+        )
+        remaining = sum(partition.remaining for partition in facts.replication)
+        missing = dict(_missing(facts))
+        elapsed = 0.0 if self.held_ms is None else max(0, self.now_ms - self.held_ms) / 1000
+        eta = eta_seconds(self.seen.samples, self.now_ms, remaining) if blocking else 0.0
+        return SyncStatus(
+            move_id=self.progress.move_id,
+            ready=not blocking,
+            applied=not unapplied,
+            blocking=blocking,
+            unapplied=unapplied,
+            remaining_records=remaining,
+            groups=tuple(
+                GroupSync(
+                    group.group,
+                    len(group.members),
+                    synchronised=not any(_group_reasons(group, facts)),
+                    applied=all(position.is_applied for position in group.positions),
+                    remaining=sum(position.remaining for position in group.positions),
+                )
+                for group in facts.plans
+            ),
+            eta_seconds=eta,
+            elapsed_seconds=elapsed,
+            timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
+            rpo_records=sum(missing.values()),
+            missing=tuple(missing),
+            asks=self.requests,
+        )
 
     def note(self, now_ms: int) -> WaitNote:
         return WaitNote(
@@ -460,51 +502,6 @@ class Look:
             sample=next(iter(self.seen.samples), None),
             still=self.seen.fingerprint if self.rested else "",
         )
-
-
-def decide(look: Look) -> SyncStatus:
-    facts = look.facts
-    blocking = (
-        *_routing_reasons(look),
-        *look.unconfirmed,
-        *look.unheld,
-        *_writer_reasons(look),
-        *waiting_reasons(facts),
-    )
-    unapplied = tuple(
-        f"group {group.group}, {p.target}: offset on {facts.request.target} "
-        f"is {p.target_committed}, intended is {p.resume}"
-        for group in facts.plans
-        for p in group.positions
-        if not p.is_applied
-    )
-    remaining = sum(partition.remaining for partition in facts.replication)
-    missing = dict(_missing(facts))
-    elapsed = 0.0 if look.held_ms is None else max(0, look.now_ms - look.held_ms) / 1000
-    return SyncStatus(
-        move_id=look.progress.move_id,
-        ready=not blocking,
-        applied=not unapplied,
-        blocking=blocking,
-        unapplied=unapplied,
-        remaining_records=remaining,
-        groups=tuple(
-            GroupSync(
-                group.group,
-                len(group.members),
-                synchronised=not any(_group_reasons(group, facts)),
-                applied=all(position.is_applied for position in group.positions),
-                remaining=sum(position.remaining for position in group.positions),
-            )
-            for group in facts.plans
-        ),
-        eta_seconds=0.0 if not blocking else eta_seconds(look.seen.samples, look.now_ms, remaining),
-        elapsed_seconds=elapsed,
-        timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
-        rpo_records=sum(missing.values()),
-        missing=tuple(missing),
-        asks=look.requests,
-    )
 
 
 def waiting_reasons(facts: MoveFacts) -> Iterator[str]:

@@ -24,7 +24,7 @@ from srm.domain.moves.gate import ReplicationFacts
 from srm.domain.moves.plan import PartitionMove
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import Reason
-from srm.engine.moves.facts import Look, SideFacts, decide
+from srm.engine.moves.facts import Look, SideFacts
 
 MOST = 4
 
@@ -86,13 +86,13 @@ CONDITIONS: Mapping[str, Callable[[Look], Look]] = {
 
 @pytest.mark.parametrize("size", range(MOST + 1))
 def test_each_condition_closes_the_gate_with_reasons_of_its_own(size: int) -> None:
-    alone = {name: {*decide(change(HOLD)).blocking} for name, change in CONDITIONS.items()}
+    alone = {name: {*change(HOLD).status.blocking} for name, change in CONDITIONS.items()}
     assert all(alone.values())
     for names in combinations(CONDITIONS, size):
         look = HOLD
         for name in names:
             look = CONDITIONS[name](look)
-        status = decide(look)
+        status = look.status
         assert status.ready == (not names)
         for name in names:
             missing = {_unnumbered(text) for text in alone[name]} - {

@@ -16,7 +16,7 @@ from srm.domain.moves.routing import Route
 from srm.domain.names.topics import OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription, Stamped
-from srm.engine.moves.facts import Look, MoveFacts, SideFacts, decide
+from srm.engine.moves.facts import Look, MoveFacts, SideFacts
 from srm.engine.moves.records import RoutingHistory, RoutingTables
 from srm.engine.ports import FlowMaps
 
@@ -82,7 +82,7 @@ HOLD = Look(OPEN, HOLDING, 10_000, Observation(0.0))
 
 
 def answer(facts):
-    return decide(replace(HOLD, facts=facts))
+    return replace(HOLD, facts=facts).status
 
 
 def here(state="empty", members=(), reason="", **side):
@@ -100,7 +100,7 @@ def at(*rows):
 
 
 def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
-    status = decide(HOLD)
+    status = HOLD.status
 
     assert (status.ready, status.applied) == (True, True)
     assert (status.blocking, status.unapplied, status.timed_out) == ((), (), False)
@@ -175,7 +175,7 @@ def test_the_gate_is_open_when_everything_is_as_it_has_to_be():
     ],
 )
 def test_each_single_thing_out_of_place_closes_the_gate_and_is_named(change, reason):
-    status = decide(change) if isinstance(change, Look) else answer(change)
+    status = change.status if isinstance(change, Look) else answer(change)
 
     assert not status.ready
     assert any(reason in line for line in status.blocking), status.blocking
@@ -250,15 +250,15 @@ def test_the_gate_opens_only_when_all_conditions_hold(
         and state in {"translated", "no-commit"}
         and not moving
     )
-    assert (decide(look).ready, decide(look).applied) == (expected, applied)
+    assert (look.status.ready, look.status.applied) == (expected, applied)
 
 
 def test_a_wait_times_out_by_the_clock_since_the_hold():
     closed, late = here("active"), replace(HOLD, now_ms=4_000 + 60_001)
 
     assert not answer(closed).timed_out
-    assert decide(replace(late, facts=closed)).timed_out
-    assert not decide(late).timed_out
+    assert replace(late, facts=closed).status.timed_out
+    assert not late.status.timed_out
 
 
 def test_the_forecast_follows_the_rate_of_copying():
