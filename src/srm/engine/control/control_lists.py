@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal, cast, get_args
@@ -20,10 +20,11 @@ from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import compile_pattern
 from srm.domain.names.topics import Flow
+from srm.domain.text.documents import decode
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID, ensure_compacted, until_not_fenced
 from srm.engine.flows.cluster_absence import loudness
-from srm.errors import ConfigError, UnavailableError, UsageError
+from srm.errors import ConfigError, IntegrityError, UnavailableError, UsageError
 
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]
 EntryKind = Literal["allow", "deny"]
@@ -94,8 +95,7 @@ def load(target: Cluster, flow: Flow) -> ControlLists:
     for key in target.compacted_topic(topic).read():
         entry = _decode(key, f"{topic} on {target.alias}")
         if entry is not None:
-            name, kind, pattern = entry
-            found.setdefault((name, kind), []).append(pattern)
+            found.setdefault((entry.list, entry.kind), []).append(entry.pattern)
     return ControlLists(
         **{
             name.replace("-", "_"): ListPair(
@@ -209,19 +209,20 @@ def _key(name: ListName, kind: EntryKind, pattern: str) -> bytes:
     return json.dumps({"list": name, "kind": kind, "pattern": pattern}).encode()
 
 
-def _decode(key: bytes, where: str) -> tuple[str, str, str] | None:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Key of the record of one entry."""
+
+    list: str
+    kind: str
+    pattern: str
+
+
+def _decode(key: bytes, where: str) -> _Entry | None:
     try:
-        name, kind, pattern = _read_entry(json.loads(key))
-        compile_pattern(pattern)
-    except (ValueError, KeyError, TypeError, ConfigError) as error:
+        entry = decode(_Entry, "its key", key)
+        compile_pattern(entry.pattern)
+    except (IntegrityError, ConfigError) as error:
         _logger.warning("%s: entry %r is skipped: %s", where, key, error)
         return None
-    return name, kind, pattern
-
-
-def _read_entry(entry: Mapping[str, object]) -> Iterator[str]:
-    for part in ("list", "kind", "pattern"):
-        value = entry[part]
-        if not isinstance(value, str):
-            raise TypeError(f"{part} is not a string")
-        yield value
+    return entry
