@@ -244,23 +244,16 @@ class _Drill:
                 lost, refusals, further = None, [str(error)], ()
             rows = _rows(context, found, lost)
         known = (*(each.text for each in found.halted), *found.warnings)
+        without = f"without {flow.source}: "
+        problems = [*(each.text for each in found.problems), *(without + text for text in refusals)]
+        warnings = [*known, *(without + text for text in further if text not in known)]
         # From here on the next drill or emission knows the shadow groups to remove.
         self.state = replace(
             self.state,
             topics=found.facts.topics,
             forecast=current.forecast,
-            problems=_few_texts(
-                (
-                    *(each.text for each in found.problems),
-                    *(f"without {flow.source}: {text}" for text in refusals),
-                )
-            ),
-            warnings=_few_texts(
-                (
-                    *known,
-                    *(f"without {flow.source}: {text}" for text in further if text not in known),
-                )
-            ),
+            problems=_few_texts(problems),
+            warnings=_few_texts(warnings),
         )
         self._write()
         with self._step("apply"):
