@@ -598,8 +598,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         }
         plain = {
             topic: unknown_writers(topic, writers, presence)
-            for topic in moving
-            if not presence.not_held(topic_subject(topic), attempt)
+            for topic in seen.settled.intersection(moving)
         }
         requests = tuple(requests_at_hold(plan.request, address_of_target(context), members, plain))
     return Look(
