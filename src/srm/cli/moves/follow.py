@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,10 @@ from srm.follow.values import ProgramSettings, Template
 from srm.kafka.cluster import KafkaCluster
 
 
+def _option(metavar: str, text: str, **more: Any) -> Any:
+    return typer.Option(metavar=metavar, help=text, **more)
+
+
 def follow(
     command: Annotated[
         list[str],
@@ -36,13 +40,10 @@ def follow(
         ),
     ],
     *,
-    group: Annotated[str, typer.Option(metavar="GROUP", help="Consumer group to follow.")] = "",
+    group: Annotated[str, _option("GROUP", "Consumer group to follow.")] = "",
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Topic the program reads, or with --producer writes to; may be repeated.",
-        ),
+        _option("TOPIC", "Topic the program reads, or with --producer writes to; may be repeated."),
     ] = None,
     producer: Annotated[
         bool,
@@ -50,53 +51,33 @@ def follow(
     ] = False,
     writes: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOPIC",
-            help="Topic that a program with a --group writes to: follow its route, too.",
-        ),
+        _option("TOPIC", "Topic that a program with a --group writes to: follow its route, too."),
     ] = None,
     config: ClientConfigOption = None,
     home: Annotated[
         str | None,
-        typer.Option(
-            metavar="CLUSTER",
-            help="Where to run while there is no route; default: the first of the file.",
-        ),
+        _option("CLUSTER", "Where to run while there is no route; default: the first of the file."),
     ] = None,
     template: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="IN:OUT",
-            help="Write OUT from IN, with placeholders filled in, before each start.",
-        ),
+        _option("IN:OUT", "Write OUT from IN, with placeholders filled in, before each start."),
     ] = None,
     properties: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write all settings of a Java client here before each start."
-        ),
+        _option("FILE", "Write all settings of a Java client here before each start."),
     ] = None,
-    stop_signal: Annotated[
-        str, typer.Option(metavar="NAME", help="Signal that ends the program.")
-    ] = "TERM",
+    stop_signal: Annotated[str, _option("NAME", "Signal that ends the program.")] = "TERM",
     grace: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0, help="Time to end before the program is killed."),
+        float, _option("SECONDS", "Time to end before the program is killed.", min=0)
     ] = 30.0,
     grace_lost: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0, help="The same after an unplanned move abandoned its cluster."
-        ),
+        float, _option("SECONDS", "The same after an unplanned move abandoned its cluster.", min=0)
     ] = 5.0,
     restart: Annotated[
         Restart, typer.Option(help="Whether to restart a program that has ended by itself.")
     ] = "on-failure",
     restart_limit: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Maximum consecutive quick restarts; 0 means unlimited."
-        ),
+        int, _option("N", "Maximum consecutive quick restarts; 0 means unlimited.", min=0)
     ] = 10,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", help="Write log lines as JSON objects.")
