@@ -136,27 +136,21 @@ def groups_on_source(
                     f"({described[group].kind}): name groups that commit offsets"
                 )
         return MoveScope(topics, tuple(sorted(request.groups)))
-    config, names = context.forward.config, context.forward.config.names
-    ours = {*topics, *map(names.replica, topics)}
-    selection = config.group_names
+    config = context.forward.config
+    ours, selection = {*topics, *map(config.names.replica, topics)}, config.group_names
     listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
     homeless = _without_home(context, listed)
-    listed = {name: group for name, group in listed.items() if name not in homeless}
-    committed, errors = per_group(
-        source.commits_of([n for n, group in listed.items() if group.kind not in WITHOUT_OFFSETS])
-    )
+    committing = {name for name, group in listed.items() if group.kind not in WITHOUT_OFFSETS}
+    committed, errors = per_group(source.commits_of(sorted(committing.difference(homeless))))
     unread = [f"group {name} is not moved: {why.text}" for name, why in errors.items()]
     unread += [f"share group {name} is not moved: {_no_home(request)}" for name in homeless]
     found = {name for name, offsets in committed.items() if {tp.topic for tp in offsets} & ours}
     fresh = {name for name, offsets in committed.items() if not offsets and listed[name].members}
-    routing = RoutingTables.read(context) if fresh or not request.topics else None
-    known, following, routed = set[str](), set[str](), set[str]()
-    if routing is not None:
-        known, following = _followers(routing, ours)
-        with_offsets = {name for name, offsets in committed.items() if offsets}
-        unmovable = {n for n, group in listed.items() if group.kind in WITHOUT_OFFSETS}
-        routed = set(filter(selection.matches, _routed_to_source(request, routing)))
-        routed -= with_offsets | unmovable | errors.keys() | set(homeless)
+    routing = RoutingTables.read(context)
+    known, following = _followers(routing, ours)
+    routed = set(filter(selection.matches, _routed_to_source(request, routing)))
+    # Offsets name the topics of a group; one whose offsets are not known does not move.
+    routed -= {name for name in listed if committed.get(name) != {}}
     silent = [
         f"group {name} has members and has committed nothing, so its topics are unknown. It is "
         f"not moved; name it with --group to move it"
