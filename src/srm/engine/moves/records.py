@@ -178,14 +178,8 @@ class RoutingHistory:
         return cls(cluster.alias, cluster.compacted_topic(internal_topics.ROUTING).read_history())
 
     @cached_property
-    def _routes(self) -> tuple[tuple[str, Route, Stamped], ...]:
-        return tuple(
-            (key.decode(), route, row)
-            for key, rows in self.records.items()
-            if is_subject(key)
-            for row in rows
-            if (route := self._decode(decode_route, key, row)) is not None
-        )
+    def _routes(self) -> tuple[tuple[bytes, Route, Stamped], ...]:
+        return tuple(self._decode(is_subject, decode_route))
 
     @cached_property
     def routes(self) -> dict[str, Route]:
@@ -193,7 +187,7 @@ class RoutingHistory:
 
         The last record is not always the highest: another tool may have written without a fence.
         """
-        return merge_tables({subject: route} for subject, route, _ in self._routes)
+        return merge_tables({key.decode(): route} for key, route, _ in self._routes)
 
     def first_stamps(self, state: RouteState) -> dict[tuple[str, int], int]:
         """Return when brokers stamped the first route of a state, by move and generation."""
@@ -206,10 +200,8 @@ class RoutingHistory:
 
     def messages(self) -> Iterator[StampedAck]:
         """Yield all acknowledgements, oldest first for each client."""
-        stored = ((key, row) for key, rows in self.records.items() if is_ack(key) for row in rows)
-        for key, row in stored:
-            if (ack := self._decode(decode_ack, key, row)) is not None:
-                yield StampedAck(ack, row.timestamp_ms, row.by_broker)
+        for _, ack, row in self._decode(is_ack, decode_ack):
+            yield StampedAck(ack, row.timestamp_ms, row.by_broker)
 
     @cached_property
     def acks(self) -> tuple[StampedAck, ...]:
@@ -227,8 +219,14 @@ class RoutingHistory:
         last = (rows[-1] for rows in self.records.values())
         return max((row.timestamp_ms for row in last if row.by_broker), default=0)
 
-    def _decode(self, decode: Callable[[bytes, bytes], _T], key: bytes, row: Stamped) -> _T | None:
-        return decode_or_none(row.value, partial(decode, key), f"on cluster {self.alias}: ")
+    def _decode(
+        self, is_wanted: Callable[[bytes], bool], decode: Callable[[bytes, bytes], _T]
+    ) -> Iterator[tuple[bytes, _T, Stamped]]:
+        for key in filter(is_wanted, self.records):
+            for row in self.records[key]:
+                where = f"on cluster {self.alias}: "
+                if (found := decode_or_none(row.value, partial(decode, key), where)) is not None:
+                    yield key, found, row
 
 
 def _outranks(new: _Ranked, known: _Ranked | None) -> bool:
