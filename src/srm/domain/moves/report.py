@@ -311,9 +311,6 @@ _SPANS = (
 )
 
 
-_SWITCHES: Final = [setting.name for setting in SETTINGS if setting.kind == "switch"]
-
-
 def build_report(
     plan: MovePlan,
     progress: MoveProgress,
@@ -349,7 +346,7 @@ def build_report(
         rpo_seconds=_rpo_seconds(progress, rpo_records),
         forecast=progress.forecast or plan.forecast,
         outcome=outcome,
-        accepted=tuple(name for name in _SWITCHES if getattr(request, name)),
+        accepted=tuple(each.name for each in SETTINGS if getattr(request, each.name) is True),
         calls=call_reports(progress.calls),
     )
 

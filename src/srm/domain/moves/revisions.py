@@ -23,9 +23,6 @@ else:
     ed25519 = library("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 
-_SHOWN: Final = 16
-
-
 @dataclass(frozen=True, slots=True)
 class Signature:
     """Signature of one document.
@@ -114,7 +111,7 @@ class Signed:
 
 
 def short(key_id: str) -> str:
-    return key_id[:_SHOWN]
+    return key_id[:16]
 
 
 _MAKE: Final = "make one with: openssl genpkey -algorithm ed25519 -out FILE"

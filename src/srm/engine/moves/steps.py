@@ -55,7 +55,6 @@ from srm.errors import (
 _GRACE_MS = 5_000
 """Time to commit for members that do not acknowledge the hold."""
 log = logging.getLogger(__name__)
-_RENEWED_AFTER = 1 / 3  # of a lease
 
 
 def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> None:
@@ -124,7 +123,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         # A third of the lease has passed on any cluster, by the writers' clocks.
         routes = [t[one] for t in seen.facts.routing.tables for one in plan.subjects if one in t]
         ages = [abs(context.now_ms() - each.time_ms) for each in routes if each.state == "hold"]
-        if max(ages, default=0) >= LEASE_MS * _RENEWED_AFTER:
+        if max(ages, default=0) >= LEASE_MS / 3:
             renew_now(context, plan)
     return seen.status
 
