@@ -62,7 +62,7 @@ class Fence(Document):
     """One fenced topic, in ``__srm-moves`` of its cluster under ``fence:<topic>``.
 
     The record is written before the deny ACL, so a later run can lift a fence that a crash has
-    left.
+    left. ``attempt``: generation of the attempt that set it; a later one takes it over.
     """
 
     KIND = "record of a fence"
@@ -70,6 +70,7 @@ class Fence(Document):
     move_id: str
     set_ms: int
     lifted_ms: int = 0
+    attempt: int = 0
 
     @property
     def is_set(self) -> bool:
@@ -79,6 +80,7 @@ class Fence(Document):
         return _PREFIX + self.topic.encode()
 
 
+Wanted = Callable[[Fence], bool]
 _JUST_NOW_MS: Final = 600_000
 """A rule that is back within this time after its lifting was set by a late process of srm."""
 
@@ -89,15 +91,18 @@ def set_fence(
     move_id: str,
     now_ms: int,
     allowed: Callable[[], Collection[str]] | None = None,
+    attempt: int = 0,
 ) -> None:
     """Deny all writes to topics (``allowed`` ones, when that is recorded); safe to repeat."""
     denied = cluster.write_denials(topics)
 
     def records(known: Mapping[str, Fence]) -> list[Fence]:
-        # Earlier denials are ACLs of others, which srm does not lift.
-        new = {topic for topic in topics if topic not in known or not known[topic].is_set} - denied
+        # Denials without a record are ACLs of others, which srm does not lift.
+        attempts = dict.fromkeys(denied, attempt)
+        attempts |= {topic: one.attempt for topic, one in known.items() if one.is_set}
+        new = {topic for topic in topics if attempts.get(topic, -1) < attempt}
         wanted = new & {*allowed()} if new and allowed is not None else new
-        return [Fence(topic, move_id, now_ms) for topic in sorted(wanted)]
+        return [Fence(topic, move_id, now_ms, attempt=attempt) for topic in sorted(wanted)]
 
     _record(cluster, records)
     enforce_fences(cluster, topics)
@@ -123,7 +128,7 @@ def enforce_fences(cluster: Cluster, topics: Collection[str]) -> None:
 def lift_fence(
     cluster: Cluster,
     now_ms: int,
-    wanted: Callable[[Fence], bool] = lambda _fence: True,
+    wanted: Wanted = lambda _fence: True,
     since_ms: int | None = None,
 ) -> tuple[str, ...]:
     """Allow writes again to topics that srm fenced, or unfenced since ``since_ms``; return them."""
@@ -137,13 +142,16 @@ def lift_fence(
         if not topics:
             return tuple(sorted(lifted))
         cluster.allow_writes(sorted(topics))
-        _record(cluster, partial(_lift_records, topics, now_ms))
+        _record(cluster, partial(_lift_records, topics, wanted, now_ms))
+        enforce_fences(cluster, topics)  # those that a later move has set meanwhile
         log.info("writes to %s are allowed on %s again", ", ".join(sorted(topics)), cluster.alias)
         lifted |= topics
 
 
-def _lift_records(topics: Collection[str], now_ms: int, known: Mapping[str, Fence]) -> list[Fence]:
-    fences = [known[topic] for topic in sorted(topics) if topic in known and known[topic].is_set]
+def _lift_records(
+    topics: Collection[str], wanted: Wanted, now_ms: int, known: Mapping[str, Fence]
+) -> list[Fence]:
+    fences = [one for one in known.values() if one.topic in topics and one.is_set and wanted(one)]
     return [replace(fence, lifted_ms=now_ms) for fence in fences]
 
 
@@ -157,26 +165,26 @@ def keep_fence(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> No
 
     def make(now: InForce) -> None:
         closed, source, now_ms = ours(now), context.source, context.now_ms()
-        others = {*topics} - closed
         if sets:
-            set_fence(source, closed, plan.move_id, now_ms, ours)
-        lift_fence(source, now_ms, lambda f: f.topic in others and _is_over(f, plan, now), 0)
+            set_fence(source, closed, plan.move_id, now_ms, ours, now.attempt)
+
+        def is_over(fence: Fence) -> bool:  # not while its clients are elsewhere all the same
+            is_needed = fence.is_set and now.step == "go" and topic_subject(fence.topic) in now.away
+            return fence.move_id == plan.move_id and fence.topic not in closed and not is_needed
+
+        lift_fence(source, now_ms, is_over, 0)
 
     _fence_for_later(context, bring_about(context, plan, make))
 
 
-def _is_over(fence: Fence, plan: MovePlan, now: InForce) -> bool:
-    """Return whether a move lifts its fence: not while its clients are elsewhere all the same."""
-    is_needed = fence.is_set and now.step == "go" and topic_subject(fence.topic) in now.away
-    return fence.move_id == plan.move_id and not is_needed
-
-
 def _fence_for_later(context: MoveContext, now: InForce) -> None:
     """Set the fences of later moves again: this one may have lifted theirs."""
+    back = replace(context, forward=context.reverse, reverse=context.forward)
     for move_id in now.moves:
         later = MoveStore(context).find_plan(move_id)
-        if later is not None and (between := between_same(context, later)) is not None:
-            fence_if_possible(between, later)
+        for one in (context, back):  # its target may be a third cluster
+            if later is not None and later.request.source == one.source.alias:
+                fence_if_possible(one, later)
 
 
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
@@ -191,17 +199,24 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
 
 def open_target(context: MoveContext, plan: MovePlan) -> dict[str, bytes]:
     """Allow writes on the target; return its fences' records, lifted: set until decided."""
-    lifted = _lift_records(plan.topics, context.now_ms(), read_fences(context.target))
+    known, now_ms = read_fences(context.target), context.now_ms()
+    lifted = _lift_records(plan.topics, lambda _fence: True, now_ms, known)
     if lifted:
         context.target.allow_writes([fence.topic for fence in lifted])
     return {fence.key().decode(): fence.value() for fence in lifted}
 
 
-def lift_target(context: MoveContext, plan: MovePlan) -> None:
-    """Lift srm's fences of a move's topics on its target, since clients go there now."""
+def lift_target(context: MoveContext, plan: MovePlan, attempt: int) -> None:
+    """Lift srm's fences of a move's topics on its target, since clients go there now.
+
+    Those that a later move has set stay.
+    """
     now_ms = context.now_ms()
-    wanted = frozenset(plan.topics)
-    lift_fence(context.target, now_ms, lambda f: f.topic in wanted, now_ms - _JUST_NOW_MS)
+
+    def may_lift(fence: Fence) -> bool:
+        return fence.topic in plan.topics and (not fence.is_set or fence.attempt <= attempt)
+
+    lift_fence(context.target, now_ms, may_lift, now_ms - _JUST_NOW_MS)
     _fence_for_later(context, InForce.read(context, plan))
 
 
@@ -218,9 +233,10 @@ def fence_if_possible(context: MoveContext, plan: MovePlan, *, sets: bool = True
 
     This includes an abandoned source, and one whose fence a late release has lifted.
     """
-    source = context.condemned if plan.request.is_unplanned else context.source
-    if plan.fence != "acl" or source is None:
+    if plan.fence != "acl":
         return
+    gone = context.condemned
+    source = gone if gone and gone.alias == plan.request.source else context.source
     there = replace(context, forward=replace(context.forward, source=source))
     if_possible(source, lambda: keep_fence(there, plan, sets=sets))
 
@@ -239,21 +255,18 @@ def topics_without_fence(context: MoveContext, plan: MovePlan) -> tuple[str, ...
 
 def release_fence(context: MoveContext, plan: MovePlan, *, is_over: bool) -> tuple[str, ...]:
     """Lift the fence before a release, then keep what routes require; return a failure's text."""
-    source, target, now_ms = context.source, context.target, context.now_ms()
+    source, target = context.source, context.target
     if_possible(target, lambda: enforce_fences(target, plan.topics))  # an undecided go opens it
     if plan.request.is_unplanned or plan.fence != "acl":
         return ()  # an unplanned one fences after its decision
-    if is_over:
-        return _attempt(source, lambda: keep_fence(context, plan))
-    return _attempt(source, lambda: lift_fence(source, now_ms, lambda f: f.move_id == plan.move_id))
-
-
-def _attempt(cluster: Cluster, lift: Callable[[], object]) -> tuple[str, ...]:
     try:
-        lift()
+        if is_over:
+            keep_fence(context, plan)
+        else:
+            lift_fence(source, context.now_ms(), lambda fence: fence.move_id == plan.move_id)
     except SrmError as error:
-        unfence = f"'srm failover unfence {cluster.alias}' allows them"
-        return (f"writes may still be denied on {cluster.alias}, {unfence}: {error}",)
+        unfence = f"'srm failover unfence {source.alias}' allows them"
+        return (f"writes may still be denied on {source.alias}, {unfence}: {error}",)
     return ()
 
 

@@ -334,7 +334,7 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     """
     plan, progress = MoveStore(context).load(move_id)
     gone = _look_again(context, plan, _decide(context, plan, progress))
-    if_possible(context.target, lambda: lift_target(context, plan))  # set by a late process
+    if_possible(context.target, lambda: lift_target(context, plan, gone.attempt))  # of a late one
     try:
         missing = call_redirectors(context, plan)
     except SrmError as error:

@@ -443,27 +443,29 @@ def test_a_late_process_lifts_its_rule_where_a_later_move_has_a_record_of_its_ow
 
 
 def test_a_late_go_leaves_the_cluster_closed_that_a_later_move_has_left(world, monkeypatch):
-    """It lifts whatever stands on its target, and the later move has looked before that."""
+    """It has found a rule on its target, and the later move needs that when it goes on."""
+    ensure_topics(world.context())
+    set_fence(world.b, ["Payments"], "m0", 1)
     gone(world)
     for group in ("near", "far"):
         world.start(group, "B", {"P.Payments": 101})
     world.copy("B", "P")
-    back, allow = world.context("B", "P"), world.b.allow_writes
-    moves.plan(back, replace(BACK, fence="acl"), "m2")
-    moves.hold(back, "m2")
-    world.obey("near", "far", alias="B")
-    world.passing(2_000)
-    moves.wait_status(back, "m2")
-    assert denied(world, "B")
+    back, denials = world.context("B", "P"), world.b.write_denials
 
-    def late(topics) -> None:
-        monkeypatch.setattr(world.b, "allow_writes", allow)
+    def late(topics: Collection[str]) -> frozenset[str]:
+        monkeypatch.setattr(world.b, "write_denials", denials)
+        moves.plan(back, replace(BACK, fence="acl"), "m2")
+        moves.hold(back, "m2")
+        world.obey("near", "far", alias="B")
+        world.passing(2_000)
+        moves.wait_status(back, "m2")
         moves.apply(back, "m2")
         moves.go(back, "m2")
-        allow(topics)
+        return denials(topics)
 
-    monkeypatch.setattr(world.b, "allow_writes", late)
-    lift_target(world.context(), MoveStore(world.context()).load("m1")[0])
+    monkeypatch.setattr(world.b, "write_denials", late)
+    plan, progress = MoveStore(world.context()).load("m1")
+    lift_target(world.context(), plan, progress.attempt)
 
     assert world.routes("B")["topic:Payments"].cluster == "P"
     assert (denied(world, "B"), denied(world)) == (True, False)
