@@ -48,10 +48,13 @@ fences == <<rule, fence>>
 calls == <<called, notes>>
 groups == <<offset, ledger>>
 
-(* InForce.read: what a move tells its clients, and the later move, if any *)
+(* InForce.read: what a move tells its clients, and the later move, if any:*)
+(* not one whose release left them on the target of this one.              *)
 InForce(m) ==
-    [generation |-> progress[m].generation, step |-> progress[m].step,
-     later |-> IF route.move # m /\ route.generation >= progress[m].generation THEN route.move ELSE 0]
+    LET later == /\ route.move # m /\ route.generation >= progress[m].generation
+                 /\ ~(route.step = "release" /\ Source(route.move) = Target(m))
+    IN  [generation |-> progress[m].generation, step |-> progress[m].step,
+         later |-> IF later THEN route.move ELSE 0]
 Leads(view) == view.step \in {"hold", "go"} /\ view.later = 0
 
 Nothing == [generation |-> 0, step |-> "", later |-> 0]
@@ -398,9 +401,14 @@ ActiveSideIsOpen == AtRest /\ route.step # "hold" => ~rule[Active]
 OldSideIsClosed == "fence" \in Kinds /\ AtRest /\ route.step = "go" /\ route.move > 0 => rule[Source(route.move)]
 
 (* The redirector has obeyed last what is in force, once that is confirmed:*)
-(* until then each run of a step calls it again.                           *)
+(* until then each run of a step calls it again.  The go of a move and the *)
+(* release of the move back send clients to the same cluster.              *)
+Sends(call) ==
+    [held |-> IF call.step = "hold" THEN call.generation ELSE 0,
+     cluster |-> IF call.step = "go" THEN Target(call.move) ELSE Source(call.move)]
 Confirmed == route.generation > 0 => notes[<<route.generation, route.step>>] = "done"
-RedirectorAgrees == "call" \in Kinds /\ AtRest /\ (dead = 0 \/ Confirmed) => called = route
+RedirectorAgrees ==
+    "call" \in Kinds /\ AtRest /\ (dead = 0 \/ Confirmed) => Sends(called) = Sends(route)
 
 (* The group's offset is that of the move in force, or known as srm's own. *)
 OffsetIsOurs ==

@@ -655,15 +655,21 @@ class InForce:
         """Read the current state; one cluster is enough."""
         progress = MoveStore(context).progress(plan.move_id)
         routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)])
+        return cls.of(plan, progress, routes)
+
+    @classmethod
+    def of(cls, plan: MovePlan, progress: MoveProgress, routes: Mapping[str, Route]) -> Self:
+        """Return the state; a later move that was released has led its clients nowhere."""
+        source, target = plan.request.source, plan.request.target
         later = {
             subject: route
             for subject in plan.subjects
             if (route := routes.get(subject)) is not None
             and route.move_id != plan.move_id
             and route.generation >= progress.attempt
+            and (route.phase, route.cluster) != (1, target)  # released
         }
         moves = {subject: route.move_id for subject, route in later.items()}
-        source = plan.request.source
         away = frozenset(one for one, route in later.items() if route.cluster != source)
         return cls(progress.attempt, progress.order_in_force, moves, away)
 

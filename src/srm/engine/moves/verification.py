@@ -39,7 +39,6 @@ from srm.domain.moves.routing import (
     ERA,
     LEASE_MS,
     AckState,
-    Route,
     StampedAck,
     group_subject,
     topic_subject,
@@ -166,7 +165,7 @@ def observe(
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.
     watched = not plan.request.is_unplanned and not progress.residue_over
-    ours = watched and all(arrivals.leads(topic_subject(topic)) for topic in plan.topics)
+    ours = watched and all(arrivals.now.leads(topic_subject(topic)) for topic in plan.topics)
     resumed = _read_resumed(context, arrivals, active, offsets)
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **resumed},
@@ -522,7 +521,7 @@ class Arrivals:
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
         tables = RoutingTables.read(context)
-        self._routes: Mapping[str, Route] = tables.merge
+        self.now: InForce = InForce.of(plan, progress, tables.merge)
         stamps = tables.target.first_stamps("go") if self._clocked else {}
         self.gone_ms: int | None = stamps.get((plan.move_id, progress.attempt))
         """Time of go by that clock; None if unknown."""
@@ -539,13 +538,8 @@ class Arrivals:
         return found
 
     def ours(self, groups: Iterable[str]) -> tuple[str, ...]:
-        """Return the groups whose members no later move has held or redirected."""
-        return tuple(group for group in groups if self.leads(group_subject(group)))
-
-    def leads(self, subject: str) -> bool:
-        """Return True if no later move has held or redirected the clients of a subject."""
-        route = self._routes.get(subject)
-        return route is not None and route.decided and route.move_id == self.plan.move_id
+        """Return the groups whose members no later move holds or has redirected."""
+        return tuple(group for group in groups if self.now.leads(group_subject(group)))
 
     def of(self, group: str) -> tuple[GroupResume, bool]:
         """Return what the members of a group acknowledged of this move's go, and if any did.

@@ -73,6 +73,27 @@ def test_a_go_that_is_repeated_after_a_later_move_is_an_error(world: World) -> N
     assert moves.report(world.context(), "m1").ok  # it did what it was for, then
 
 
+def test_a_move_stays_in_force_when_a_later_one_was_released(world: World) -> None:
+    """Its clients were held, and are where it has sent them."""
+    context = held(world)
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    for group in ("near", "far"):
+        world.start(group, "B", {"P.Payments": max(world.offsets("B", group).values())})
+    world.copy("B", "P")
+    back = world.context("B", "P")
+    moves.plan(back, BACK, "m2")
+    moves.hold(back, "m2")
+    moves.release(back, "m2")
+    moves.verify(context, "m1")
+    world.passing(11_000)
+
+    assert moves.plan(context, REQUEST, "m1").move_id == "m1"
+    assert moves.go(context, "m1").step == "gone"
+    assert moves.verify(context, "m1").done
+    assert moves.report(context, "m1").ok
+
+
 def decide_during_go(world: World, *subjects: str) -> None:
     """Let another engineer send clients to P while this go has written its intent there."""
     route = Route(ERA, "P", "go", "m2", world.clock(), decided=True)
