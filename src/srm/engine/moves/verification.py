@@ -165,7 +165,10 @@ def observe(
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.
     watched = not plan.request.is_unplanned and not progress.residue_over
-    ours = watched and all(arrivals.now.leads(topic_subject(topic)) for topic in plan.topics)
+    back = arrivals.now.later.keys() - arrivals.now.away
+    ours = watched and not (plan.topics and back >= {*map(topic_subject, plan.topics)})
+    if ends is not None:
+        ends = {tp: end for tp, end in ends.items() if topic_subject(tp.topic) not in back}
     resumed = _read_resumed(context, arrivals, active, offsets)
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **resumed},
@@ -325,7 +328,7 @@ def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets | None)
             known = facts.offset_map.known_source_end, facts.back.offset_map.known_target_end
             end = min(end, max(at or 0 for at in known))
         residue[tp.topic] += facts.records_upstream(starts[tp], end)
-    return residue
+    return {**progress.residue, **residue}
 
 
 def report(context: MoveContext, move_id: str) -> MoveReport:
@@ -339,8 +342,8 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
     """Look once for writes and reads on the source after go, and update the report.
 
     Groups that had not yet processed records when the report was made are looked at again. Repeat
-    until its ``residue_over``: the time of the request has passed, or another move has held or
-    redirected the producers. After that only an approval or the outcome of a disaster is news.
+    until its ``residue_over``: the time of the request has passed, or later moves have led all
+    producers back. After that only an approval or the outcome of a disaster is news.
     """
     plan, progress = MoveStore(context).load(move_id)
     if not progress.is_decided:

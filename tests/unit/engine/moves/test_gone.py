@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.engine.moves.control.moving import (
+    REQUEST,
     WRITES_OF_A_MOVE,
     Killed,
     World,
@@ -15,6 +16,7 @@ from tests.unit.engine.moves.control.moving import (
     planned,
     run_through,
 )
+from tests.unit.engine.moves.test_fencing import two_topics
 
 from srm.config.model import Config
 from srm.domain.moves.request import MoveRequest
@@ -175,7 +177,7 @@ def test_a_group_that_went_back_meanwhile_is_not_looked_at(world: World) -> None
     world.b.commit("near", {TopicPartition("P.Payments", 0): 101})
     watch = moves.watch_residue(context, "m1")
 
-    assert (watch.residue_over, watch.rto_seconds) == (True, None)
+    assert (watch.residue_over, watch.rto_seconds) == (False, None)
 
 
 def test_the_renewals_of_a_hold_do_not_put_its_beginning_off(world: World) -> None:
@@ -305,15 +307,51 @@ def test_the_source_is_watched_for_as_long_as_was_asked_for(world: World) -> Non
     assert moves.kept_report(context, "m1").report == last
 
 
-def test_what_is_written_after_the_producers_were_moved_back_is_no_residue(world: World) -> None:
-    context = finished(world)
+def carry_back(world: World) -> None:
+    """Move Payments and its groups back by another move."""
+    world.copy("B", "P")
     back = world.context("B", "P")
     moves.plan(back, MoveRequest("failback", "B", "P", ("Payments",), ("near", "far")), "m2")
     moves.hold(back, "m2")
+    world.passing(2_000)
+    moves.apply(back, "m2")
+    moves.go(back, "m2")
+
+
+def test_what_is_written_after_the_producers_were_moved_back_is_no_residue(world: World) -> None:
+    context = finished(world)
+    carry_back(world)
     world.p.produce("Payments", records=4)
 
     watch = moves.watch_residue(context, "m1")
     assert (watch.residue_over, watch.ok, watch.residue) == (True, True, {})
+
+
+def test_a_topic_that_stays_is_watched_when_another_one_was_moved_back(config: Config) -> None:
+    world = two_topics(config)
+    both = replace(REQUEST, topics=("Payments", "Payments-eu"), groups=("near", "far", "eu"))
+    context = held(world, both)
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    carry_back(world)
+    world.p.produce("Payments", records=2)
+    world.p.produce("Payments-eu", records=3)
+
+    watch = moves.watch_residue(context, "m1")
+    assert (watch.residue_over, watch.residue) == (False, {"Payments-eu": 3})
+
+
+def test_a_source_is_watched_while_a_move_back_has_not_led_anybody_there(world: World) -> None:
+    """It only holds them, and is released: whoever writes to the source follows no route."""
+    context = finished(world)
+    back = world.context("B", "P")
+    moves.plan(back, MoveRequest("failback", "B", "P", ("Payments",), ("near", "far")), "m2")
+    moves.hold(back, "m2")
+    assert not moves.watch_residue(context, "m1").residue_over
+    moves.release(back, "m2")
+    world.p.produce("Payments", records=4)
+
+    assert moves.watch_residue(context, "m1").residue == {"Payments": 4}
 
 
 def test_a_source_that_is_away_is_watched_again_when_it_is_back(world: World) -> None:
