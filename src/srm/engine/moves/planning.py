@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -171,7 +171,7 @@ def findings(
     down = _down(context, facts)
     found = (
         *redirect_problems(context.forward, request),
-        *fence_problems(context, request),
+        *fence_problems(context, request, topics),
         *unsettled_problems(context.forward),
         *topic_problems(context.forward.config, facts),
         *written_together(context, facts),
@@ -627,7 +627,17 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
         yield f"move {other} holds clients of this move, which takes them over"
 
 
-def fence_problems(context: MoveContext, request: MoveRequest) -> Iterator[Reason]:
-    wanted = request.fence or context.forward.config.redirect.fence
-    if wanted == "acl" and (why := context.source.no_fence_reason()):
+def fence_problems(
+    context: MoveContext, request: MoveRequest, topics: Collection[str]
+) -> Iterator[Reason | str]:
+    config, back = context.forward.config, context.reverse.config
+    if (request.fence or config.redirect.fence) != "acl":
+        return
+    if why := context.source.no_fence_reason():
         yield Reason(f"fence acl is not possible: {why}; move without it (--fence none)")
+    elif shared := [topic for topic in topics if back.enabled and back.names.is_shared(topic)]:
+        yield (
+            f"fence acl stops {back.flow}, too, which copies into {some(shared)}, so that no move "
+            f"leads back: add srm's principal on {request.source} to super.users, or move without "
+            f"it (--fence none)"
+        )

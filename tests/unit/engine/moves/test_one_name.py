@@ -6,9 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.moves.control.moving import PROPERTIES, REQUEST, World, config_in, held
+from tests.unit.engine.moves.control.moving import (
+    PROPERTIES,
+    REQUEST,
+    World,
+    busy_world,
+    config_in,
+    held,
+)
 
-from srm.domain.moves.routing import Ack
+from srm.domain.moves.routing import Ack, FenceKind
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
@@ -113,3 +120,24 @@ def test_a_map_that_cannot_be_read_keeps_the_residue_that_is_known(
     monkeypatch.setattr(world.maps[BACK], "load", load)
 
     assert moves.verify(context, "m1").residue == {}
+
+
+@pytest.mark.parametrize(("fence", "warned"), [("acl", True), ("none", False)])
+def test_a_plan_warns_of_a_fence_that_shuts_out_the_way_back(
+    world: World, fence: FenceKind, warned: bool
+) -> None:
+    """The opposite flow writes into the topic whose writes the fence denies."""
+    request = replace(REQUEST, groups=("near",), fence=fence)
+
+    plan = moves.plan(world.context(), request, dry_run=True)
+
+    assert plan.blocking == ()
+    assert warned == any("fence acl stops B->P, too" in line for line in plan.warnings)
+
+
+def test_a_fence_on_a_topic_that_no_flow_copies_into_is_no_danger(tmp_path: Path) -> None:
+    world = busy_world(config_in(tmp_path))
+
+    plan = moves.plan(world.context(), replace(REQUEST, fence="acl"), dry_run=True)
+
+    assert not any("fence" in line for line in plan.warnings)
