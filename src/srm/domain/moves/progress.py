@@ -181,7 +181,7 @@ class MoveProgress(Document):
     ``revision`` decides within a step only, so records of different steps merge correctly.
 
     ``attempt``: generation of the present attempt's routes, 0 before the first hold.
-    ``knew``: highest generation of its clients known then; ``homes``: of its routes, by subject.
+    ``knew``: highest generation known then of other moves; ``homes``: of its routes, by subject.
     ``times_ms``: first completion of each step, epoch milliseconds; ``ready``: the gate was ready.
     ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
     ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.

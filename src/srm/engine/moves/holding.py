@@ -221,11 +221,13 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
         if reason := route_problem(subject, route, plan.request, plan.move_id):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     acks = [one.ack for side in SIDES for one in registers.tables(side).routing.acks]
-    seen = [ack.generation for ack in acks if ack.subject in concerned]  # also on third clusters
-    homes_known = (route for subject, route in routes.items() if is_home(subject))
-    knew = next_generation((*concerned.values(), *homes_known), known.attempt, *seen) - 1
+    seen = {ack.generation for ack in acks if ack.subject in concerned}  # also on third clusters
+    ranked = [*concerned.values(), *(routes[subject] for subject in routes if is_home(subject))]
+    others = [one for one in ranked if one and one.move_id != plan.move_id]
+    knew = next_generation(others, known.knew, *(seen - {known.attempt})) - 1
     begun_ms = (started.hold_stamp_ms or now_ms) if unplanned else 0
-    generation = next_generation([], knew, unplanned_ms=begun_ms)
+    seen |= {known.attempt, knew}
+    generation = next_generation(ranked, *seen, unplanned_ms=begun_ms)
     homes = homes_on_source(plan, routes, acks)
     started = replace(started, attempt=generation, revision=known.revision, homes=homes, knew=knew)
     hold_routes, holding = Attempt(plan, started).hold(1, now_ms), started.at("holding", now_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,9 +17,11 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.moves.records import MoveContext
 from srm.errors import ConflictError
 from srm_lab.testing.fake_switch import FakeSwitch
 
+Step = Callable[[MoveContext, str], object]
 BACK = replace(REQUEST, operation="failback", source="B", target="P")
 
 
@@ -134,7 +137,12 @@ def test_a_go_during_an_unplanned_move_of_some_of_its_clients_names_them(world: 
     assert "superseded by move m2, which leads group:near" in moves.report(context, "m1").problems
 
 
-def give_up(world: World, source: str, target: str, move_id: str) -> None:
+AT_ONCE = (moves.hold, moves.apply, moves.go)
+
+
+def give_up(
+    world: World, source: str, target: str, move_id: str, steps: Sequence[Step] = AT_ONCE
+) -> None:
     """Move everybody to the only cluster that an engineer can reach."""
     topic, copy = world.clusters[source].topics()["Payments"], f"{source}.Payments"
     reached = world.clusters[target]
@@ -153,8 +161,17 @@ def give_up(world: World, source: str, target: str, move_id: str) -> None:
     )
     request = MoveRequest("failover", source, target, ("Payments",), mode="unplanned")
     moves.plan(context, request, move_id)
-    for step in (moves.hold, moves.apply, moves.go):
+    for step in steps:
         step(context, move_id)
+
+
+def name_each_other(world: World, to_b: str, to_p: str) -> bool:
+    """Return whether the report of either move shows the other one as a problem."""
+    here = moves.report(world.context("P", "B"), to_b).problems
+    there = moves.report(world.context("B", "P"), to_p).problems
+    return any(f"move {to_p} sent clients of this one to P" in line for line in here) and any(
+        f"move {to_b} sent clients of this one to B" in line for line in there
+    )
 
 
 @pytest.mark.parametrize(("to_b", "to_p"), [("a", "z"), ("z", "a")])
@@ -168,13 +185,31 @@ def test_of_two_unplanned_moves_that_did_not_see_each_other_the_later_decision_c
     give_up(world, "B", "P", to_p)
     assert world.routes("B")["topic:Payments"].cluster == "B"
 
-    reports = {
-        to_b: moves.report(world.context("P", "B"), to_b),
-        to_p: moves.report(world.context("B", "P"), to_p),
-    }
-
+    assert name_each_other(world, to_b, to_p)
     for alias in ("P", "B"):
         route = world.routes(alias)["topic:Payments"]
         assert (route.generation, route.cluster, route.move_id) == (now_s * ERA, "P", to_p)
-    assert any(f"move {to_p} sent clients of this one to P" in p for p in reports[to_b].problems)
-    assert any(f"move {to_b} sent clients of this one to B" in p for p in reports[to_p].problems)
+
+
+def test_a_move_that_was_released_and_held_again_did_not_see_the_other_either(
+    world: World,
+) -> None:
+    """What it knows by then of its clients is its own first hold."""
+    give_up(world, "P", "B", "m1")
+    world.passing()
+    again = (moves.hold, moves.release, *AT_ONCE)
+    give_up(world, "B", "P", "m2", again)
+
+    assert name_each_other(world, "m1", "m2")
+
+
+@pytest.mark.parametrize(("to_b", "to_p"), [("a", "z"), ("z", "a")])
+def test_of_two_unplanned_moves_of_one_second_all_clients_follow_one_and_both_say_so(
+    world: World, to_b: str, to_p: str
+) -> None:
+    give_up(world, "P", "B", to_b)
+    give_up(world, "B", "P", to_p)
+
+    assert name_each_other(world, to_b, to_p)
+    ends = [world.routes(alias)["topic:Payments"] for alias in ("P", "B")]
+    assert {(one.generation % ERA, one.move_id) for one in ends} == {(0, max(to_b, to_p))}
