@@ -198,7 +198,13 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
 
 
 def open_target(context: MoveContext, plan: MovePlan) -> dict[str, bytes]:
-    """Allow writes on the target; return its fences' records, lifted: set until decided."""
+    """Allow writes on the target; return its fences' records, lifted: set until decided.
+
+    No broker opens it with the decision, and clients must not meet a closed target. A process
+    killed in between leaves it open until its move is run again: go decides, or release closes it.
+    What a producer without a route writes there until then, groups read after go; after release it
+    is residue of the earlier move, which the flow copies.
+    """
     known, now_ms = read_fences(context.target), context.now_ms()
     lifted = _lift_records(plan.topics, lambda _fence: True, now_ms, known)
     if lifted:

@@ -214,6 +214,29 @@ def test_a_move_back_that_dies_anywhere_in_go_opens_its_target_only_with_the_dec
     assert opened, "it died between the rule and the decision"
 
 
+@pytest.mark.parametrize("then", ["release", "go"])
+def test_what_is_written_to_a_target_that_a_killed_go_has_opened_is_counted_or_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """By a producer without a route: the target is open until its move is run again."""
+    back, allow = applied_back(world), world.p.allow_writes
+    monkeypatch.setattr(world.p, "allow_writes", lambda topics: _die(True, allow, topics))
+    with pytest.raises(Killed):
+        moves.go(back, "m2")
+    monkeypatch.setattr(world.p, "allow_writes", allow)
+    first = world.p.produce("Payments", records=3)
+
+    getattr(moves, then)(world.context("B", "P"), "m2")
+
+    assert denied(world) == (then == "release")
+    if then == "release":
+        assert moves.watch_residue(world.context(), "m1").residue == {"Payments": 3}
+    else:
+        assert {world.offsets("P", group)["Payments-0"] <= first for group in ("near", "far")} == {
+            True
+        }
+
+
 @pytest.mark.parametrize("end", ["lease", "release"])
 def test_a_decision_that_is_refused_leaves_the_target_closed(world: World, end: str) -> None:
     back = applied_back(world)
