@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
@@ -281,6 +282,38 @@ def test_a_drill_whose_process_is_gone_from_this_host_is_removed_at_once(world) 
 
 def test_a_drill_in_another_container_of_the_same_host_name_is_left_alone(world) -> None:
     drill = running(world, place="another", host=os.uname().nodename, pid=GONE_PID)
+
+    emit(world.forward)
+
+    assert shadows(world.b) == [f"{drill.shadow_prefix}audit"]
+
+
+def test_a_drill_is_left_alone_where_nothing_tells_one_host_from_another(
+    world: CopiedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drill_run, "place_of_processes", lambda: "")
+    drill = running(world, place="", pid=GONE_PID)
+
+    emit(world.forward)
+
+    assert shadows(world.b) == [f"{drill.shadow_prefix}audit"]
+
+
+def test_containers_of_one_kernel_are_different_places() -> None:
+    kernel, namespace = place_of_processes().split(" ")
+
+    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() == kernel
+    assert str(Path("/proc/self/ns/pid").readlink()) == namespace
+
+
+def test_a_drill_that_another_user_of_this_host_runs_is_left_alone(
+    world: CopiedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    drill = running(world, place=place_of_processes(), pid=1)
 
     emit(world.forward)
 
