@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.unit.engine.moves.control.moving import busy_world
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
+from srm.config.model import Config
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route, merge_tables
 from srm.domain.names import internal_topics
@@ -188,6 +190,34 @@ def test_an_unplanned_move_of_everything_sends_those_that_no_move_has_named(
     assert routes["home:P"] == routes["group:near"]
     assert routes["home:B"] == replace(routes["home:P"], homes=("B",))
     assert "home:P" not in held
+
+
+def test_a_failback_of_everything_brings_home_those_that_a_later_move_has_sent(
+    config: Config,
+) -> None:
+    """A second move of everything, of a group that is gone since, has sent them once more."""
+    world = busy_world(config)
+    ensure_topics(world.context())
+    there = Route(3, "B", "go", "m0", 1, decided=True, homes=("P",))
+    routes = {
+        "topic:Payments": there,
+        "group:near": there,
+        "home:P": replace(there, generation=9, move_id="m1"),
+    }
+    records = {subject.encode(): route.value() for subject, route in routes.items()}
+    for cluster in (world.p, world.b):
+        cluster.compacted_topic(internal_topics.ROUTING).write(records)
+    world.obey("near", "far")
+    world.start("near", "B", {"P.Payments": 101})
+    back = world.context("B", "P")
+    moves.plan(back, MoveRequest("failback", "B", "P"), "m2")
+    moves.hold(back, "m2")
+    world.obey("near", alias="B")
+    world.passing()
+    moves.apply(back, "m2")
+    moves.go(back, "m2")
+
+    assert world.routes("P")["home:P"].cluster == world.routes("B")["home:P"].cluster == "P"
 
 
 def test_a_move_of_some_leaves_those_alone_that_it_does_not_name(returned: Disaster) -> None:
