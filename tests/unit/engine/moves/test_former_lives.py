@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.unit.engine.moves.control.moving import busy_world
 from tests.unit.engine.moves.giving_up import COPY, Disaster, disaster
 
+from srm.config.model import Config
 from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
@@ -76,3 +78,17 @@ def test_the_clock_of_the_host_that_wrote_for_a_group_decides_nothing(disaster: 
     [near] = [group for group in disaster.planned().groups if group.group == "near"]
 
     assert [position.resume for position in near.positions] == [91, 0]
+
+
+def test_brokers_stamp_the_records_whose_times_are_compared(config: Config) -> None:
+    """A checkpoint and an own write of srm: the newer one is where a group continues."""
+    world = busy_world(config)
+    forward = world.context().forward
+    emit(forward)
+    apply_exact(forward, {"near": {COPY: 40}})
+
+    topics = (internal_topics.checkpoints("P"), internal_topics.LEDGER)
+    configs = world.b.topic_configs(topics)
+    assert {one: configs[one]["message.timestamp.type"] for one in topics} == dict.fromkeys(
+        topics, "LogAppendTime"
+    )
