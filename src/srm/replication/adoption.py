@@ -216,7 +216,7 @@ def plan(
     """Walk both logs of each remote topic that holds records; nothing is written.
 
     Without topics, all that the flow copies. NotFoundError: the flow does not copy one of the
-    topics, or it has no remote topic.
+    topics, or it has no remote topic. ConflictError: srm copies them itself, now.
     """
     flow, config = context.flow, context.flow.config
     sources, targets = flow.source.topics(), flow.target.topics()
@@ -253,6 +253,8 @@ def _running(
         return f"{topic} on {name.target} was written during the walk"
     ends = flow.target.high_watermarks([_copy(one) for one in done])
     grown = [str(_copy(one)) for one in done if ends.get(_copy(one)) != one.target_end]
+    if grown:
+        check_stopped(state_topic(flow).read(), name, flow.now_ms())
     return f"{', '.join(grown)} on {name.target} grew during the walk" if grown else ""
 
 
@@ -468,7 +470,7 @@ def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> No
     driver, _ = driver_status(records, flow, now_ms)
     if driver is not None and driver.alive:
         raise ConflictError(
-            f"the replicator of {flow} runs on {driver.host}",
+            f"srm replicates {flow} already, on {driver.host}",
             f"srm replicator stop --flow '{flow}'",
         )
     slots = slot_statuses(decode_state(records).reports, now_ms)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,12 @@ from typer.testing import CliRunner
 from srm.cli.flows import importing
 from srm.cli.main import app
 from srm.config.model import Config
-from srm.domain.flow_state.replication_records import AssignedPartition
+from srm.domain.flow_state.replication_records import (
+    DRIVER_KEY,
+    AssignedPartition,
+    DriverHeartbeat,
+)
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.alignment import AlignedCopy
 from srm.domain.offset_map.runs import Runs
@@ -48,7 +54,8 @@ def target(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
         maps = FakeMapReader()
         given = config.flow(flow), source, target, maps, maps, FakeClock()
         context = FlowContext(*given, switch=unused)
-        yield AdoptionContext(context, unused, unused, unused, by)
+        starts: Any = SimpleNamespace(load=lambda _: {})
+        yield AdoptionContext(context, unused, starts, unused, by)
 
     monkeypatch.setattr(importing, "open_adoption", open_adoption)
     return target
@@ -132,3 +139,24 @@ def test_copies_without_a_position_of_mirror_maker_are_a_warning(
     assert ("no position of MirrorMaker 2 is there" in result.stderr) == (stored is None)
     assert json.loads(result.stdout)[0]["copies"][0]["state"] == "adopt"
     assert target.topics() == {}
+
+
+def test_a_copy_that_grows_by_srms_own_replicator_is_not_ascribed_to_mirror_maker(
+    target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def walked(*_: object) -> list[AdoptedCopy]:
+        return [copied(None)]
+
+    monkeypatch.setattr("srm.replication.adoption._Walks.all", walked)
+    for name in ("P.Payments", "P.T"):
+        target.add_topic(name)
+    target.produce("P.T", records=60)
+    state = internal_topics.replication("P")
+    beat = DriverHeartbeat("d", "app", "host", 1, FakeClock().time_ms)
+    target.add_topic(state, 2)
+    target.compacted_topic(state).write({DRIVER_KEY: beat.value()})
+
+    error = run(tmp_path, "mm2", lines="P->B.topics = Payments\n").exception
+
+    assert isinstance(error, ConflictError)
+    assert str(error) == ("srm replicates P->B already, on host; srm replicator stop --flow 'P->B'")

@@ -30,7 +30,7 @@ def test_slots_that_outlive_a_killed_driver_keep_the_flow() -> None:
 
 def test_a_driver_that_runs_keeps_the_flow_until_it_has_ended() -> None:
     running = replace(KILLED, time_ms=NOW_MS - 1_000)
-    with pytest.raises(ConflictError, match="the replicator of P->B runs on host"):
+    with pytest.raises(ConflictError, match="srm replicates P->B already, on host"):
         check_stopped(records(running, SLOT), FLOW, NOW_MS)
 
     check_stopped(records(replace(running, ended=True), SLOT), FLOW, NOW_MS)
