@@ -33,7 +33,6 @@ from typing import Literal
 
 from srm.domain.flow_state.replication_records import PartitionNotes, PartitionStatus, in_force
 from srm.domain.names.topics import OpenTransaction, TopicPartition
-from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import NoMap, NotCopiedYet, OffsetMap
 from srm.domain.offset_map.offset_map import Translated as MapTranslated
 from srm.domain.offset_map.offset_map import Translation as MapAnswer
@@ -237,15 +236,6 @@ class Translation:
     @property
     def total_skipped(self) -> int:
         return self.dropped + self.refused + self.uncopied
-
-
-def wanted_of(
-    direction: Direction, upstream: Iterable[int | None], downstream: Iterable[int | None] = ()
-) -> Wanted:
-    """Return the offsets to load of the original's map: those to translate, and bounds."""
-    if direction == "forward":
-        return Wanted.of(upstream, downstream)
-    return Wanted.of(downstream, upstream)
 
 
 def translate(facts: PartitionFacts, offset: int | None) -> Translation:

@@ -186,18 +186,14 @@ def _disagreements(
         yield SyncFinding(topic, text, f"set one value on {source} and {target}")
 
 
-def _weaker_limit(here: str, there: str) -> bool:
-    """Compare limits of retention: -1 is none."""
+def _less(here: str, there: str) -> bool:
+    """Compare limits; -1 of retention is none."""
     return int(there) >= 0 and (int(here) < 0 or int(there) < int(here))
 
 
-def _less(here: str, there: str) -> bool:
-    return int(there) < int(here)
-
-
 _WEAKER: Final[Mapping[str, Callable[[str, str], bool]]] = {
-    "retention.ms": _weaker_limit,
-    "retention.bytes": _weaker_limit,
+    "retention.ms": _less,
+    "retention.bytes": _less,
     "min.insync.replicas": _less,
     "max.message.bytes": _less,
     "message.timestamp.type": lambda here, there: here != there == "LogAppendTime",

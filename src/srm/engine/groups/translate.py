@@ -18,7 +18,6 @@ from srm.domain.groups.translation import (
     LogRange,
     Losses,
     PartitionFacts,
-    wanted_of,
 )
 from srm.domain.names.topics import Flow, OpenTransaction, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
@@ -70,13 +69,11 @@ class WantedMaps:
         also: Iterable[int | None] = (),
     ) -> None:
         """Add a partition of commits and its counterpart; ``also``: bounds of counts there."""
-        original = upstream[0] if direction == "forward" else downstream[0]
-        wanted = wanted_of(
-            direction,
-            (*offsets, upstream[1].get(upstream[0])),
-            (*also, downstream[1].get(downstream[0])),
-        )
-        found = self._found[direction]
+        sides = [(*upstream, offsets), (*downstream, also)]
+        if direction == "reverse":
+            sides.reverse()
+        wanted = Wanted.of(*((*known, starts.get(place)) for place, starts, known in sides))
+        original, found = sides[0][0], self._found[direction]
         found[original] = found.get(original, Wanted()) | wanted
 
     def load(self, context: FlowContext) -> Maps:
