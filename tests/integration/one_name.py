@@ -107,3 +107,11 @@ class NamedTopic:
         with open_move(self.config, source, target) as context:
             begin(context, request, move_id)
             pass_gate(context, move_id)
+
+    def leave(self, source: str, target: str, *groups: str) -> None:
+        """Move groups off a dead cluster."""
+        names = tuple(map(self.group, groups))
+        request = MoveRequest("failover", source, target, (self.topic,), names, mode="unplanned")
+        with open_move(self.config, source, target, unplanned=True) as context:
+            begin(context, request, f"leave-{self.unique}")
+            pass_gate(context, f"leave-{self.unique}")

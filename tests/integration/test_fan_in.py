@@ -236,3 +236,60 @@ def test_records_of_one_source_reach_the_other_through_the_target_once_and_never
     assert set(of_c.values()) == {1}
     assert len(of_c) == 50 + 50 + 20
     assert set(of_b) == {f"b{n}" for n in range(50)}
+
+
+@pytest.mark.timeout(900)
+def test_a_group_that_read_only_records_of_the_other_source_goes_back_to_its_place(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    fan = FanIn(clusters, broker_factory("C"), tmp_path, "C->A.enabled = true")
+    first, second = fan.flows
+    fan.produce(fan.a, [f"a{n}" for n in range(50)])
+    fan.produce(fan.b, [f"b{n}" for n in range(10)])
+    fan.commit(fan.a, "g", fan.topic, 48)
+
+    with replicating(fan.config, second):
+        fan.copied(second)
+    with replicating(fan.config, first, second, first.reverse):
+        fan.copied(first, second, first.reverse)
+        fan.move(fan.a, fan.c, "g")
+        left_at = fan.committed(fan.c, "g", fan.topic)
+        assert left_at is not None
+        assert fan.values(fan.c, fan.topic, left_at)[0] == "b0"
+        fan.commit(fan.c, "g", fan.topic, left_at + 12)
+        read = fan.values(fan.c, fan.topic, left_at)[:10]
+        fan.move(fan.c, fan.a, "g")
+
+    assert read == [f"b{n}" for n in range(10)]
+    at = fan.committed(fan.a, "g", fan.topic)
+    assert at is not None
+    assert fan.values(fan.a, fan.topic, at)[:2] == ["a48", "a49"]
+
+
+@pytest.mark.timeout(900)
+def test_groups_leave_a_dead_source_while_the_other_copies(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    dying = broker_factory("A")
+    fan = FanIn({**clusters, "P": dying}, broker_factory("C"), tmp_path)
+    first, second = fan.flows
+    fan.produce(fan.a, [f"a{n}" for n in range(50)])
+    fan.commit(fan.a, "g", fan.topic, 30)
+
+    with replicating(fan.config, *fan.flows):
+        fan.copied(first)
+        fan.produce(fan.b, [f"b{n}" for n in range(50)])
+        fan.copied(*fan.flows)
+        with open_flow(fan.config, first) as context:
+            emit(context, [fan.group("g")])
+        dying.kill()
+        fan.leave(fan.a, fan.c, "g")
+        at = fan.committed(fan.c, "g", fan.topic)
+        fan.produce(fan.b, ["later"])
+        fan.copied(second)
+        assert {outcome for outcome, _ in fan.verified(second)} == {"equal"}
+
+    assert at is not None
+    values = fan.values(fan.c, fan.topic, at)
+    assert [one for one in values if one.startswith("a")] == [f"a{n}" for n in range(30, 50)]
+    assert values[-1] == "later"

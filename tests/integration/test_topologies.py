@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 from tests.conftest import owner
-from tests.integration.moving import begin, pass_gate
 from tests.integration.one_name import NamedTopic
 from tests.replicating import configure, replicating
 from tests.waiting import eventually
@@ -124,21 +123,6 @@ class Sites(NamedTopic):
         assert at is not None
         return self.values(target, copy, at)
 
-    def leave(self, hop: Hop, group: str) -> None:
-        """Move a group from the dead source of a hop to its target."""
-        flow = Flow(self.aliases[hop.source], self.aliases[hop.target])
-        request = MoveRequest(
-            "failover",
-            flow.source,
-            flow.target,
-            (self.original_of(hop),),
-            (self.group(group),),
-            mode="unplanned",
-        )
-        with open_move(self.config, flow.source, flow.target, unplanned=True) as context:
-            begin(context, request, f"leave-{self.unique}")
-            pass_gate(context, f"leave-{self.unique}")
-
     def plan_over(self, hop: Hop, group: str) -> tuple[str, ...]:
         """Plan to move a group over a hop; return what blocks that."""
         source, target = self.aliases[hop.source], self.aliases[hop.target]
@@ -240,7 +224,7 @@ def test_a_group_leaves_the_dead_cluster_of_a_ring_whose_other_flows_continue(
         with open_flow(ring.config, ring.flows[2]) as context:
             emit(context, [ring.group("g")])
         mortal.kill()
-        ring.leave(home, "g")
+        ring.leave(ring.flows[2].source, ring.flows[2].target, "g")
         ring.produce(ring.aliases["A"], ["later"])
         place, copy = ring.copy_of(near)
         eventually(lambda: ring.values(place, copy)[-1] == "later", "A is copied to B")

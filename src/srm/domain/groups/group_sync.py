@@ -75,6 +75,11 @@ class LedgerEntry:
         """Return True if lowering a committed offset certainly undoes no commit of a consumer."""
         return offset == self.intended or (self.previous_own and self.owns(offset))
 
+    def continues_from(self, cluster: str, offset: int) -> bool:
+        """Return True if a group at an offset came from a cluster by this write and read on."""
+        came_by_it = self.settled and cluster in {self.origin, *self.progress}
+        return came_by_it and offset >= self.intended
+
     def as_settled(self) -> LedgerEntry:
         """Return the entry after its write was read back, ready to be written."""
         return replace(self, settled=True, time_ms=0)

@@ -69,6 +69,7 @@ class GroupPosition:
 
     ``target_is_ours``: srm wrote the offset committed on the target (ledger), not a consumer.
     ``overwrite``: the group's place on the source replaces its own, later commit on the target.
+    ``was_there``: srm carried it over from the target, where it has read up to its commit.
     ``last``: replaces ``committed`` if the source is lost (its log is :data:`.UNKNOWN_LOG`).
     ``unacknowledged``: offsets from the start offset of a share group on that it has not
     acknowledged; those that it has are delivered again. None if not known.
@@ -82,6 +83,7 @@ class GroupPosition:
     overwrite: bool = False
     last: LastPlace | None = None
     unacknowledged: int | None = None
+    was_there: bool = False
 
     @property
     def is_away(self) -> bool:
@@ -266,6 +268,10 @@ def _beside_consumers(
     if group.is_away and is_newer and not group.overwrite:
         lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
         return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")
+    one_map = replace(group.facts, back=None)
+    at = translate(one_map, group.committed).offset if again and group.was_there else None
+    if at is not None and not one_map.records_downstream(at, theirs):
+        return replace(row, resume=theirs, re_read=one_map.records_downstream(theirs, at))
     return replace(row, state="conflict", re_read=again) if again else row
 
 

@@ -184,6 +184,7 @@ class MoveFacts:
     transactions: Mapping[TopicPartition, tuple[OpenTransaction, ...]] = field(default_factory=dict)
     hidden: str = ""
     writers: tuple[ActiveProducer, ...] = ()
+    source_ledger: GroupLedger = field(default_factory=lambda: GroupLedger({}, {}))
 
     @property
     def is_away(self) -> bool:
@@ -281,6 +282,7 @@ class MoveFacts:
             for tp in self._places(pair, last) if pair.original in reads else ():
                 counterpart = TopicPartition(pair.target_topic, tp.partition)
                 theirs, entry = on_target.get(counterpart), self.ledger.entry(group, counterpart)
+                came = self.source_ledger.entry(group, tp)
                 yield GroupPosition(
                     self._facts(pair, tp, counterpart),
                     committed.get(tp),
@@ -290,6 +292,9 @@ class MoveFacts:
                     self.request.overwrite,
                     last.get(counterpart),
                     self.source.unacknowledged.get(group, {}).get(tp),
+                    came is not None
+                    and came.continues_from(self.target.alias, committed.get(tp, -1))
+                    and (entry is None or entry.time_ms < came.time_ms),
                 )
 
     def _facts(

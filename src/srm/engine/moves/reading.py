@@ -308,6 +308,7 @@ def read_facts(
         transactions=transactions,
         hidden=hidden,
         ledger=read_ledger(context.target, target_topics),
+        source_ledger=read_ledger(source, source_topics),
         maps=maps["forward"],
         maps_ms=maps_ms,
         reverse_maps=past_markers(maps["reverse"], source, copies, logs),

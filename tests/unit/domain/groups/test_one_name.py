@@ -71,6 +71,32 @@ def test_no_record_of_either_cluster_is_passed_because_of_an_offset_on_the_targe
             assert (row.state == "conflict") == (theirs > exact and not is_ours)
 
 
+@pytest.mark.parametrize("first", [ON_P, ON_B, ["b0", "p0", "b1", *ON_P[1:5], "b2", "b3", "b4"]])
+def test_there_and_back_a_group_skips_nothing_and_meets_no_conflict(first: list[str]) -> None:
+    """``first`` is the order of P's log; B's has B's records first."""
+    own = {name: [one for one in first if one[0] == name] for name in "pb"}
+    p, b = first, [*own["b"], *own["p"]]
+    logs = LogRange(0, len(p), len(p)), LogRange(0, len(b), len(b))
+    there, back = mapped("p", p, b, len(p)), mapped("b", b, p, len(b))
+    sides, home = (PLACE, PLACE, "B", *logs), (PLACE, PLACE, "P", *logs[::-1])
+    leaves = PartitionFacts("forward", *sides, there, back=PartitionFacts("reverse", *sides, back))
+    returns = PartitionFacts("forward", *home, back, back=PartitionFacts("reverse", *home, there))
+
+    for left in range(len(p) + 1):
+        at = translate(leaves, left).offset
+        assert at is not None
+        for read in range(at, len(b) + 1):
+            group = GroupPosition(returns, read, left, target_is_ours=False, was_there=True)
+            row = partition_move(group)
+
+            assert row.state == "translated"
+            assert row.resume is not None
+            assert row.resume >= left
+            assert set(p[: row.resume]) <= {*p[:left], *b[:read]}, (left, at, read)
+            again = {*p[row.resume :]} & {*p[:left], *b[:read]}
+            assert row.re_read == len(again), (left, at, read)
+
+
 def test_records_that_the_opposite_flow_has_not_examined_are_not_skipped() -> None:
     found = translate(facts(b=[*ON_B, "b5"], examined=10), len(ON_P))
 

@@ -15,6 +15,8 @@ from tests.unit.engine.moves.control.moving import (
     held,
 )
 
+from srm.domain.groups.group_sync import LedgerEntry
+from srm.domain.moves.plan import PartitionMove
 from srm.domain.moves.routing import Ack, FenceKind
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -141,3 +143,59 @@ def test_a_fence_on_a_topic_that_no_flow_copies_into_is_no_danger(tmp_path: Path
     plan = moves.plan(world.context(), replace(REQUEST, fence="acl"), dry_run=True)
 
     assert not any("fence" in line for line in plan.warnings)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> World:
+    """P holds p0..p49, b0..b9, and B b0..b9, p0..p49; near has read p0..p47 on P and left."""
+    world = World(config_in(tmp_path, PROPERTIES + POLICY))
+    for cluster in (world.p, world.b):
+        cluster.produce("Payments", records=60)
+    world.maps[THERE].put(PLACE, [Run(0, 10, 50)], Position(60, 60, 60))
+    world.maps[BACK].put(PLACE, [Run(0, 50, 10)], Position(60, 60, 60))
+    world.start("near", "P", {"Payments": 48})
+    context = held(world, replace(REQUEST, groups=("near",)))
+    moves.wait_status(context, "m1")
+    world.passing()
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    assert world.offsets("B", "near") == {"Payments-0": 0}, "it has read no record of B"
+    return world
+
+
+def way_back(world: World, read: int) -> PartitionMove:
+    """Plan to move near back, after it has read B's log up to an offset."""
+    world.start("near", "B", {"Payments": read})
+    request = replace(REQUEST, source="B", target="P", groups=("near",))
+    [group] = moves.plan(world.context("B", "P"), request, dry_run=True).groups
+    [position] = group.positions
+    return position
+
+
+@pytest.mark.parametrize("read", [1, 5, 10, 30])
+def test_a_group_that_goes_back_before_it_has_met_what_it_had_read_keeps_its_place(
+    apart: World, read: int
+) -> None:
+    """Its own commit on P counts: it has read p0..p47 there, and on B only B's records."""
+    found = way_back(apart, read)
+
+    assert (found.state, found.resume, found.re_read) == ("translated", 48, min(read, 10))
+
+
+def test_a_commit_beyond_records_of_the_other_cluster_that_were_not_read_stays_a_conflict(
+    apart: World,
+) -> None:
+    """P's log has lost its end, and copies of what near has not read have these offsets."""
+    apart.maps[BACK].put(PLACE, [Run(0, 40, 10)], Position(60, 50, 60))
+
+    assert way_back(apart, 5).state == "conflict"
+
+
+def test_a_group_that_was_set_on_the_target_since_has_another_place_there(apart: World) -> None:
+    ledger = apart.p.compacted_topic(internal_topics.LEDGER)
+    topic_id = apart.p.topics()["Payments"].topic_id
+    apart.passing()
+    later = LedgerEntry("near", PLACE, topic_id, None, 20, "B", "m0", settled=True)
+    ledger.write({later.key(): later.value()})
+
+    assert way_back(apart, 10).state == "conflict"
