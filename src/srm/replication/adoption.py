@@ -219,17 +219,7 @@ def plan(
     topics, or it has no remote topic. ConflictError: srm copies them itself, now.
     """
     flow, config = context.flow, context.flow.config
-    sources, targets = flow.source.topics(), flow.target.topics()
-    selected = config.names.select(sources)
-    if unknown := set(topics) - set(selected):
-        raise NotFoundError(f"{config.flow} does not copy {', '.join(sorted(unknown))}")
-    assigned = []
-    for name in sorted(topics or selected):
-        remote = targets.get(config.policy.format_remote_topic(config.flow.source, name))
-        if remote is not None:
-            assigned += assignments(sources[name], remote)
-        elif topics:
-            raise NotFoundError(f"{name} has no remote topic on {config.flow.target}")
+    assigned = _copies_of(flow, topics)
     topic = offsets_export.offsets_topic(config)
     stored = offsets_export.read_mm2_positions(flow.target, topic, config.flow)
     starts = context.starts.load(assigned) if assigned else {}
@@ -240,6 +230,21 @@ def plan(
     walks = _Walks(context, starts, stored, compacted, show)
     found = asyncio.run(walks.all(assigned)) if assigned else []
     return AdoptionPlan(config.flow, tuple(found), _running(flow, found, topic, stored))
+
+
+def _copies_of(flow: FlowContext, topics: Collection[str]) -> list[AssignedPartition]:
+    names, sources, targets = flow.config.names, flow.source.topics(), flow.target.topics()
+    selected = names.select(sources)
+    if unknown := set(topics) - set(selected):
+        raise NotFoundError(f"{names.flow} does not copy {', '.join(sorted(unknown))}")
+    found = []
+    for name in sorted(topics or selected):
+        remote = targets.get(names.remote(name))
+        if remote is not None:
+            found += assignments(sources[name], remote)
+        elif topics:
+            raise NotFoundError(f"{name} has no remote topic on {names.flow.target}")
+    return found
 
 
 def _running(
@@ -448,13 +453,7 @@ def plan_handing_back(
     config, records = context.config, state_topic(context).read()
     check_stopped(records, config.flow, context.now_ms())
     reported = positions_by_copy(decode_state(records).reports)
-    sources, targets = context.source.topics(), context.target.topics()
-    copied = []
-    for name in sorted(topics or config.names.select(sources)):
-        source = sources.get(name)
-        remote = targets.get(config.policy.format_remote_topic(config.flow.source, name))
-        if source is not None and remote is not None:
-            copied += [one for one in assignments(source, remote) if one.copy_id in reported]
+    copied = [one for one in _copies_of(context, topics) if one.copy_id in reported]
     if not copied:
         raise NotFoundError(f"{config.flow} has copied none of these topics")
     positions = []
