@@ -23,9 +23,11 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves, verification
 from srm.engine.cluster_ports import TopicSpec
+from srm.engine.control.topic_sync import sync as sync_topics
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
+from srm.engine.ports import FlowContext
 from srm.engine.recovery import ReturnedFlow
 from srm.engine.verification import VerificationRequest
 from srm.engine.why.answer import list_topics
@@ -92,6 +94,35 @@ def test_a_group_continues_under_the_same_name_one_way(
     moved = pair.committed(pair.b, "g", pair.topic)
     assert moved is not None
     assert pair.values(pair.b, pair.topic, moved)[0] == "70"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_record_of_the_largest_size_is_copied_with_the_header_of_its_origin(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path, is_there: bool
+) -> None:
+    """``is_there``: the copy exists before, with the limit of its broker."""
+    pair = Pair(clusters, tmp_path, IDENTITY)
+    if is_there:
+        with pair.cluster(pair.b) as target:
+            target.create_topics([TopicSpec(pair.topic, 1, 1, {})])
+    settings = {**pair.config.client(pair.p, "producer"), "message.max.bytes": 2_000_000}
+    producer = Producer({**settings, "compression.type": "none"})
+    producer.produce(pair.topic, b"x" * (1_048_588 - 75), partition=0)
+    assert producer.flush(60) == 0
+
+    with replicating(pair.config, pair.there), open_flow(pair.config, pair.there) as context:
+        if is_there:
+            eventually(lambda: "MESSAGE_TOO_LARGE" in stops(context, pair.topic), "it stops")
+            sync_topics(context)
+        pair.copied(pair.there)
+
+    assert [len(value) for value in pair.values(pair.b, pair.topic)] == [1_048_588 - 75]
+
+
+def stops(context: FlowContext, topic: str) -> str:
+    """Return why the first partition of a topic is stopped, empty if it is not."""
+    status = (context.maps.load([topic]).statuses or {}).get(TopicPartition(topic, 0))
+    return status.reason if status is not None and status.state == "stopped" else ""
 
 
 def test_one_name_is_copied_both_ways_without_a_loop_and_groups_move_there_and_back(

@@ -121,7 +121,7 @@ def plan_remote_topics(
         partitions = source_topics[name].partitions
         found = target_topics.get(remote)
         if found is None:
-            wanted = _settings_to_copy(here, flow_config)
+            wanted = _settings_to_copy(name, here, flow_config)
             create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
             there = defaults | {name: TopicSetting(value) for name, value in wanted.items()}
             findings += _weaker_settings((name, here), (remote, there), {}, flow_config)
@@ -131,9 +131,8 @@ def plan_remote_topics(
         elif found.partitions > partitions and not flow_config.joins(name):
             surplus[remote] = (partitions, found.partitions)
         if target_settings is not None and remote in target_settings:
-            there, changes = {**target_settings[remote]}, {}
-            if flow_config.sync_topic_configs_enabled:
-                changes = _differences(here, there, flow_config)
+            there, is_synced = {**target_settings[remote]}, flow_config.sync_topic_configs_enabled
+            changes = _differences(name, here, there, flow_config) if is_synced else {}
             if changes and flow_config.shares(name):
                 findings += _disagreements(name, here, there, changes, flow_config)
             elif changes:
@@ -150,29 +149,31 @@ def _without_excluded(settings: OfTopic, config: FlowConfig) -> dict[str, TopicS
     return {name: one for name, one in sorted(settings.items()) if copied.matches(name)}
 
 
-def _settings_to_copy(here: OfTopic, config: FlowConfig) -> dict[str, str]:
-    """Return what the copy is to set; never what the file of a source's broker says."""
+def _settings_to_copy(topic: str, here: OfTopic, config: FlowConfig) -> dict[str, str]:
+    """Return what the copy is to set; of a source's broker file only a size, for headers of srm."""
     origins = {"topic", "dynamic"}
     if config.use_defaults_from == "source":
         origins.add("default")
     candidates = _without_excluded(here, config)
-    return {name: one.value for name, one in candidates.items() if one.origin in origins}
+    found = {name: one.value for name, one in candidates.items() if one.origin in origins}
+    # Flows that share a name get no room for headers: each would set more than the other.
+    adds_headers = config.records.provenance or config.records.source_offsets
+    if adds_headers and _SIZE in candidates and not config.shares(topic):
+        found[_SIZE] = str(min(int(here[_SIZE].value) + 1024, 2**31 - 1))
+    return found
 
 
-def _differences(here: OfTopic, there: OfTopic, config: FlowConfig) -> dict[str, str | None]:
+def _differences(topic: str, here: OfTopic, there: OfTopic, config: FlowConfig) -> Changes:
     own = {name: one.value for name, one in there.items() if one.origin == "topic"}
-    wanted = _settings_to_copy(here, config)
+    wanted = _settings_to_copy(topic, here, config)
     changes: dict[str, str | None] = {
         name: value
         for name, value in wanted.items()
         if own.get(name) != value
         and (here[name].origin != "default" or name in there)  # known to the target's release
     }
-    candidates = _without_excluded(here, config)
-    if config.use_defaults_from == "target":
-        unset = (name for name, one in candidates.items() if one.origin == "default")
-        changes |= {name: None for name in unset if name in own}
-    return changes
+    unset = _without_excluded(here, config).keys() & own.keys() - wanted.keys()
+    return changes | {name: None for name in sorted(unset) if here[name].origin == "default"}
 
 
 def _disagreements(
@@ -191,11 +192,12 @@ def _less(here: str, there: str) -> bool:
     return int(there) >= 0 and (int(here) < 0 or int(there) < int(here))
 
 
+_SIZE: Final = "max.message.bytes"
 _WEAKER: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "retention.ms": _less,
     "retention.bytes": _less,
     "min.insync.replicas": _less,
-    "max.message.bytes": _less,
+    _SIZE: _less,
     "message.timestamp.type": lambda here, there: here != there == "LogAppendTime",
 }
 """Values of a copy that keep less than its source, refuse its records or change their times."""

@@ -8,6 +8,7 @@ import pytest
 
 from srm.config.model import FlowConfig
 from srm.domain.names.policy import IdentityReplicationPolicy
+from srm.domain.names.record_headers import RecordSettings
 from srm.engine.cluster_ports import TopicDescription, TopicSetting, TopicSpec
 from srm.engine.control.topic_sync import SyncFinding, TopicSyncPlan, plan_remote_topics
 
@@ -103,6 +104,29 @@ def test_what_brokers_set_dynamically_is_carried_and_what_their_files_say_is_not
     )
 
     assert plan.configs == {"P.Payments": {"a": "1"}}
+
+
+@pytest.mark.parametrize("headers", [{"provenance": True}, {"source_offsets": True}])
+@pytest.mark.parametrize("origin", ["default", "static", "topic"])
+def test_a_copy_has_room_for_the_headers_that_the_flow_adds(config, headers, origin) -> None:
+    """Else the largest records of the source would stop their partition, or the override go."""
+    config = replace(config, records=RecordSettings(**headers))
+    here = {"max.message.bytes": TopicSetting("1048588", origin)}
+    wanted = {"max.message.bytes": "1049612"}
+
+    created = plan_remote_topics(described("Payments", 1), {}, config, {"Payments": here})
+
+    assert created.create == (TopicSpec("P.Payments", 1, 1, wanted),)
+    for there in ("default", "topic"):
+        found = plan_settings(config, here, {"max.message.bytes": TopicSetting("1048588", there)})
+        assert found.configs == {"P.Payments": wanted}
+    assert plan_settings(config, here, own(wanted)).is_empty
+    most = {"max.message.bytes": TopicSetting(str(2**31 - 1), origin)}
+    assert plan_settings(config, most, own({"max.message.bytes": str(2**31 - 1)})).is_empty
+    shared = replace(config, policy=IdentityReplicationPolicy("."), joined=frozenset("C"))
+    assert plan_remote_topics(described("Payments", 1), {}, shared, {"Payments": here}).create == (
+        TopicSpec("Payments", 1, 1, {} if origin != "topic" else {"max.message.bytes": "1048588"}),
+    )
 
 
 def test_the_defaults_of_the_source_are_set_where_that_is_wanted(config) -> None:
