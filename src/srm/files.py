@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from srm.errors import StackError, UsageError
 
@@ -34,20 +34,26 @@ def user_path(named: Path | str) -> Path:
         return Path(named)
 
 
+@contextmanager
+def user_file(file: Path | str, use: Literal["read", "written"]) -> Iterator[None]:
+    """Raise UsageError for errors of the file system with a file that a user named."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be {use} ({error.strerror or error})") from None
+
+
 def is_file(path: Path) -> bool:
     """Return whether a file that a user named exists."""
-    try:
+    with user_file(path, "read"):
         return path.is_file()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def read_text(file: Path | str) -> str:
     """Read a file that a user named."""
     try:
-        return Path(file).read_text("utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
+        with user_file(file, "read"):
+            return Path(file).read_text("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{file}: cannot be read (not UTF-8)") from None
 

@@ -25,7 +25,7 @@ from srm.config.values import is_secret
 from srm.domain.moves.routing import group_subject, topic_subject
 from srm.errors import UsageError
 from srm.extras import library
-from srm.files import read_text
+from srm.files import read_text, user_file
 
 if TYPE_CHECKING:
     import jinja2
@@ -145,7 +145,7 @@ class Template:
         """Write the file atomically; only its owner can read one with a secret."""
         text = self.render(values)
         folder = self.output.absolute().parent
-        try:
+        with user_file(self.output, "written"):
             descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{self.output.name}.")
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -157,8 +157,6 @@ class Template:
                 with suppress(OSError):
                     Path(name).unlink()
                 raise
-        except OSError as error:
-            raise UsageError(f"{self.output}: cannot be written ({error.strerror})") from None
 
 
 def render_arguments(arguments: Sequence[str], values: Values) -> list[str]:

@@ -19,7 +19,7 @@ from srm.domain.moves.revisions import KeptReport
 from srm.domain.recovery.source_return import ResidueRecord, json_row
 from srm.errors import StackError, UsageError
 from srm.extras import library
-from srm.files import write_atomically
+from srm.files import user_file, write_atomically
 
 
 def signature_file(report: Path) -> Path:
@@ -82,10 +82,8 @@ class ResidueFiles:
         self._directory = directory
         self._kind = kind
         self._parts: dict[Path, _JsonLines | _Parquet] = {}
-        try:
+        with user_file(directory, "written"):
             directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{directory} cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -102,14 +100,12 @@ class ResidueFiles:
         if not records:
             return
         path = self._directory / f"{records[0].topic}-{records[0].partition}.{self._kind}"
-        try:
+        with user_file(path, "written"):
             part = self._parts.get(path)
             if part is None:
                 new = _JsonLines if self._kind == "jsonl" else _Parquet
                 part = self._parts[path] = new(_part_of(path))
             part.write(records)
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
     @property
     def paths(self) -> tuple[Path, ...]:

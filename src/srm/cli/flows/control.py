@@ -28,6 +28,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ChangeSummary, ListChange, ListName, ListPair
 from srm.engine.groups import offsets_export
 from srm.errors import UsageError
+from srm.files import user_file
 from srm.wiring import open_cluster
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_\-]+(?:\\?\.[A-Za-z0-9_\-]+)*")
@@ -155,10 +156,8 @@ def offsets(
     if output is None:
         sys.stdout.write(text)
         return
-    try:
+    with user_file(output, "written"):
         output.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written ({error.strerror})") from None
 
 
 def _split(texts: Iterable[str] | None) -> tuple[str, ...]:

@@ -392,7 +392,7 @@ class TestOffsets:
         outcome = run(f"offsets --source P --target B --export --to {tmp_path}/no/out.csv")
 
         assert outcome.code == 2
-        assert "no/out.csv cannot be written (No such file or directory)" in outcome.err
+        assert "no/out.csv: cannot be written (No such file or directory)" in outcome.err
 
     def test_an_unknown_group_is_exit_code_3(self, run: Run) -> None:
         outcome = run("offsets --source P --target B --export --group x")
