@@ -9,8 +9,8 @@ from srm.engine.cluster_ports import Cluster
 from srm.errors import GivenUpError, SrmError
 
 
-def away_cluster(alias: str, why: str | SrmError = "") -> Cluster:
-    """Return a cluster of which every call raises ``why`` at once (a text: GivenUpError).
+def away_cluster(alias: str, why: SrmError | None = None) -> Cluster:
+    """Return a cluster of which every call raises ``why`` at once, by default GivenUpError.
 
     So an unplanned move takes the same time for a dead, hanging or running source.
     """
@@ -25,18 +25,17 @@ def loudness(error: SrmError) -> int:
 class _Away:
     """Implements every call of the port, and of the tables that it returns."""
 
-    def __init__(self, alias: str, why: str | SrmError) -> None:
+    def __init__(self, alias: str, why: SrmError | None) -> None:
         self.alias = alias
-        self._why = why or f"this move has abandoned cluster {alias}: no request was sent"
+        given_up = f"this move has abandoned cluster {alias}: no request was sent"
+        self._why = why or GivenUpError(given_up)
 
     def compacted_topic(self, *_which: object) -> _Away:
         return self
 
     def __getattr__(self, call: str) -> Any:
         def raise_away(*_arguments: object, **_named: object) -> NoReturn:
-            if isinstance(self._why, SrmError):
-                raise type(self._why)(self._why.what, self._why.action)
-            raise GivenUpError(self._why)
+            raise type(self._why)(self._why.what, self._why.action)
 
         if call.startswith("__"):
             raise AttributeError(call)

@@ -36,7 +36,7 @@ from srm.engine.map_reader import KafkaMapReader
 from srm.engine.moves.records import ControlTables, decode_or_none, furthest
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
-from srm.errors import SrmError
+from srm.errors import GivenUpError, SrmError
 from srm.kafka.cluster import KafkaCluster
 from srm.service.access.access import ConcurrencyLimit
 from srm.service.views.documents import Event
@@ -186,7 +186,7 @@ class _Flow:
         clients = config.cluster_clients(flow.source, flow)
         self._source = stack.enter_context(KafkaCluster(flow.source, clients, _SOURCE_S))
         self._away_until = 0.0
-        self._away_error = ""
+        self._away_error = GivenUpError()
         self._maps = KafkaMapReader(target, self._source, flow)
         self._away_maps = KafkaMapReader(target, away_cluster(flow.source), flow)
         self._last = FlowLook(flow, config.flow(flow))
@@ -211,7 +211,7 @@ class _Flow:
         view = observe(replace(context, config=config))
         if view.status.source_error and not self._is_away():
             self._away_until = time.monotonic() + _SOURCE_AGAIN_S
-            self._away_error = view.status.source_error
+            self._away_error = GivenUpError(view.status.source_error)
         return FlowLook(self.flow, config, view, looked_ms)
 
     def _context(self, config: FlowConfig) -> FlowContext:

@@ -12,6 +12,9 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why.answer import list_groups, list_topics
+from srm.errors import GivenUpError
+
+REFUSED = GivenUpError("cluster P: connection refused")
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def test_copies_and_groups_with_checkpoints_are_listed_without_the_source(
     flow: RunningFlow,
 ) -> None:
     emit(flow.context)
-    alone = replace(flow.context, source=away_cluster("P", "cluster P: connection refused"))
+    alone = replace(flow.context, source=away_cluster("P", REFUSED))
 
     topics = {one.topic: one for one in list_topics(alone)}
     [group] = list_groups(alone)
@@ -62,7 +65,7 @@ def test_the_record_of_a_pair_shows_the_copy_whatever_its_name(
     ids = flow.p.topics()["Topic"].topic_id, flow.b.topics()["Mirror"].topic_id
     pair = CopiedTopic("Topic", ids[0], "Mirror", ids[1], "p", "b")
     flow._write({pair.key(): pair.value()})
-    source = flow.p if answers else away_cluster("P", "cluster P: connection refused")
+    source = flow.p if answers else away_cluster("P", REFUSED)
 
     found = {one.topic: one for one in list_topics(replace(flow.context, source=source))}
 
