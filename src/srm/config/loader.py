@@ -247,11 +247,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
     if not file.value("refresh.groups.enabled", flow):
         given["refresh_groups_interval"] = values.NEVER
     _check_notifier(file, flow, given["failover_notifier_arguments"])
-    policies = _policy(file, flow), _policy(file, flow.reverse)
-    keep_names = all(
-        FlowTopics(one, policy).keeps_name("topic")
-        for one, policy in zip((flow, flow.reverse), policies, strict=True)
-    )
+    keep_names = _keeps_names(file, flow) and _keeps_names(file, flow.reverse)
     joined = _joined_flows(file, flow)
     _refuse_return(file, flow)
     back_topics = NameFilter()
@@ -260,8 +256,8 @@ def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
         back_topics = _filters(file, flow.reverse)["topic_filter"](*lists)
     return model.FlowConfig(
         flow=flow,
-        policy=policies[0],
-        back=policies[1],
+        policy=_policy(file, flow),
+        back=_policy(file, flow.reverse),
         both_enabled=all(file.value("enabled", one) for one in (flow, flow.reverse)),
         back_topics=back_topics,
         joined=frozenset(other.source for other in joined),
@@ -369,9 +365,12 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
         return values.policy_of(name, flow.source, separator, file.clusters)
 
 
+def _keeps_names(file: SettingsFile, flow: Flow) -> bool:
+    return FlowTopics(flow, _policy(file, flow)).keeps_name("topic")
+
+
 def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
-    names = FlowTopics(flow, _policy(file, flow))
-    return file.value("enabled", flow) and names.keeps_name("topic")
+    return file.value("enabled", flow) and _keeps_names(file, flow)
 
 
 def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:

@@ -12,7 +12,7 @@ from itertools import permutations
 from typing import Any, Final
 
 from srm.config.keys import ConfigKey, ValueKind
-from srm.domain.names import policy
+from srm.domain.names import internal_topics, policy
 from srm.errors import ConfigError, UsageError
 
 HIDDEN: Final = "[hidden]"
@@ -186,11 +186,14 @@ def policy_of(
 ) -> policy.ReplicationPolicy:
     """Return a policy by ``module:Class``, or as in MirrorMaker 2 by Java name or class alone."""
     known = _plain_name(name)
-    aliases = tuple(alias for alias in clusters if separator in f"{alias}{separator}"[:-1])
+    prefixes = {alias: f"{alias}{separator}" for alias in clusters}
+    aliases = tuple(alias for alias, prefix in prefixes.items() if separator in prefix[:-1])
     if known == "DefaultReplicationPolicy":
-        _check_prefixes({alias: f"{alias}{separator}" for alias in clusters})
+        _check_prefixes(prefixes, "topic", ".*")
         return policy.DefaultReplicationPolicy(separator, aliases=aliases)
     if known == "IdentityReplicationPolicy":
+        hops = "|".join(map(re.escape, prefixes.values()))
+        _check_prefixes(prefixes, internal_topics.HEARTBEATS, f"(?:{hops})+")
         return policy.IdentityReplicationPolicy(separator, source_alias, aliases=aliases)
     own = _load(name, policy.ReplicationPolicy)
     try:
@@ -199,13 +202,13 @@ def policy_of(
         raise ConfigError(f"{name}({source_alias!r}, {separator!r}) failed: {error!r}") from error
 
 
-def _check_prefixes(prefixes: Mapping[str, str]) -> None:
+def _check_prefixes(prefixes: Mapping[str, str], name: str, between: str) -> None:
     for one, other in permutations(prefixes, 2):
-        if prefixes[other].startswith(prefixes[one]):
+        rest = prefixes[other].removeprefix(prefixes[one])
+        if rest != prefixes[other] and re.fullmatch(between, rest):
             raise ConfigError(
-                f"{prefixes[other]}topic may be the copy of topic of {other}, or of "
-                f"{prefixes[other].removeprefix(prefixes[one])}topic of {one}; set another "
-                "replication.policy.separator"
+                f"{prefixes[other]}{name} may be the copy of {name} of {other}, or of "
+                f"{rest}{name} of {one}; set another replication.policy.separator"
             )
 
 

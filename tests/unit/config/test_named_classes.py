@@ -130,6 +130,39 @@ def test_aliases_whose_copies_may_have_the_same_name_are_refused(
     assert kept.policy.topic_source(f"{long}{separator}heartbeats") == long
 
 
+@pytest.mark.parametrize(
+    ("separator", "clusters", "is_clear"),
+    [
+        ("-", "a, b, a-b", False),
+        ("-", "a, b, c, a-b-c", False),
+        ("_", "us, east, us_east", False),
+        ("-", "a, a-b, c", True),
+        (".", "a, b, a-b", True),
+    ],
+)
+def test_heartbeats_of_one_cluster_or_of_two_hops_are_refused_under_one_name(
+    tmp_path: Path, separator: str, clusters: str, is_clear: bool
+) -> None:
+    file = tmp_path / "srm.properties"
+    servers = (f"{one}.bootstrap.servers = {one}:1\n" for one in clusters.split(", "))
+    file.write_text(
+        f"clusters = {clusters}\n{''.join(servers)}replication.policy.separator = {separator}\n"
+        "replication.policy.class = IdentityReplicationPolicy\n"
+    )
+
+    if is_clear:
+        load_config(file)
+        return
+    long = clusters.rpartition(", ")[2]
+    first, rest = long.split(separator, 1)
+    with pytest.raises(ConfigError) as refused:
+        load_config(file)
+    assert str(refused.value).endswith(
+        f"{long}{separator}heartbeats may be the copy of heartbeats of {long}, or of "
+        f"{rest}{separator}heartbeats of {first}; set another replication.policy.separator"
+    )
+
+
 def test_flows_that_keep_names_both_ways_mark_where_records_come_from(tmp_path: Path) -> None:
     file = tmp_path / "srm.properties"
     identity = "replication.policy.class = IdentityReplicationPolicy\nP->B.enabled = true\n"
