@@ -266,6 +266,8 @@ def _mistake(line: Property, clusters: Sequence[str], *, strict: bool) -> str:
         if found := _WITH_BLANKS.fullmatch(joined):
             written = f"{found[1]} = {shown(found[1], found[2])}"
             return f"unknown key {line.key}; write a flow without blanks: {written}"
+    if (flow := _FLOW.fullmatch(line.key)) and flow[1] == flow[2]:
+        return f"{line.key}: a flow has two clusters"
     meant = _with_our_alias(line, clusters)
     prefix, rest = _split_prefixes(line.key, clusters)
     foreign = _foreign(line.key, clusters)

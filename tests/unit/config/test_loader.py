@@ -245,6 +245,7 @@ class TestOurKeys:
         ("P->B.topic = x", r"unknown key P->B\.topic; did you mean P->B\.topics\?"),
         ("P.consumer.fetch.mn.bytes = 1", r"did you mean P\.consumer\.fetch\.min\.bytes\?"),
         ("topic = x", r"unknown key topic; did you mean topics\?"),
+        ("P->P.enabled = true", r"P->P\.enabled: a flow has two clusters"),
         ("emit.checkpoints.interval = 5", r"did you mean emit\.checkpoints\.interval\.seconds\?"),
         ("p.security.protocol = SSL", r"did you mean P\.security\.protocol\?"),
         ("P->b.topics = x", r"did you mean P->B\.topics\?"),
