@@ -29,7 +29,7 @@ import typer
 from srm import logs, patience
 from srm.cli import completing
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.errors import INTERRUPTED, UNEXPECTED, SrmError, UsageError
+from srm.errors import INTERRUPTED, UNEXPECTED, GivenUpError, SrmError, UnavailableError, UsageError
 from srm.extras import missing_extra
 from srm.threads import start_thread
 
@@ -254,7 +254,8 @@ def _parts(error: Exception) -> tuple[str, str, str, int]:
         error = missing_extra(error) or error
     if isinstance(error, SrmError):
         what, action = (" ".join(text.split()) for text in (error.what, error.action))
-        return type(error).__name__, what or str(error), action, error.exit_code
+        kind = UnavailableError if isinstance(error, GivenUpError) else type(error)
+        return kind.__name__, what or str(error), action, error.exit_code
     if isinstance(error, _TYPER_ERROR):
         typed: Any = error
         text = " ".join(typed.format_message().split())

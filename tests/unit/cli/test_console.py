@@ -17,7 +17,7 @@ from rich.console import Console
 from srm.cli import main
 from srm.cli.console import FlowOption, JsonOption, emit, open_console, run_cli
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.errors import GateClosedError, NotFoundError
+from srm.errors import GateClosedError, GivenUpError, NotFoundError
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,8 @@ def test_with_json_an_error_is_an_object_on_stdout(
     def show(*, name: str = "", as_json: JsonOption = False) -> None:
         if name == "partial":
             emit(["P->B"], as_json, lambda _: None)
+        if name == "dead":
+            raise GivenUpError("P does not answer")
         raise NotFoundError("no topic T on P", "create it")
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -159,6 +161,9 @@ def test_with_json_an_error_is_an_object_on_stdout(
     code, out, err = run("--json", "--name", "partial")
     assert (code, json.loads(out)) == (3, ["P->B"])
     assert json.loads(err) == {"error": {**missing, "exit_code": 3}}
+
+    code, out, _ = run("--json", "--name", "dead")
+    assert (code, json.loads(out)["error"]["type"]) == (6, "UnavailableError")
 
     code, out, _ = run("--json", "--nmae", "x")
     error = json.loads(out)["error"]
