@@ -43,6 +43,13 @@ def user_file(file: Path | str, use: Literal["read", "written"]) -> Iterator[Non
         raise UsageError(f"{file}: cannot be {use} ({error.strerror or error})") from None
 
 
+def require_writable(path: Path) -> None:
+    """Refuse a path that cannot be written, before a command collects what is to be there."""
+    with user_file(path, "written"):
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise OSError("no right to do it, or no such directory")
+
+
 def is_file(path: Path) -> bool:
     """Return whether a file that a user named exists."""
     with user_file(path, "read"):

@@ -19,7 +19,7 @@ from srm.domain.moves.revisions import KeptReport
 from srm.domain.recovery.source_return import ResidueRecord, json_row
 from srm.errors import StackError, UsageError
 from srm.extras import library
-from srm.files import user_file, write_atomically
+from srm.files import require_writable, user_file, write_atomically
 
 
 def signature_file(report: Path) -> Path:
@@ -84,6 +84,7 @@ class ResidueFiles:
         self._parts: dict[Path, _JsonLines | _Parquet] = {}
         with user_file(directory, "written"):
             directory.mkdir(parents=True, exist_ok=True)
+        require_writable(directory)
 
     def __enter__(self) -> Self:
         return self

@@ -28,7 +28,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ChangeSummary, ListChange, ListName, ListPair
 from srm.engine.groups import offsets_export
 from srm.errors import UsageError
-from srm.files import user_file
+from srm.files import require_writable, user_file
 from srm.wiring import open_cluster
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_\-]+(?:\\?\.[A-Za-z0-9_\-]+)*")
@@ -149,6 +149,8 @@ def offsets(
 ) -> None:
     if not export:
         raise UsageError("nothing to do: give --export")
+    if output is not None:
+        require_writable(output)
     found = find_target(options.over(context.obj))
     with open_cluster(found.config, found.flow.target) as cluster:
         chosen = offsets_export.checkpoints(cluster, found.flow, group, found.separator)

@@ -244,11 +244,11 @@ def export(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Directory; created if missing.")
     ],
 ) -> None:
-    done = 0
+    done, files = 0, ResidueFiles(output, file_format)
     with open_return(only.settings, only.flow) as (context, logs), progress() as report:
         ranges = ReturnedFlow(context, logs, report).residue(topic or (), partition)
         total = sum(one.records for one in ranges)
-        with ResidueFiles(output, file_format) as files:
+        with files:
 
             def take(_: ResidueRange, records: Sequence[ResidueRecord]) -> bool:
                 nonlocal done

@@ -388,11 +388,14 @@ class TestOffsets:
         assert run(f"offsets --source P --target B --export --to {file}") == Outcome(0, "", "")
         assert file.read_text() == "g,P.Payments,0,5\nh,P.Payments,0,6\n"
 
-    def test_a_file_that_cannot_be_written_is_named(self, run: Run, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_written_is_named_before_a_cluster_is_queried(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("srm.cli.flows.control.open_cluster", None)
         outcome = run(f"offsets --source P --target B --export --to {tmp_path}/no/out.csv")
 
         assert outcome.code == 2
-        assert "no/out.csv: cannot be written (No such file or directory)" in outcome.err
+        assert "no/out.csv: cannot be written (no right to do it, or no such" in outcome.err
 
     def test_an_unknown_group_is_exit_code_3(self, run: Run) -> None:
         outcome = run("offsets --source P --target B --export --group x")
