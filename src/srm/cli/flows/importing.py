@@ -40,7 +40,6 @@ from srm.replication import adoption
 from srm.replication.adoption import Adopted, AdoptionContext, HandedBack
 from srm.wiring import open_adoption, open_flow, open_return
 
-_NO_LISTS = ControlLists()
 _UNSEEN = "no position of MirrorMaker 2 is there: name its workers (group.id, offset.storage.topic)"
 
 
@@ -114,7 +113,7 @@ class ImportOutcome:
 
 
 def mm2(options: Import, *, flow: FlowsOption = None) -> None:
-    _import(_load(options.config), flow, options)
+    _import(_load(options.config), flow, options, ControlLists())
 
 
 def srm(
@@ -175,9 +174,7 @@ def _load(file: Path | None) -> Config:
     return build_config(understand(resolve_references(parse_properties(text), origin), origin))
 
 
-def _import(
-    config: Config, flows: list[Flow] | None, options: Import, lists: ControlLists = _NO_LISTS
-) -> None:
+def _import(config: Config, flows: list[Flow] | None, options: Import, lists: ControlLists) -> None:
     wanted = tuple(flows or config.flows)
     if not wanted:
         raise UsageError(f"no flow is enabled in {config.path}: give --flow")
