@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from srm.engine.ports import FlowContext
     from srm.replication.adoption import AdoptionContext
     from srm.replication.ports import Wire
+    from srm.replication.restore.topic_handover import RestoreContext
     from srm.replication.takeover import WalkedLogs
 
 _CONDEMNED_S: Final = 5.0
@@ -270,6 +271,47 @@ def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionConte
             MapStarts(flow, context.target),
             lambda: Reporter(without_syncs, SLOT, state, state, now_ms),
             by,
+        )
+        with suppress(SrmError):
+            state.flush(_FLUSH_S)
+
+
+@contextmanager
+def open_restore(
+    config: Config, forward: Flow, by: str, copy: Callable[[Collection[str]], None]
+) -> Iterator[RestoreContext]:
+    """Open what holds the copies of a flow, and its rebuilt source; ``copy`` brings them there."""
+    from srm.config.restoring import with_restore
+    from srm.domain.recovery.restore import SLOT, restore_flow
+    from srm.kafka.state.driver_log import KafkaFlowSwitch
+    from srm.kafka.state.slot_state import MapStarts
+    from srm.kafka.state.writers import KafkaStateLog
+    from srm.kafka.wire.cluster import open_wire
+    from srm.replication.report import Reporter
+    from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
+
+    both, back = with_restore(config, forward, ()), restore_flow(forward)
+    with open_clusters(config, (forward.target, forward.source)) as opened:
+        intact, rebuilt = opened[forward.target], opened[forward.source]
+        clients = config.cluster_clients(forward.target, forward)
+        to_rebuilt = both.cluster_clients(back.target, back)
+        producers = {forward.target: clients.producer, forward.source: to_rebuilt.producer}
+        lists = control_lists.load(intact, forward)
+        going_on = control_lists.effective(config.flow(forward), lists)
+        # What is handed over are positions of the past: MirrorMaker's syncs are of what is copied.
+        without_syncs = replace(going_on, emit_offset_syncs_enabled=False)
+        state = KafkaStateLog(forward.target, clients.producer)
+        yield RestoreContext(
+            forward=flow_context(going_on, rebuilt, intact, clients),
+            copying=flow_context(both.flow(back), intact, rebuilt, to_rebuilt),
+            switch=KafkaFlowSwitch(forward, intact, clients),
+            own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt),
+            clusters=config.clusters,
+            logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
+            starts=MapStarts(forward, intact),
+            reporter=lambda: Reporter(without_syncs, SLOT, state, state, now_ms),
+            copy=copy,
+            by=by,
         )
         with suppress(SrmError):
             state.flush(_FLUSH_S)

@@ -37,29 +37,21 @@ from srm import errors, logs
 from srm.clock import now_ms
 from srm.config.loader import load_config
 from srm.config.model import Config, FlowConfig
-from srm.config.restoring import with_restore
 from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat, Duty
 from srm.domain.names.topics import Flow
-from srm.domain.recovery.restore import SLOT, restore_flow
-from srm.engine.control import control_lists
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.driver_log import KafkaDriverLog, KafkaFlowSwitch
-from srm.kafka.state.slot_state import MapStarts
-from srm.kafka.state.writers import KafkaStateLog
+from srm.kafka.state.driver_log import KafkaDriverLog
 from srm.kafka.tables.topic_tail import KafkaCommitTail, follow_raw_metrics
-from srm.kafka.wire.cluster import open_wire
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver import duties
 from srm.replication.driver.discovery import Discovery
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, Work
 from srm.replication.driver.state_book import FlowProgress
-from srm.replication.report import Reporter
-from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.spark.slot import SlotTask
 from srm.threads import on_signals, start_thread
-from srm.wiring import flow_context, open_clusters, open_configured_flow
+from srm.wiring import open_configured_flow
 
 STOP_S: Final = 5.0
 
@@ -355,52 +347,3 @@ def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> Non
     replicator.run(until_caught_up=until_caught_up)
     if until_caught_up and (signalled or replicator.is_end_requested):
         raise errors.StoppedError("stopped by a signal or on request before everything was copied")
-
-
-_FLUSH_S = 20.0
-
-
-@contextmanager
-def open_restore(
-    config: Config,
-    forward: Flow,
-    by: str,
-    run: Callable[[Replicator], None],
-    master: str | None = None,
-) -> Iterator[RestoreContext]:
-    """Give access to a restore; Spark starts when something is copied, and ``run`` catches up."""
-    both, back = with_restore(config, forward, ()), restore_flow(forward)
-
-    def copy(copies: Collection[str]) -> None:
-        run(
-            Replicator(with_restore(config, forward, copies), [back], master=master, without=DUTIES)
-        )
-
-    with open_clusters(config, (forward.target, forward.source)) as opened:
-        intact, rebuilt = opened[forward.target], opened[forward.source]
-        lists = control_lists.load(intact, forward)
-        clients = config.cluster_clients(forward.target, forward)
-        to_rebuilt = both.cluster_clients(back.target, back)
-        producers = {forward.target: clients.producer, forward.source: to_rebuilt.producer}
-        going_on = control_lists.effective(config.flow(forward), lists)
-        # What is handed over are positions of the past: MirrorMaker's syncs are of what is copied.
-        without_syncs = replace(going_on, emit_offset_syncs_enabled=False)
-        state = KafkaStateLog(forward.target, clients.producer)
-
-        def reporter() -> Reporter:
-            return Reporter(without_syncs, SLOT, state, state, now_ms)
-
-        yield RestoreContext(
-            forward=flow_context(going_on, rebuilt, intact, clients),
-            copying=flow_context(both.flow(back), intact, rebuilt, to_rebuilt),
-            switch=KafkaFlowSwitch(forward, intact, clients),
-            own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt),
-            clusters=config.clusters,
-            logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
-            starts=MapStarts(forward, intact),
-            reporter=reporter,
-            copy=copy,
-            by=by,
-        )
-        with suppress(errors.SrmError):
-            state.flush(_FLUSH_S)

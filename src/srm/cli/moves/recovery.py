@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -27,9 +27,11 @@ from srm.cli.console import (
 )
 from srm.cli.flows.for_flows import OneFlow, print_table, progress, say
 from srm.cli.flows.replicator import MasterOption, replication_view
+from srm.config.restoring import with_restore
+from srm.domain.flow_state.replication_records import DUTIES
 from srm.domain.moves.disaster import Choice
 from srm.domain.names.topics import Flow
-from srm.domain.recovery.restore import RestorePlan, TopicState
+from srm.domain.recovery.restore import RestorePlan, TopicState, restore_flow
 from srm.domain.recovery.source_return import (
     PartitionReturn,
     ResidueRecord,
@@ -47,10 +49,7 @@ from srm.pages.files import Format, ResidueFiles
 from srm.pages.tables import moment
 from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out
-from srm.wiring import open_return
-
-if TYPE_CHECKING:
-    from srm.spark.replicator import Replicator
+from srm.wiring import open_restore, open_return
 
 
 def _choice(means: str) -> object:
@@ -333,10 +332,12 @@ def restore(
     yes: YesOption = False,
     master: MasterOption = None,
 ) -> None:
-    # Importing Spark takes longer than most other commands run.
-    from srm.spark.replicator import open_restore, run_program
+    def copy(copies: Collection[str]) -> None:
+        # Importing Spark takes longer than most other commands run.
+        from srm.spark.replicator import Replicator, run_program
 
-    def run(replicator: Replicator) -> None:
+        flows = with_restore(common.settings, forward, copies), [restore_flow(forward)]
+        replicator = Replicator(*flows, master=master, without=DUTIES)
         shown = replication_view(replicator.progress, as_json=False)
         with nullcontext() if common.as_json else shown:
             run_program(replicator, until_caught_up=True)
@@ -345,7 +346,7 @@ def restore(
     wanted = tuple(dict.fromkeys(topic or ()))
     if not (dry_run or yes):
         require_terminal(as_json=common.as_json)
-    with open_restore(common.settings, forward, operator(), run, master) as context:
+    with open_restore(common.settings, forward, operator(), copy) as context:
         planned = plan(context, wanted)
         if dry_run:
             common.emit(RestoreOutcome(planned, None), lambda out: _show_plan(out, planned))

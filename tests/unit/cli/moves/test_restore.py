@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ def srm(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Srm:
     def opened(*_: object) -> Iterator[object]:
         yield world.context()
 
-    monkeypatch.setattr("srm.spark.replicator.open_restore", opened)
+    monkeypatch.setattr("srm.cli.moves.recovery.open_restore", opened)
 
     def run(*arguments: str) -> Result:
         ends = ("--from", "B", "--to", "P", "--config", str(path))
@@ -46,7 +47,11 @@ def srm(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Srm:
     return run
 
 
-def test_a_dry_run_shows_what_would_be_done_and_does_nothing(srm: Srm, world: World) -> None:
+def test_a_dry_run_shows_what_would_be_done_and_does_nothing(
+    srm: Srm, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "srm.spark.replicator", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # it is not installed
     text = srm("--dry-run").stdout
 
     assert "P->B is paused by ann: unplanned failover m1" in text
