@@ -59,7 +59,9 @@ def play(
     director = Director(sites, clients, rng, line, faults)
     clients.step(produce=False)  # clients that start at the latest record start before the first
     director.tick(rng.randint(4, 16))
-    director.emit()  # of a group that was never seen a disaster leaves nothing
+    for group in (one for one in groups if one.reset == "latest"):
+        group.commit()  # of a group that has committed nothing a disaster leaves no place
+    director.emit()
     for _ in range(rng.randint(1, 4)):
         if "disasters" in faults and rng.random() < 0.6:
             director.disaster()
