@@ -164,6 +164,7 @@ _MORE: Final[dict[int | str, dict[str, Any]]] = {
     )
 }
 _T = TypeVar("_T")
+_Route = TypeVar("_Route", bound=Callable[..., Any])
 
 reading = APIRouter(prefix="/v2/flows", tags=["actions"], responses=PROBLEMS)
 router = APIRouter(
@@ -205,9 +206,17 @@ def _body(of: type[_T]) -> Callable[[Request], Awaitable[_T]]:
     return read
 
 
-def _document(of: type[Any]) -> dict[str, Any]:
-    schema = adapter(of).json_schema()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+def _action(
+    path: str, summary: str, of: type[Any], returns: type[Any]
+) -> Callable[[_Route], _Route]:
+    """Decorate the route of an action, which a JSON document describes."""
+    content = {"application/json": {"schema": adapter(of).json_schema()}}
+    return router.post(
+        f"/{{source}}/{{target}}/{path}",
+        response_model=returns,
+        summary=summary,
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
 
 
 @reading.get("/{source}/{target}/lists/{list}", response_model=ListsRow, summary="One list")
@@ -218,12 +227,7 @@ async def lists(request: Request, actions: ActionsDep, flow: FlowDep, name: List
     return answer(request, found)
 
 
-@router.post(
-    "/{source}/{target}/replicator",
-    response_model=ReplicatorAnswer,
-    summary="Stop or restart the replicator",
-    openapi_extra=_document(ReplicatorAction),
-)
+@_action("replicator", "Stop or restart the replicator", ReplicatorAction, ReplicatorAnswer)
 async def replicator(
     request: Request,
     actions: ActionsDep,
@@ -237,12 +241,7 @@ async def replicator(
     return answer(request, done)
 
 
-@router.post(
-    "/{source}/{target}/lists/{list}",
-    response_model=ListsAnswer,
-    summary="Change one list",
-    openapi_extra=_document(ListsAction),
-)
+@_action("lists/{list}", "Change one list", ListsAction, ListsAnswer)
 async def change_lists(
     request: Request,
     actions: ActionsDep,
@@ -257,12 +256,7 @@ async def change_lists(
     return answer(request, done)
 
 
-@router.post(
-    "/{source}/{target}/refresh",
-    response_model=Refreshed,
-    summary="Look at the flow at once",
-    openapi_extra=_document(Nothing),
-)
+@_action("refresh", "Look at the flow at once", Nothing, Refreshed)
 async def refresh(
     request: Request,
     views: ViewsDep,
