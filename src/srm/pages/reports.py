@@ -82,8 +82,7 @@ def report_markdown(report: MoveReport, signature: str = "") -> str:
 def report_summary(report: MoveReport) -> dict[str, Any]:
     """Return a report as JSON without partitions; the full report is in the moves topic."""
     groups = {name: replace(group, partitions=()) for name, group in report.groups.items()}
-    short_one = replace(report, groups=groups)
-    return dict(adapter(MoveReport).dump_python(short_one, mode="json"))
+    return dict(adapter(MoveReport).dump_python(replace(report, groups=groups), mode="json"))
 
 
 def _markdown(report: MoveReport, signature: str) -> Iterator[str]:

@@ -83,8 +83,7 @@ class PositionGroups:
         records: Records = {}
         for at in range(0, len(entries), GROUP_SIZE):
             part = entries[at : at + GROUP_SIZE]
-            name = f"{LEFT}{self._left}"
-            group = PositionGroup(self._slot, self._incarnation, name, tuple(part))
+            group = PositionGroup(self._slot, self._incarnation, f"{LEFT}{self._left}", tuple(part))
             records[group.key()] = group.value()
             self._left += 1
         return records

@@ -74,8 +74,7 @@ def spread(
     every = list(items)
     if not every:
         return []
-    wanted = tasks or TASKS_PER_CORE * cores(spark)
-    parts = [pickle.dumps(part) for part in cut(every, wanted)]
+    parts = [pickle.dumps(part) for part in cut(every, tasks or TASKS_PER_CORE * cores(spark))]
     logger.info("%d items in %d Spark tasks", len(every), len(parts))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,8 +83,7 @@ def spread(
                 columns = [pa.array([part]), pa.array([_run(function, parts[part])], pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, ["part", "done"])
 
-    numbers = spark.range(0, len(parts), 1, len(parts))
-    rows = numbers.mapInArrow(run, _SCHEMA).collect()
+    rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(run, _SCHEMA).collect()
     results: list[_R] = []
     for row in sorted(rows, key=lambda row: row.part):
         done = pickle.loads(row.done)  # noqa: S301 - our own tasks wrote it
@@ -276,8 +274,7 @@ def aggregate(
                     counted.add((value for m in messages if (value := m.value())), now_ms)
             yield counted
 
-        since_ms = windows.bounds(now_ms).first_start_ms
-        ranges = _plan_ranges(context.target, topic, since_ms)
+        ranges = _plan_ranges(context.target, topic, windows.bounds(now_ms).first_start_ms)
         logger.info("aggregating %s of %s in %d ranges", topic, config.flow, len(ranges))
         for counted in spread(spark, ranges, count_part):
             windows.merge(counted)

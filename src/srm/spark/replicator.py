@@ -229,8 +229,7 @@ class Replicator:
         takers: list[Callable[[FlowConfig], None]] = [discovery.take]
         if self._duties & {"checkpoints", "group-offsets"}:
             own = resources.enter_context(open_configured_flow(config, flow, follow=True))
-            commits = partial(KafkaCommitTail, source.consumer)
-            groups = duties.GroupDuty(driver, own, commits)
+            groups = duties.GroupDuty(driver, own, partial(KafkaCommitTail, source.consumer))
             works["groups"] = groups.keep
             takers.append(groups.take)
         again = partial(self._start_again, stack, flow)
@@ -270,8 +269,7 @@ class Replicator:
         """Run one job until its slot ends; SupersededError: another application drives the flow."""
         if self._spark is None:
             raise errors.UnavailableError("Spark has not started")
-        level = logging.getLogger("srm").getEffectiveLevel()
-        task = SlotTask(spec, level, logs.log_format())
+        task = SlotTask(spec, logging.getLogger("srm").getEffectiveLevel(), logs.log_format())
         self._spark.setJobGroup(name, f"srm {name}", interruptOnCancel=True)
         try:
             self._spark.parallelize([int(spec.slot)], 1).foreachPartition(task)

@@ -77,8 +77,7 @@ class LedgerEntry:
 
     def continues_from(self, cluster: str, offset: int) -> bool:
         """Return True if a group at an offset came from a cluster by this write and read on."""
-        came_by_it = self.settled and cluster in {self.origin, *self.progress}
-        return came_by_it and offset >= self.intended
+        return self.settled and cluster in {self.origin, *self.progress} and offset >= self.intended
 
     def as_settled(self) -> LedgerEntry:
         """Return the entry after its write was read back, ready to be written."""

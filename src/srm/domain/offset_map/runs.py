@@ -71,8 +71,7 @@ class Runs(Sequence[Run]):
             return parts[0]
         if not parts:
             return cls()
-        columns = zip(*(part.arrays for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
+        return cls(*map(np.concatenate, zip(*(part.arrays for part in parts), strict=True)))
 
     @property
     def arrays(self) -> tuple[Offsets, Offsets, Offsets]:

@@ -278,8 +278,7 @@ def carry_out(
     step runs in the caller's context manager ``around``.
     """
     plan = MoveStore(context).load(move_id)[0]
-    deadline = time.monotonic() + plan.request.wait_seconds
-    run = _Run(context, plan, deadline, show, poll_seconds)
+    run = _Run(context, plan, time.monotonic() + plan.request.wait_seconds, show, poll_seconds)
     for step in RUN_STEPS:
         try:
             with around(step.name):

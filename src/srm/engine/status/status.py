@@ -464,8 +464,7 @@ def _group_hints(
     if not config.groups or not found.groups:
         yield without_groups(config)
     if found.groups and not config.sync_group_offsets_enabled:
-        key = f"set {flow}.sync.group.offsets.enabled"
-        yield Reason("offsets are not written for groups", key)
+        yield Reason("offsets are not written for groups", f"set {flow}.sync.group.offsets.enabled")
     driver = found.driver
     if found.groups and driver is not None and driver.alive:
         late = supervision.late_commits(config, driver.duties)

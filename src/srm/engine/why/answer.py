@@ -171,8 +171,7 @@ class SelectionLists:
         if pattern is None:
             return question.yes("no pattern matches")
         if self.name == "groups" and subject.startswith(SHADOW_PREFIX):
-            text = f"groups {SHADOW_PREFIX}* are made by drills and never translated"
-            return question.no(text)
+            return question.no(f"groups {SHADOW_PREFIX}* are made by drills and never translated")
         text = f"denied, and deny lists win: {self._entry(pattern, self.listed.deny, '.exclude')}"
         if pattern in self.listed.deny:
             return question.no(text, self._command("--remove-denylist", pattern))

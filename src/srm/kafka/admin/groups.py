@@ -503,8 +503,7 @@ def delete(clients: Clients, groups: Collection[str]) -> None:
     def error_of(name: str, error: KafkaError) -> SrmError | None:
         if error.code() in _NO_GROUP:
             return None
-        where = clients.label(f"deleting group {name!r}")
-        return translate(error, where, on_group("Delete", name))
+        return translate(error, clients.label(f"deleting group {name!r}"), on_group("Delete", name))
 
     def request(timeout_s: float) -> None:
         futures = clients.admin().delete_consumer_groups(names, request_timeout=timeout_s)

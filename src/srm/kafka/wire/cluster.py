@@ -245,8 +245,7 @@ class WireCluster:
         with connection.cork():
             for batches, answered in requests:
                 parts = frames.produce_request(batches, self._acks_timeout_ms)
-                least = frames.least_produced(batches)
-                connection.send(frames.PRODUCE, parts, answered, least)
+                connection.send(frames.PRODUCE, parts, answered, frames.least_produced(batches))
 
     async def log_range(self, partition: TopicPartition) -> tuple[int, int]:
         start = await self._offset(partition, api.EARLIEST)
@@ -295,8 +294,7 @@ class WireCluster:
     async def abort_empty_transaction(
         self, transactional_id: str, producer: ports.ProducerId, partition: TopicPartition
     ) -> None:
-        of_id = on_transactional_id("Write", transactional_id)
-        needs = of_id | on_topic("Write", partition.topic)
+        needs = on_transactional_id("Write", transactional_id) | on_topic("Write", partition.topic)
 
         async def add() -> None:
             topics = [(partition.topic, [partition.partition])]

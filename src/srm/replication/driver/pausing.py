@@ -47,8 +47,7 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
         wanted = current.joined_by(wanted)
     book, damaged = _read(found)
     changes = book.changes(dict.fromkeys(damaged, ()), again=damaged)
-    records = {change.key(): change.value() for change in changes}
-    _write(log, wanted, records)
+    _write(log, wanted, {change.key(): change.value() for change in changes})
 
 
 def resume(

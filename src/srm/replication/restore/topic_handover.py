@@ -100,8 +100,7 @@ class TopicWork:
 
     def places(self, topic: TopicDescription) -> dict[TopicPartition, str]:
         """Return the partitions of the copy or the original that the copy has, with the id."""
-        numbers = range(self.copy.partitions)
-        return {TopicPartition(topic.name, n): topic.topic_id for n in numbers}
+        return {TopicPartition(topic.name, n): topic.topic_id for n in range(self.copy.partitions)}
 
 
 def hand_topic_over(context: RestoreContext, work: TopicWork, sealed: Seals, show: Show) -> int:

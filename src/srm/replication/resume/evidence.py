@@ -357,8 +357,7 @@ class Steps:
         for passed in range(place.at, index):
             if ahead.is_needed(passed):
                 self.unexplained.add(ahead.offset(passed))
-        offset = ahead.offset(index)
-        place.find(index, offset, copied.offset, 1)
+        place.find(index, ahead.offset(index), copied.offset, 1)
         return place
 
     def _only_equal(self, place: LogReading, last: int, copied: Content) -> int | None:

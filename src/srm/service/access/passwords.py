@@ -195,8 +195,7 @@ class PasswordHash:
     @classmethod
     def of(cls, password: str) -> Self:
         salt = os.urandom(_SALT_BYTES)
-        key = _scrypt(_LOG_N, _R, _P, salt).derive(password.encode())
-        return cls(_LOG_N, _R, _P, salt, key)
+        return cls(_LOG_N, _R, _P, salt, _scrypt(_LOG_N, _R, _P, salt).derive(password.encode()))
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -152,8 +152,7 @@ def answer_from_elsewhere(app: FastAPI) -> None:
 def _passed_on(request: Request, reply: Reply) -> Response:
     body = reply.body
     if reply.media_type == PROBLEM:
-        problem = read_answer(Problem, reply.body)
-        body = encode(replace(problem, instance=request.url.path))
+        body = encode(replace(read_answer(Problem, reply.body), instance=request.url.path))
     headers = {**reply.headers, "Cache-Control": "no-cache"}
     return Response(body, reply.status, headers, reply.media_type or None)
 

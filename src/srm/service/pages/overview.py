@@ -83,8 +83,7 @@ def headline(flows: Sequence[FlowSummary], late: Collection[str] = ()) -> Headli
         return Headline("RUNNING", f"{every} running")
     if not running:
         return Headline(worst.state, f"{amount(len(flows), 'flow')}, none is running")
-    others = len(flows) - running
-    return Headline("RUNNING", f"{running} running, {others} paused, idle or off")
+    return Headline("RUNNING", f"{running} running, {len(flows) - running} paused, idle or off")
 
 
 def _count_text(

@@ -66,8 +66,7 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
 
 def answer(request: Request, document: object, status: int = 200) -> Response:
     """Return a document as JSON of the route's type, or 304 if the client has it."""
-    of = request.scope["route"].response_model or type(document)
-    body = adapter(of).dump_json(document)
+    body = adapter(request.scope["route"].response_model or type(document)).dump_json(document)
     etag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     known = request.headers.get("If-None-Match", "")

@@ -193,8 +193,7 @@ class Views:
         try:
             return self._watches[target]
         except KeyError:
-            watched = ", ".join(self._watches)
-            why = f"cluster {target!r} is not watched here, only {watched}"
+            why = f"cluster {target!r} is not watched here, only {', '.join(self._watches)}"
             raise ElsewhereError(why, target) from None
 
     def _reuse(self, make: Callable[[FlowLook], tuple[_T, ...]], look: FlowLook) -> tuple[_T, ...]:
