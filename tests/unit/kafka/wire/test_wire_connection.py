@@ -306,6 +306,25 @@ def test_an_answer_that_cannot_be_decoded_is_an_error_of_the_connection() -> Non
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("error", [IndexError("1"), ValueError("2"), KeyError("3")])
+def test_whatever_a_decoder_fails_with_who_waits_is_told(error: Exception) -> None:
+    def decode(_body: PooledBuffer) -> int:
+        raise error
+
+    async def run() -> None:
+        theirs, ours = tcp_pair()
+        connection = Connection(ours, "here", BufferPool(), SecurityAccess(Security("P")))
+        answer = connection.request(Api(ECHO, 0, False, decode), [b"x"])
+        theirs.sendall(struct.pack(">ii", 6, 1) + b"??")
+        async with asyncio.timeout(5):
+            with pytest.raises(UnavailableError, match="here: unreadable answer"):
+                await answer
+        theirs.close()
+        assert connection.is_closed
+
+    asyncio.run(run())
+
+
 def test_who_fails_at_an_answer_does_not_keep_others_from_theirs() -> None:
     async def run() -> int:
         theirs, ours = tcp_pair()
