@@ -164,6 +164,7 @@ def test_a_flow_whose_slots_read_that_another_application_drives_it_ends(
     assert one.submitted == 1
     assert caplog.text.count("another application drives flow P->B now") == 1
     assert not going.run.is_over(until_caught_up=False)
+    eventually(lambda: not one.working.is_set(), "its works end, which another application has")
 
 
 def test_a_run_begins_when_the_one_that_it_replaces_has_ended_and_says_no_end_of_the_application(
