@@ -18,6 +18,8 @@ from tests.unit.replication.resume.two_logs import (
 
 from srm.errors import IntegrityError
 from srm.replication.mapping.starts import Start
+from srm.replication.resume import evidence
+from srm.replication.resume.evidence import LogReading, distinct
 from srm.replication.resume.source_lookahead import Comparison
 
 
@@ -96,6 +98,29 @@ def test_few_values_in_any_order_show_where_a_trimmed_target_begins() -> None:
 
     assert found.source_next == 369
     assert pairs(found) == {1 + i: i for i in range(332, 369)}
+
+
+def test_so_many_ways_to_read_equal_records_as_memory_has_room_for_are_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of 700 equal records may be the first that a trimmed target still holds."""
+    source = [Record(i, 1000, None, b"beat") for i in range(700)]
+    copied = stored([Record(701 + i, 1000, None, b"beat") for i in range(3)], producer_id=OURS)
+    target = Log([with_log_append_time(copied), marker(704, OURS, 3)], log_start=701)
+    logs = log_of(source, [5], 700, -1), target
+    followed = list[int]()
+
+    def count(places: list[LogReading]) -> list[LogReading]:
+        followed.append(len(places))
+        return distinct(places)
+
+    monkeypatch.setattr(evidence, "distinct", count)
+    with pytest.raises(IntegrityError, match="equal records leave too many ways to read it"):
+        walked(*logs, Start(0, 1), Comparison())
+    found = walked(*logs, Start(0, 1), Comparison(accepts_loss=True))
+
+    assert found.source_next == 3, "rather a second time than not at all"
+    assert evidence.MOST_PLACES // 2 <= max(followed) <= evidence.MOST_PLACES
 
 
 def test_a_target_that_lost_what_stands_before_a_record_is_undecidable() -> None:
