@@ -67,11 +67,11 @@ class ClientRoutes:
 
 @dataclass
 class Reading:
-    """One record that a group has got: its number, where, and how many moves were begun then."""
+    """One record that a group has got: its number, where, and the move that led it there."""
 
     serial: int
     cluster: str
-    moves: int
+    move: int
 
 
 @dataclass(eq=False)
@@ -86,6 +86,8 @@ class Group:
     most: int = 5
     consumer: FakeConsumer | None = None
     cluster: str = ""
+    led_by: int = 0
+    """Number of moves that were begun when it came to its cluster."""
     read: list[Reading] = field(default_factory=list)
     since_commit: set[int] = field(default_factory=set)
     uncommitted: set[int] = field(default_factory=set)
@@ -166,7 +168,7 @@ class Applications:
             group.consumer = None
         if group.consumer is None and wanted and wanted not in self.sites.down:
             other = "B" if wanted == "P" else "P"
-            group.cluster = wanted
+            group.cluster, group.led_by = wanted, self.moves
             group.consumer = FakeConsumer(
                 self.sites.clusters[wanted],
                 group.name,
@@ -181,7 +183,7 @@ class Applications:
             serial = self.sites.records[group.cluster, place][offset]
             if serial is None:
                 raise RuntimeError(f"{group.name} has read a marker: {place} at {offset}")
-            group.read.append(Reading(serial, group.cluster, self.moves))
+            group.read.append(Reading(serial, group.cluster, group.led_by))
             group.since_commit.add(serial)
         if rng.random() < group.commits:
             group.commit()

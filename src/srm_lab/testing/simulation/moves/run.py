@@ -126,7 +126,7 @@ def judge(sites: Sites, clients: Applications, moves: list[Ended]) -> Iterator[s
         for serial, readings in rows.items():
             # Its application alone knows what it had read without a commit.
             for one in readings[1 + (serial in uncommitted[name]) :]:
-                again[one.moves] += 1
+                again[one.move] += 1
         for number, count in sorted(again.items()):
             allowed = sum(_count_repeats(move, name) for move in moves if move.number == number)
             # What was merged comes late, in any time after its settlement.
