@@ -126,10 +126,7 @@ def enforce_fences(cluster: Cluster, topics: Collection[str]) -> None:
 
 
 def lift_fence(
-    cluster: Cluster,
-    now_ms: int,
-    wanted: Wanted = lambda _fence: True,
-    since_ms: int | None = None,
+    cluster: Cluster, now_ms: int, wanted: Wanted = lambda _fence: True, since_ms: int | None = None
 ) -> tuple[str, ...]:
     """Allow writes again to topics that srm fenced, or unfenced since ``since_ms``; return them."""
     since_ms = now_ms if since_ms is None else since_ms
@@ -200,10 +197,8 @@ def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgres
 def open_target(context: MoveContext, plan: MovePlan) -> dict[str, bytes]:
     """Allow writes on the target; return its fences' records, lifted: set until decided.
 
-    No broker opens it with the decision, and clients must not meet a closed target. A process
-    killed in between leaves it open until its move is run again: go decides, or release closes it.
-    What a producer without a route writes there until then, groups read after go; after release it
-    is residue of the earlier move, which the flow copies.
+    Clients must not meet a closed one. A process killed in between leaves it open until its move
+    runs again: go decides, release closes it. No record is lost: groups read it, or it is residue.
     """
     known, now_ms = read_fences(context.target), context.now_ms()
     lifted = _lift_records(plan.topics, lambda _fence: True, now_ms, known)
@@ -213,10 +208,7 @@ def open_target(context: MoveContext, plan: MovePlan) -> dict[str, bytes]:
 
 
 def lift_target(context: MoveContext, plan: MovePlan, attempt: int) -> None:
-    """Lift srm's fences of a move's topics on its target, since clients go there now.
-
-    Those that a later move has set stay.
-    """
+    """Lift srm's fences of a move's topics on its target, except those of later moves."""
     now_ms = context.now_ms()
 
     def may_lift(fence: Fence) -> bool:
@@ -227,18 +219,15 @@ def lift_target(context: MoveContext, plan: MovePlan, attempt: int) -> None:
 
 
 def if_possible(cluster: Cluster, act: Callable[[], object]) -> None:
-    """Change fences of a cluster; only log a failure: it must not stop the move."""
+    """Make a change on a cluster that the move can do without; only log a failure."""
     try:
         act()
     except SrmError as error:
-        log.warning("fences on %s: %s", cluster.alias, error)
+        log.warning("cluster %s, the move continues: %s", cluster.alias, error)
 
 
 def fence_if_possible(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:
-    """Keep the fence of a decided move if its source answers, since producers may still reach it.
-
-    This includes an abandoned source, and one whose fence a late release has lifted.
-    """
+    """Keep the fence of a decided move if its source answers, also an abandoned one."""
     if plan.fence != "acl":
         return
     gone = context.condemned

@@ -93,9 +93,8 @@ _FORGET_MS = 3_600_000
 def hold(context: MoveContext, move_id: str) -> MoveProgress:
     """Hold all clients of the move: they stop, finish and leave. RTO counts from here.
 
-    Both clusters are read first, so that blocking conditions stop the move before it affects any
-    client. Repeated, it renews the hold. A decided move is not changed. An unplanned move abandons
-    its source: it reads and writes only the target.
+    Both clusters are read first: blocking conditions stop the move before it affects any client.
+    Repeated, it renews the hold. A decided move stays. An unplanned one uses its target alone.
     ConflictError: something blocks it, settings changed since the plan, or a redirector has not
     confirmed the hold, which may be released or held again.
     """
@@ -123,7 +122,8 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         raise
     if held.is_decided:
         return held
-    if missing := call_redirectors(context, plan, renew=lambda: _renew_once(context, plan)):
+    renew_once = partial(if_possible, context.target, partial(renew_now, context, plan))
+    if missing := call_redirectors(context, plan, renew=renew_once):
         raise ConflictError(
             f"move {move_id}: {missing[0]}; nothing has moved. Fix this and hold again, "
             f"or 'srm failover release {move_id}'"
@@ -143,8 +143,7 @@ def renew(
     """Write a higher beat on the target, then on the source, with the progress if it is given.
 
     Always higher than the beat of an earlier process, whose lease clients may already count. A move
-    that holds no client is not changed. Returns the broker's time of the beat on the target, if
-    any.
+    that holds no client is not changed. Returns the target broker's time of the beat, if any.
     """
     known = registers.progress(plan.move_id)
     if known.step not in HELD:
@@ -173,13 +172,6 @@ def renew_now(context: MoveContext, plan: MovePlan) -> None:
         f"renewal of move {plan.move_id}",
         lambda registers: renew(registers, plan, context.now_ms(), source_needed=False),
     )
-
-
-def _renew_once(context: MoveContext, plan: MovePlan) -> None:
-    try:
-        renew_now(context, plan)
-    except SrmError as error:  # go renews the hold too, and checks that it is in force
-        log.warning("the hold of move %s was not renewed: %s", plan.move_id, error)
 
 
 def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
@@ -226,8 +218,7 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     others = [one for one in ranked if one and one.move_id != plan.move_id]
     knew = next_generation(others, known.knew, *(seen - {known.attempt})) - 1
     begun_ms = (started.hold_stamp_ms or now_ms) if unplanned else 0
-    seen |= {known.attempt, knew}
-    generation = next_generation(ranked, *seen, unplanned_ms=begun_ms)
+    generation = next_generation(ranked, knew, known.attempt, unplanned_ms=begun_ms)
     homes = homes_on_source(plan, routes, acks)
     started = replace(started, attempt=generation, revision=known.revision, homes=homes, knew=knew)
     hold_routes, holding = Attempt(plan, started).hold(1, now_ms), started.at("holding", now_ms)
@@ -519,7 +510,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
 def _last_wait(context: MoveContext, move_id: str) -> str:
     """Return what a move was waiting for at its last look; a failure is only logged."""
     try:
-        note = MoveStore(context).note(move_id)
+        note = ControlTables.read_moves(context.target).notes.get(move_id)
     except SrmError as error:
         log.warning("what move %s waited for is not known: %s", move_id, error)
         return ""
@@ -654,10 +645,11 @@ def _take_over(
     written during the hold, maybe by a slow writer that only the earlier process knew, so all
     topics count as having unknown writers.
     """
-    seen, note = first_look(context, clusters), MoveStore(context).note(plan.move_id)
+    note = ControlTables.read_moves(context.target).notes.get(plan.move_id)
     if note is None or note.attempt != progress.attempt:
-        return seen
-    seen = replace(seen, samples=(note.sample,) if note.sample else ())
+        return first_look(context, clusters)
+    samples = (note.sample,) if note.sample else ()
+    seen = replace(first_look(context, clusters), samples=samples)
     if note.still == seen.fingerprint:
         return replace(seen, began=float("-inf"))
     return replace(seen, unrouted=frozenset(plan.topics))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -59,9 +59,8 @@ def plan(
 ) -> MovePlan:
     """Plan a move and store the plan under its id; the first step, safe to repeat.
 
-    ``move_id``: the same again replaces the plan; if the move has continued, the stored one is
-    returned. ConflictError: it belongs to another request, or to a move that has ended and is
-    superseded.
+    ``move_id``: the same again replaces the plan; if the move has continued, it is returned.
+    ConflictError: it belongs to another request, or to a move that has ended and is superseded.
     ``dry_run``: only compute; nothing is written to either cluster.
     """
     if request.flow != context.forward.config.flow:
@@ -171,7 +170,7 @@ def findings(
     down = _down(context, facts)
     found = (
         *redirect_problems(context.forward, request),
-        *fence_problems(context, request, topics),
+        *fence_problems(context, facts),
         *unsettled_problems(context.forward),
         *topic_problems(context.forward.config, facts),
         *written_together(context, facts),
@@ -627,17 +626,14 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
         yield f"move {other} holds clients of this move, which takes them over"
 
 
-def fence_problems(
-    context: MoveContext, request: MoveRequest, topics: Collection[str]
-) -> Iterator[Reason | str]:
-    config, back = context.forward.config, context.reverse.config
-    if (request.fence or config.redirect.fence) != "acl":
+def fence_problems(context: MoveContext, facts: MoveFacts) -> Iterator[Reason | str]:
+    request, back = facts.request, context.reverse.config
+    if (request.fence or context.forward.config.redirect.fence) != "acl":
         return
     if why := context.source.no_fence_reason():
         yield Reason(f"fence acl is not possible: {why}; move without it (--fence none)")
-    elif shared := [topic for topic in topics if back.enabled and back.names.is_shared(topic)]:
+    elif shared := [one for one in facts.topics if back.enabled and back.names.is_shared(one)]:
         yield (
-            f"fence acl stops {back.flow}, too, which copies into {some(shared)}, so that no move "
-            f"leads back: add srm's principal on {request.source} to super.users, or move without "
-            f"it (--fence none)"
+            f"fence acl stops {back.flow}, too, which copies into {some(shared)}: add srm's "
+            f"principal on {request.source} to super.users, or move without it (--fence none)"
         )

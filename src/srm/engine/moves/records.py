@@ -314,8 +314,7 @@ class MoveContext:
 def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
     """Create the missing control topics on both clusters; on the target only if ``unplanned``.
 
-    Call it before any read: a client that has looked up a missing topic may not see it for a while
-    after its creation.
+    Call it before any read: a client that looked up a missing topic may not see it for a while.
     """
     sides = ((context.target, context.forward.config), (context.source, context.reverse.config))
     for cluster, config in sides[:1] if unplanned else sides:
@@ -345,11 +344,6 @@ class MoveStore:
     def progress(self, move_id: str) -> MoveProgress:
         """Return the progress of a move; one that was only planned is at its first step."""
         return furthest(read_both(self._context, ControlTables.read_moves), move_id)
-
-    def note(self, move_id: str) -> WaitNote | None:
-        """Return the note of a waiting process on the target, None without one."""
-        rows = self._context.target.compacted_topic(internal_topics.MOVES).read()
-        return decode_or_none(rows.get(f"{WAIT_PREFIX}{move_id}".encode()), WaitNote.decode)
 
     def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
         """Return all known moves with their progress, the oldest plan first; reads once."""
@@ -558,8 +552,7 @@ def transact(context: MoveContext, what: str, body: Callable[[Registers], _T]) -
 def level(context: MoveContext) -> None:
     """Write to each cluster the routes and moves that it lacks; safe to repeat.
 
-    Without them a cluster that was lost lets its clients, and the next move, follow outdated
-    routes.
+    Without them clients of a cluster that was lost, and the next move, follow outdated routes.
     """
     ensure_topics(context)
     transact(context, "the routes of both clusters", lambda registers: registers.require(*SIDES))

@@ -273,9 +273,8 @@ def carry_out(
 ) -> MoveReport:
     """Run a planned move from hold to report; an interrupted move continues.
 
-    An error, the time limit (GateClosedError) or Ctrl-C before clients are redirected releases the
-    hold. Groups that do not resume in time are named in the report; they are not an error. Each
-    step runs in the caller's context manager ``around``.
+    An error, the time limit (GateClosedError) or Ctrl-C before go releases the hold. Groups that do
+    not resume in time are named in the report alone. Each step runs in ``around``.
     """
     plan = MoveStore(context).load(move_id)[0]
     run = _Run(context, plan, time.monotonic() + plan.request.wait_seconds, show, poll_seconds)

@@ -167,12 +167,11 @@ def observe(
     watched = not plan.request.is_unplanned and not progress.residue_over
     back = arrivals.now.later.keys() - arrivals.now.away
     ours = watched and not (plan.topics and back >= {*map(topic_subject, plan.topics)})
-    if ends is not None:
-        ends = {tp: end for tp, end in ends.items() if topic_subject(tp.topic) not in back}
+    left = {tp: end for tp, end in (ends or {}).items() if topic_subject(tp.topic) not in back}
     resumed = _read_resumed(context, arrivals, active, offsets)
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **resumed},
-        "residue": _residue(context, progress, ends) if ours else dict(progress.residue),
+        "residue": _residue(context, progress, left) if ours else dict(progress.residue),
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
         "residue_over": not ours or now >= residue_until_ms(plan, progress),
     }
@@ -300,13 +299,11 @@ def _source_ends(context: MoveContext, plan: MovePlan) -> Offsets | None:
         return None
 
 
-def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets | None) -> dict[str, int]:
+def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets) -> dict[str, int]:
     """Count records written to the source after go; unchanged if a cluster is unavailable.
 
     Where both flows copy into one name, what neither map covers yet may be copies.
     """
-    if ends is None:
-        return dict(progress.residue)
     starts = {tp: progress.log_ends_at_go.get(str(tp), 0) for tp in ends}
     grown = [tp for tp, end in ends.items() if end > starts[tp]]
     shared = {tp for tp in grown if context.forward.config.names.is_shared(tp.topic)}
