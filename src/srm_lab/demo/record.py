@@ -79,10 +79,11 @@ class RecordReader:
         """Yield the entries written since the last call; none without a file."""
         if not self._path.exists():
             return
+        end = self._path.stat().st_size  # a writer may be faster than this
         with self._path.open("rb") as file:
             file.seek(self._position)
             for line in file:
-                if not line.endswith(b"\n"):
+                if not line.endswith(b"\n") or self._position >= end:
                     return
                 self._position += len(line)
                 yield PaymentEntry.parse(line.decode().rstrip("\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,20 @@ def test_a_reader_returns_only_what_is_new_and_only_whole_lines(tmp_path: Path) 
     with path.open("ab") as file:
         file.write(line[10:])
     assert list(reader.new()) == [ENTRY]
+
+
+def test_a_reader_ends_though_the_writer_is_as_fast(tmp_path: Path) -> None:
+    """On a busy machine a demo once read the payments of its sale for ever."""
+    path = tmp_path / "ledger.tsv"
+    with RecordWriter(path) as record:
+        for _ in range(500):
+            record.write(ENTRY)
+        read = 0
+        for _ in islice(RecordReader(path).new(), 1000):
+            record.write(ENTRY)
+            read += 1
+
+    assert read == 500
 
 
 def test_a_damaged_line_is_an_error_that_shows_it() -> None:
