@@ -81,9 +81,10 @@ class FlowSwitch(Protocol):
     Calls may be repeated. UnavailableError: also if another writer takes over.
     """
 
-    def pause(self, wanted: Pause, request: str | None = None) -> None:
+    def pause(self, wanted: Pause, request: str | None = None) -> Pause | None:
         """Stop assigning partitions to slots until :meth:`resume`; join an existing pause.
 
+        Return the pause before.
         ``request``: id of the pause to join; without it any pause, or a new one. ConflictError:
         that pause is over or replaced. NotFoundError: the flow has never copied anything.
         """

@@ -27,7 +27,7 @@ class FakeSwitch:
         self._target = target
         self._topic = internal_topics.replication(source)
 
-    def pause(self, wanted: Pause, request: str | None = None) -> None:
+    def pause(self, wanted: Pause, request: str | None = None) -> Pause | None:
         """See the port."""
 
         def join(current: Pause | None) -> Pause:
@@ -35,7 +35,7 @@ class FakeSwitch:
                 raise ConflictError("that pause is over, or replaced")
             return wanted if current is None else current.joined_by(wanted)
 
-        self._change(join)
+        return self._change(join)
 
     def seal(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """See the port."""
@@ -52,7 +52,7 @@ class FakeSwitch:
             if current is not None and request not in {None, current.request}:
                 raise ConflictError(f"paused again by {current.by}: {current.reason}")
 
-        return self._change(end, decided)
+        return self._change(end, decided) is not None
 
     def leave(self, move_id: str) -> None:
         """See the port."""
@@ -62,16 +62,16 @@ class FakeSwitch:
         self,
         new: Callable[[Pause | None], Pause | None],
         decided: Mapping[bytes, bytes] = MappingProxyType({}),
-    ) -> bool:
-        """Replace the pause as its driver does; return whether there was one."""
+    ) -> Pause | None:
+        """Replace the pause as its driver does; return the one before."""
 
-        def attempt() -> bool:
+        def attempt() -> Pause | None:
             writer = self._target.control_writer(f"driver of {self._topic}")
             current = read_pause(self._target.compacted_topic(self._topic).read())
             wanted = new(current)
             if wanted != current:
                 value = None if wanted is None else wanted.value()
                 writer.write({self._topic: {**decided, PAUSE_KEY: value}})
-            return current is not None
+            return current
 
         return until_not_fenced(f"pausing or resuming {self._topic}", attempt)

@@ -251,8 +251,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     flow, switch = plan.request.flow, _switch(context)
     reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
     wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
-    switch.pause(wanted)
-    _leave_if_late(context, plan, wanted)
+    _leave_if_late(context, plan, switch.pause(wanted))
     unsealed = switch.seal(sorted({*before.away.copies.values()} - {*before.without_leader}))
     unsealed |= dict.fromkeys(before.without_leader, "it has no leader now")
     notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
@@ -274,12 +273,12 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     )
 
 
-def _leave_if_late(context: MoveContext, plan: MovePlan, ours: Pause) -> None:
-    """End a new pause of a decided move: another process has finished it, and it is settled."""
-    if pause_in_force(context.forward) != ours:
-        return  # it was there before, or others rely on it
+def _leave_if_late(context: MoveContext, plan: MovePlan, before: Pause | None) -> None:
+    """Leave a pause that was not that of a decided move ``before``: the move is settled."""
+    if before is not None and plan.move_id in before.moves:
+        return
     if MoveStore(context).progress(plan.move_id).is_decided:
-        _switch(context).resume(request=ours.request)
+        _switch(context).leave(plan.move_id)
         raise ConflictError(
             f"move {plan.move_id} was decided and settled in the meantime: see "
             f"'srm failover report {plan.move_id}'"

@@ -237,7 +237,7 @@ class KafkaFlowSwitch:
         self._target = target
         self._props = props
 
-    def pause(self, wanted: Pause, request: str | None = None) -> None:
+    def pause(self, wanted: Pause, request: str | None = None) -> Pause | None:
         topic = internal_topics.replication(self._flow.source)
         if topic not in self._target.partition_counts():
             raise errors.NotFoundError(
@@ -246,7 +246,7 @@ class KafkaFlowSwitch:
             )
         # Another id each time: a driver that lives knows by it that no other one has fenced it.
         new = replace(wanted, request=wanted.request or secrets.token_hex(8))
-        self._as_driver(lambda log: pausing.pause(log, new, request))
+        return self._as_driver(lambda log: pausing.pause(log, new, request))
 
     def resume(
         self, decided: Mapping[bytes, bytes] = MappingProxyType({}), request: str | None = None

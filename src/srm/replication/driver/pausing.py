@@ -31,8 +31,8 @@ _POLL_S: Final = 0.2
 _NOTHING: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 
-def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
-    """Write a pause, and take all partitions from all slots; safe to repeat.
+def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> Pause | None:
+    """Write a pause, take all partitions from all slots, return the pause before; may be repeated.
 
     An existing pause is joined, but only that of ``request`` if given. ConflictError: that pause is
     over or replaced. FencedError: another driver began, and may publish.
@@ -48,6 +48,7 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> None:
     book, damaged = _read(found)
     changes = book.changes(dict.fromkeys(damaged, ()), again=damaged)
     _write(log, wanted, {change.key(): change.value() for change in changes})
+    return current
 
 
 def resume(

@@ -138,9 +138,9 @@ def test_a_hold_that_was_released_before_it_paused_the_flow_lets_it_go_on(
     disaster.planned()
     pause = disaster.switch.pause
 
-    def late(wanted: Pause) -> None:
+    def late(wanted: Pause) -> Pause | None:
         disaster.through("release")
-        pause(wanted)
+        return pause(wanted)
 
     disaster.switch.pause = late  # type: ignore[method-assign]
 
@@ -185,20 +185,23 @@ def test_of_a_go_and_a_settlement_at_its_last_step_one_is_refused(
     assert {r.state for r in disaster.world.routes("B").values()} == {"go" if decided else "hold"}
 
 
+@pytest.mark.parametrize("other", [(), ("m2",)], ids=["alone", "beside another move"])
 @pytest.mark.parametrize("settled", [True, False])
 def test_a_late_hold_of_a_decided_move_pauses_the_flow_only_while_it_is_unsettled(
-    disaster: Disaster, *, settled: bool
+    disaster: Disaster, other: tuple[str, ...], *, settled: bool
 ) -> None:
     """Two operators hold one move: the second wakes up when the first has finished it."""
     disaster.planned()
     pause = disaster.switch.pause
 
-    def late(wanted: Pause, request: str | None = None) -> None:
+    def late(wanted: Pause, request: str | None = None) -> Pause | None:
         disaster.switch.pause = pause  # type: ignore[method-assign]
         disaster.world.passing(1)
         disaster.through("hold", "apply", "go")
         assert not settled or disaster.switch.resume()
-        pause(wanted, request)
+        for move_id in other:
+            pause(replace(wanted, request="another", move_id=move_id))
+        return pause(wanted, request)
 
     disaster.switch.pause = late  # type: ignore[method-assign]
     if settled:
@@ -207,7 +210,8 @@ def test_a_late_hold_of_a_decided_move_pauses_the_flow_only_while_it_is_unsettle
     else:
         disaster.through("hold")
 
-    assert (disaster.pause() is None) == settled
+    left = disaster.pause()
+    assert (() if left is None else left.moves) == ((() if settled else ("m1",)) + other)
     assert {(r.cluster, r.state) for r in disaster.world.routes("B").values()} == {("B", "go")}
 
 
