@@ -201,10 +201,13 @@ class KnownRoutes:
 
     home: str
     _all: dict[str, dict[tuple[int, str], Route]] = field(default_factory=lambda: defaultdict(dict))
+    _homes: set[Route] = field(default_factory=set)
 
     def add(self, subject: str, route: Route) -> None:
         known = self._all[subject]
         known[route.attempt] = max(known.get(route.attempt, route), route, key=_rank)
+        if is_home(subject):
+            self._homes.add(route)
 
     def of(self, subject: str) -> Route:
         """Return the route of the highest rank that leads these clients, else the home cluster's.
@@ -215,8 +218,7 @@ class KnownRoutes:
         of their home: no gate has checked it.
         """
         led, known = home_route(self.home), self._all[subject]
-        homes = (one for name in self._all if is_home(name) for one in self._all[name].values())
-        for route in sorted({*known.values(), *homes}, key=_rank):
+        for route in sorted({*known.values(), *self._homes}, key=_rank):
             came, is_at_home = led.cluster in route.homes, self.home in route.homes
             if known.get(route.attempt) == route:
                 leads = came or is_at_home or not route.homes
