@@ -187,7 +187,7 @@ def _led_on(routes: Mapping[str, Route], route: Route) -> Route:
     An unplanned move of everything may not know of their group or topic.
     """
     on = routes.get(home_subject(route.cluster), route)
-    leads = on.rank > route.rank and on.cluster != route.cluster
+    leads = on.cluster != route.cluster and on.rank > route.rank
     return _led_on(routes, on.after(route)) if leads else route
 
 

@@ -282,12 +282,14 @@ class MoveFacts:
             for tp in self._places(pair, last) if pair.original in reads else ():
                 counterpart = TopicPartition(pair.target_topic, tp.partition)
                 theirs, entry = on_target.get(counterpart), self.ledger.entry(group, counterpart)
-                came = self.source_ledger.entry(group, tp)
+                is_ours = theirs is not None and entry is not None and entry.may_lower(theirs)
+                is_theirs = theirs is not None and not is_ours
+                came = self.source_ledger.entry(group, tp) if is_theirs else None
                 yield GroupPosition(
                     self._facts(pair, tp, counterpart),
                     committed.get(tp),
                     theirs,
-                    theirs is not None and entry is not None and entry.may_lower(theirs),
+                    is_ours,
                     self.request.accept_open_transactions,
                     self.request.overwrite,
                     last.get(counterpart),
