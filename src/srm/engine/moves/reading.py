@@ -244,6 +244,17 @@ def _read_last_places(
     return Away(config.flow.source, places=found, proof=read_proof(target, config.flow))
 
 
+def _born_since(
+    cluster: Cluster,
+    described: Mapping[str, GroupDescription],
+    committed: Mapping[str, Mapping[TopicPartition, int]],
+) -> dict[str, GroupDescription]:
+    """Describe the groups that were absent and have offsets now: srm itself writes some."""
+    absent = {name for name, group in described.items() if group.state == "dead"}
+    born = absent.intersection(name for name, offsets in committed.items() if offsets)
+    return cluster.groups(sorted(born)) if born else {}
+
+
 def read_facts(
     context: MoveContext, request: MoveRequest, topics: tuple[str, ...], groups: Collection[str]
 ) -> MoveFacts:
@@ -265,6 +276,8 @@ def read_facts(
     pending, unseen = per_group(source.pending_commits(groups, upstream))
     committed, unread = per_group(source.commits_of(groups))
     target_committed, target_unread = per_group(target.commits_of(groups))
+    source_groups |= _born_since(source, source_groups, committed)
+    target_groups |= _born_since(target, target_groups, target_committed)
     share = [name for name, group in source_groups.items() if group.kind == "share"]
     unacknowledged, _ = source.share_lags(share) if share else ({}, {})
     # Acks before logs: a client that has acknowledged the hold has written all its records.
@@ -345,6 +358,7 @@ def read_target(
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))
     described = target.groups(queried) if with_groups and queried else {}
     committed, errors = per_group(target.commits_of(queried))
+    described |= _born_since(target, described, committed)
     places = partitions_of(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
     positioned = {*read, *also}

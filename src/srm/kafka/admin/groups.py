@@ -162,17 +162,26 @@ class _Look:
     async def _describe(
         self, brokers: Brokers, node: int, names: Sequence[str], listed_as: GroupKind = "classic"
     ) -> None:
-        """Ask the coordinator of groups for them, as each kind until they are found."""
+        """Ask the coordinator of groups for them; again for those that only their offsets show.
+
+        A group may be created between the two answers, as by srm's own writes of offsets.
+        """
         for some in batches(names):
-            left = some
-            for kind in sorted(_DESCRIBE, key=lambda kind: kind != listed_as):
-                describe = _DESCRIBE[kind]
-                if left and await brokers.serves(node, describe):
-                    request = describe(left, False)  # noqa: FBT003 - a field of the message
-                    answer = await brokers.query(node, request)
-                    left = [name for group in answer["groups"] for name in self._take(group, kind)]
-            if left:
-                await self._absent(brokers, node, left)
+            left = await self._describe_once(brokers, node, some, listed_as)
+            if left and (left := await self._absent(brokers, node, left)):
+                await self._describe_once(brokers, node, left, listed_as)
+
+    async def _describe_once(
+        self, brokers: Brokers, node: int, left: list[str], listed_as: GroupKind
+    ) -> list[str]:
+        """Ask for groups as each kind until they are found; return those that are absent."""
+        for kind in sorted(_DESCRIBE, key=lambda kind: kind != listed_as):
+            describe = _DESCRIBE[kind]
+            if left and await brokers.serves(node, describe):
+                request = describe(left, False)  # noqa: FBT003 - a field of the message
+                answer = await brokers.query(node, request)
+                left = [name for group in answer["groups"] for name in self._take(group, kind)]
+        return left
 
     def _take(self, group: api.Answer, kind: GroupKind) -> Iterator[str]:
         """Keep an answer; yield the group's name where it is none of this kind."""
@@ -184,8 +193,8 @@ class _Look:
         else:
             self.found[name] = _description(group, kind)
 
-    async def _absent(self, brokers: Brokers, node: int, names: list[str]) -> None:
-        """Separate groups that do not exist from those of which only the offsets are visible."""
+    async def _absent(self, brokers: Brokers, node: int, names: list[str]) -> list[str]:
+        """Separate groups that do not exist from those with visible offsets; return the latter."""
         request = api.FETCH_OFFSETS([(name, None) for name in names], False)  # noqa: FBT003 - as above
         answer = await brokers.query(node, request)
         for group in answer["groups"]:
@@ -197,6 +206,7 @@ class _Look:
                 self.found[name] = GroupDescription(name, "unknown", reason=reason)
             else:
                 self.found[name] = GroupDescription(name, "dead")
+        return [name for name in names if name in self.found and self.found[name].state != "dead"]
 
     def _refuse(self, name: str, code: int) -> None:
         where = self._clients.label(f"describing group {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
 
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves.records import ensure_topics
 
@@ -89,3 +91,20 @@ def test_a_move_begins_although_such_a_group_has_gone_since_it_was_planned(world
     moves.hold(world.context(), "m1")
 
     assert world.routes("P")["group:fresh"].state == "hold"
+
+
+def test_a_group_whose_offsets_srm_writes_during_a_look_is_not_active(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first group sync creates groups on the target while a move is planned."""
+    read = world.b.commits_of
+
+    def commits_of(groups: Collection[str]) -> object:
+        world.b.commit("near", {TopicPartition("P.Payments", 0): 1})
+        return read(groups)
+
+    monkeypatch.setattr(world.b, "commits_of", commits_of)
+
+    plan = moves.plan(world.context(), REQUEST, dry_run=True)
+
+    assert not any("is active on B" in line for line in plan.blocking)
