@@ -247,7 +247,8 @@ def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
     if not file.value("refresh.groups.enabled", flow):
         given["refresh_groups_interval"] = values.NEVER
     _check_notifier(file, flow, given["failover_notifier_arguments"])
-    keep_names = _keeps_names(file, flow) and _keeps_names(file, flow.reverse)
+    policy, back = _policy(file, flow), _policy(file, flow.reverse)
+    keep_names = _keeps_names(flow, policy) and _keeps_names(flow.reverse, back)
     joined = _joined_flows(file, flow)
     _refuse_return(file, flow)
     back_topics = NameFilter()
@@ -256,8 +257,8 @@ def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
         back_topics = _filters(file, flow.reverse)["topic_filter"](*lists)
     return model.FlowConfig(
         flow=flow,
-        policy=_policy(file, flow),
-        back=_policy(file, flow.reverse),
+        policy=policy,
+        back=back,
         both_enabled=all(file.value("enabled", one) for one in (flow, flow.reverse)),
         back_topics=back_topics,
         joined=frozenset(other.source for other in joined),
@@ -365,12 +366,12 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
         return values.policy_of(name, flow.source, separator, file.clusters)
 
 
-def _keeps_names(file: SettingsFile, flow: Flow) -> bool:
-    return FlowTopics(flow, _policy(file, flow)).keeps_name("topic")
+def _keeps_names(flow: Flow, policy: ReplicationPolicy) -> bool:
+    return FlowTopics(flow, policy).keeps_name("topic")
 
 
 def _copies_under_names(file: SettingsFile, flow: Flow) -> bool:
-    return file.value("enabled", flow) and _keeps_names(file, flow)
+    return file.value("enabled", flow) and _keeps_names(flow, _policy(file, flow))
 
 
 def _joined_flows(file: SettingsFile, flow: Flow) -> list[Flow]:

@@ -53,7 +53,8 @@ def read_facts(clients: Clients) -> ClusterFacts:
 async def _read(brokers: Brokers) -> ClusterFacts:
     await brokers.look()
     newest = [await brokers.newest(node, _FETCH) for node in brokers.nodes]
-    release = next((name for version, name in _RELEASES if version <= min(newest, default=-1)), "")
+    least = min(newest, default=-1)
+    release = next((name for version, name in _RELEASES if version <= least), "")
     node = brokers.nodes[0]
     if not await brokers.serves(node, api.DESCRIBE_QUORUM):
         return ClusterFacts(release, len(newest), None)
