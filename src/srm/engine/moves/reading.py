@@ -245,14 +245,11 @@ def _read_last_places(
 
 
 def _born_since(
-    cluster: Cluster,
-    described: Mapping[str, GroupDescription],
-    committed: Mapping[str, Mapping[TopicPartition, int]],
+    cluster: Cluster, described: Mapping[str, GroupDescription], committed: Mapping[str, Offsets]
 ) -> dict[str, GroupDescription]:
     """Describe the groups that were absent and have offsets now: srm itself writes some."""
-    absent = {name for name, group in described.items() if group.state == "dead"}
-    born = absent.intersection(name for name, offsets in committed.items() if offsets)
-    return cluster.groups(sorted(born)) if born else {}
+    born = [n for n, group in described.items() if group.state == "dead" and committed.get(n)]
+    return cluster.groups(born) if born else {}
 
 
 def read_facts(

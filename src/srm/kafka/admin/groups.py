@@ -196,7 +196,7 @@ class _Look:
     async def _absent(self, brokers: Brokers, node: int, names: list[str]) -> list[str]:
         """Separate groups that do not exist from those with visible offsets; return the latter."""
         request = api.FETCH_OFFSETS([(name, None) for name in names], False)  # noqa: FBT003 - as above
-        answer = await brokers.query(node, request)
+        answer, visible = await brokers.query(node, request), []
         for group in answer["groups"]:
             name, code = group["group"], group["error_code"]
             if code and code not in _ABSENT:
@@ -204,9 +204,10 @@ class _Look:
             elif any(p["offset"] >= 0 for topic in group["topics"] for p in topic["partitions"]):
                 reason = "it has committed offsets, but its coordinator does not describe it"
                 self.found[name] = GroupDescription(name, "unknown", reason=reason)
+                visible.append(name)
             else:
                 self.found[name] = GroupDescription(name, "dead")
-        return [name for name in names if name in self.found and self.found[name].state != "dead"]
+        return visible
 
     def _refuse(self, name: str, code: int) -> None:
         where = self._clients.label(f"describing group {name!r}")
