@@ -14,7 +14,7 @@ import org.apache.kafka.common.serialization.*;
  *  records (docs/formats.md) with kafka-clients alone. The first cluster is home. */
 public class FollowRoute {
   record Route(long generation, long phase, long beat, String cluster, long lease, List<String> homes,
-      boolean own) { // own: of the subject, not of all clients of a home
+      String left, boolean own) { // own: of the subject, not of all clients of a home
     static final Comparator<Route> RANK = Comparator.comparingLong(Route::generation)
         .thenComparingLong(Route::phase).thenComparingLong(Route::beat).thenComparing(Route::cluster)
         .thenComparing(one -> one.homes.isEmpty() ? Integer.MAX_VALUE : one.homes.size())
@@ -22,8 +22,10 @@ public class FollowRoute {
     Route(String json, boolean own) { // unknown fields are ignored, absent ones are 0
       this(number(json, "generation"),
           text(json, "state").equals("hold") ? 0 : text(json, "decided").equals("true") ? 2 : 1,
-          number(json, "beat"), text(json, "cluster"), number(json, "lease_ms"), list(json, "homes"), own);
+          number(json, "beat"), text(json, "cluster"), number(json, "lease_ms"), list(json, "homes"),
+          text(json, "left"), own);
     }
+    String source() { return phase == 2 ? left : cluster; }
     static List<String> list(String json, String name) {
       var found = Pattern.compile("\"" + name + "\"\\s*:\\s*\\[([^\\]]*)").matcher(json);
       return !found.find() || found.group(1).isBlank() ? List.of()
@@ -74,8 +76,10 @@ public class FollowRoute {
   void read(String alias, int ms) {
     for (var record : tails.get(alias).poll(Duration.ofMillis(ms))) {
       if (record.value() == null) continue;
-      if (record.key().equals(subject) || record.key().startsWith("home:"))
-        routes.add(new Route(record.value(), record.key().equals(subject)));
+      boolean own = record.key().equals(subject);
+      if (!own && !record.key().startsWith("home:")) continue;
+      for (String each : record.value().split("\"beside\"")) // the last field: routes of their own
+        if (each.contains("generation")) routes.add(new Route(each, own));
     }
     Route read = inForce();
     if (Route.RANK.compare(read, route) != 0) {
@@ -84,9 +88,9 @@ public class FollowRoute {
     }
   }
   Route inForce() { // the highest that leads clients of this home, or of a cluster it was led to
-    Route led = new Route(0, 1, 0, home, 0, List.of(), false); // no record: home, go
+    Route led = new Route(0, 1, 0, home, 0, List.of(), "", false); // no record: home, go
     for (Route each : routes) {
-      boolean came = each.homes.contains(led.cluster), atHome = each.homes.contains(home);
+      boolean came = each.source().equals(led.cluster), atHome = each.homes.contains(home);
       if (each.own ? came || atHome || each.homes.isEmpty()
           : led.own ? came && !each.cluster.equals(led.cluster) : came || atHome) led = each;
     }

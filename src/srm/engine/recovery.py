@@ -280,9 +280,9 @@ class ReturnedFlow:
         return {
             topic: route.move_id
             for topic in topics
-            if (route := routes.get(topic_subject(topic))) is not None
-            and route.cluster == source
-            and not route.gives_up(source)
+            if (newest := routes.get(topic_subject(topic))) is not None
+            for route in newest.each
+            if route.cluster == source and not route.gives_up(source)
         }
 
     def _assignments_of(self, topics: Topics, topic: TopicDescription) -> list[AssignedPartition]:

@@ -65,6 +65,8 @@ class Route(Document):
     ``lease_ms``: after this time since its newest ``beat``, by its monotonic clock, a held client
     works on ``cluster`` again; 0 is unlimited.
     ``homes``: clusters whose clients it leads, see :class:`KnownRoutes`; all if empty.
+    ``left``: cluster that a decided move has left; its clients, too, follow it.
+    ``beside``: earlier decided routes of the subject that lead clients of other homes.
     """
 
     KIND = "routing record"
@@ -77,6 +79,8 @@ class Route(Document):
     lease_ms: int = 0
     beat: int = 0
     homes: tuple[str, ...] = ()
+    left: str = ""
+    beside: tuple[Route, ...] = ()
 
     @property
     def phase(self) -> int:
@@ -84,12 +88,13 @@ class Route(Document):
         return 0 if self.state == "hold" else 1 + self.decided
 
     @property
-    def rank(self) -> tuple[int, int, int, str, str, int, int, bool, bool, int, tuple[str, ...]]:
+    def rank(self) -> tuple[Any, ...]:
         """Order of precedence: generation, phase, beat; made total. The more homes the higher."""
         return (
             *(self.generation, self.phase, self.beat),
             *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided),
-            *(not self.homes, len(self.homes), self.homes),
+            *(not self.homes, len(self.homes), self.homes, self.left),
+            *(len(self.beside), [one.rank for one in self.beside]),
         )
 
     @property
@@ -114,11 +119,43 @@ class Route(Document):
         """Return whether clients may be led to another cluster than their home."""
         return {*self.homes} != {self.cluster}
 
+    @property
+    def source(self) -> str:
+        """Cluster whose clients it leads, wherever their home is."""
+        return self.left if self.decided else self.cluster
+
+    @property
+    def each(self) -> tuple[Route, ...]:
+        """Itself, and the routes beside it."""
+        return self, *self.beside
+
+    def about(self, cluster: str) -> Route | None:
+        """Return the one of :attr:`each` that leads clients to a cluster, or from home there."""
+        about = (one for one in self.each if cluster in (one.cluster, *one.homes) or not one.homes)
+        return next(about, None)
+
+    def homes_on(self, cluster: str) -> tuple[str, ...]:
+        """Return the homes of the clients on a cluster; all if empty."""
+        there = [one.homes for one in self.each if one.cluster == cluster]
+        away = {home for one in self.each if one.cluster != cluster for home in one.homes}
+        return tuple(sorted({cluster}.difference(away).union(*there))) if all(there) else ()
+
     def after(self, old: Route | None) -> Route:
-        """Return the route in place of a lower one: it leads on the clients that came by that."""
-        if old is None or old.rank >= self.rank or old.cluster not in self.homes:
+        """Return the route in place of a lower one: it keeps the clients that that has led.
+
+        It leads on those that came to its source, and has the others beside it.
+        """
+        if old is None or old.rank >= self.rank or not self.homes:
             return self
-        return replace(self, homes=tuple(sorted({*self.homes, *old.homes})) if old.homes else ())
+        came = [one.homes for one in old.each if one.cluster == self.source]
+        if not all(came):
+            return replace(self, homes=(), beside=())
+        homes, beside = {*self.homes}.union(*came), list[Route]()
+        for one in sorted((*old.each, *self.beside), key=_rank, reverse=True):
+            led = homes.union(*(each.homes for each in beside))
+            if one.state == "go" and one.homes and one.leaves_home and led.isdisjoint(one.homes):
+                beside.append(replace(one, beside=()))
+        return replace(self, homes=tuple(sorted(homes)), beside=tuple(beside))
 
     def expire(self) -> Route:
         return replace(self, state="go", beat=0, time_ms=0)
@@ -175,9 +212,9 @@ class StampedAck:
 
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     merged: dict[str, Route] = {}
-    for table in tables:
-        for subject, route in table.items():
-            merged[subject] = max(merged.get(subject, route), route, key=_rank)
+    read = [item for table in tables for item in table.items()]
+    for subject, route in sorted(read, key=lambda item: item[1].rank):
+        merged[subject] = route.after(merged.get(subject))
     return {subject: _led_on(merged, route) for subject, route in merged.items()}
 
 
@@ -187,7 +224,7 @@ def _led_on(routes: Mapping[str, Route], route: Route) -> Route:
     An unplanned move of everything may not know of their group or topic.
     """
     on = routes.get(home_subject(route.cluster), route)
-    leads = on.cluster != route.cluster and on.rank > route.rank
+    leads = on.source == route.cluster != on.cluster and on.rank > route.rank
     return _led_on(routes, on.after(route)) if leads else route
 
 
@@ -205,21 +242,22 @@ class KnownRoutes:
 
     def add(self, subject: str, route: Route) -> None:
         known = self._all[subject]
-        known[route.attempt] = max(known.get(route.attempt, route), route, key=_rank)
+        for one in route.each:
+            known[one.attempt] = max(known.get(one.attempt, one), one, key=_rank)
         if is_home(subject):
             self._homes.add(route)
 
     def of(self, subject: str) -> Route:
         """Return the route of the highest rank that leads these clients, else the home cluster's.
 
-        A route leads the clients of its ``homes``, and those that lower routes have led to one of
-        them: an unplanned move may not know where its clients have come from. Clients that a route
-        of the subject leads follow a later one for all clients of its cluster, but none for those
-        of their home: no gate has checked it.
+        A route leads the clients of its ``homes``, and those that lower routes have led to its
+        source: an unplanned move may not know where its clients have come from. Clients that a
+        route of the subject leads follow a later one for all clients of its cluster, but none for
+        those of their home: no gate has checked it.
         """
         led, known = home_route(self.home), self._all[subject]
         for route in sorted({*known.values(), *self._homes}, key=_rank):
-            came, is_at_home = led.cluster in route.homes, self.home in route.homes
+            came, is_at_home = led.cluster == route.source, self.home in route.homes
             if known.get(route.attempt) == route:
                 leads = came or is_at_home or not route.homes
             elif led in known.values():

@@ -355,7 +355,8 @@ class MoveFacts:
 
     def works_there(self, group: str) -> bool:
         """Return True if the route of a group already leads to the target, or holds it there."""
-        return self.routing.cluster_of(group_subject(group)) == self.request.target
+        source, target = self.request.source, self.request.target
+        return self.routing.cluster_of(group_subject(group), source) == target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Forecast records lost or read again; ``source``: present log ends, None if not known."""

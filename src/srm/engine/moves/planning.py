@@ -228,8 +228,9 @@ def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Re
     every, flow = facts.subjects, request.flow
     named = subjects_of(request.topics, request.groups)
     if every and not named and {*every} <= {*there}:
-        movers = some(sorted({routes[one].move_id for one in every}))
-        places = some(sorted({routes[one].cluster for one in every}))
+        led = [one for name in every if (one := routes[name].about(request.source))]
+        movers = some(sorted({one.move_id for one in led}))
+        places = some(sorted({one.cluster for one in led}))
         text = (
             f"all clients of {flow} are already routed to {places}, by {movers}; if a later "
             f"move unknown to {flow.target} sent them to {flow.source}, {TAKE_OVER}"
@@ -370,9 +371,10 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
 def routes_in_force(facts: MoveFacts) -> dict[str, Route]:
     """Return the routes of what moves; of a third cluster those its clients say they follow."""
     present = Presence(facts.routing.target.acks, facts.maps_ms)  # clients report to all
-    routes = dict(facts.routing.merge)
+    routes, source = dict(facts.routing.merge), facts.request.source
     for subject in facts.subjects:
-        ours = {"", facts.request.source, *(routes[subject].homes if subject in routes else ())}
+        led = routes[subject].about(source) if subject in routes else None
+        ours = {"", source, *(led.homes if led else ())}
         for ack in (one for one in present.followers(subject) if one.home in ours):
             if ack.generation > routes.get(subject, home_route(ack.cluster)).generation:
                 routes[subject] = Route(ack.generation, ack.cluster, "go", "unknown")
@@ -392,8 +394,9 @@ def route_problem(
         return None
     if route.state == "hold" and route.move_id != move_id:
         return f"{subject} is held by move {route.move_id}: finish or release that one first"
-    if route.cluster != request.source and route.leaves_home and not request.reroute:
-        why = f"{subject} is routed to {route.cluster}, so it cannot leave {request.source}"
+    led = route.about(request.source)
+    if led and led.cluster != request.source and led.leaves_home and not request.reroute:
+        why = f"{subject} is routed to {led.cluster}, so it cannot leave {request.source}"
         return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
     return None
 

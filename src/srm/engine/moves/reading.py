@@ -195,7 +195,8 @@ def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
     return {
         subject.removeprefix(prefix)
         for subject, route in routing.merge.items()
-        if not request.topics and subject.startswith(prefix) and route.cluster == request.source
+        if not request.topics and subject.startswith(prefix)
+        if request.source in {one.cluster for one in route.each}
     }
 
 

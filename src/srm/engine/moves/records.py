@@ -133,27 +133,26 @@ class ControlTables:
 
     def new_part(self, change: ControlChange) -> ControlChange:
         """Return the part of a change that is new here: a lower rank never follows a higher one."""
-        routes, progress = change.routes.items(), sorted(change.progress, key=lambda one: one.rank)
+        progress = sorted(change.progress, key=lambda one: one.rank)
+        routes = {key: one.after(self.routes.get(key)) for key, one in change.routes.items()}
         return replace(
             change,
-            routes={key: one for key, one in routes if _outranks(one, self.routes.get(key))},
+            routes={k: one for k, one in routes.items() if _outranks(one, self.routes.get(k))},
             progress=tuple(p for p in progress if _outranks(p, self.progress.get(p.move_id))),
             documents={k: v for k, v in change.documents.items() if self.documents.get(k) != v},
         )
 
     def lacks(self, other: ControlTables, aliases: frozenset[str]) -> ControlChange:
-        """Return what the other cluster has and this one lacks, but holds, which may be expired.
-
-        The other may not know where the clients of a route have come from: that is added.
-        """
+        """Return what the other cluster has and this one lacks, but holds, which may be expired."""
         moves = {
             plan.move_id
             for plan in other.plans()
             if {plan.request.source, plan.request.target} == aliases
         }
         routes = {
-            subject: route.after(self.routes.get(subject))
-            for subject, route in other.routes.items()
+            subject: route
+            for subject, newest in other.routes.items()
+            for route in reversed(newest.each)
             if route.state == "go" and route.move_id in moves
         }
         ended = [one for one in other.progress.values() if one.is_decided or one.step == "released"]
@@ -617,10 +616,11 @@ class RoutingTables:
     def merge(self) -> dict[str, Route]:
         return merge_tables(self.tables)
 
-    def cluster_of(self, subject: str) -> str:
-        """Return the cluster that a route names, also for a hold; empty if clients are at home."""
+    def cluster_of(self, subject: str, of: str) -> str:
+        """Return where a route leads, or holds, clients of a cluster; empty without one."""
         route = self.merge.get(subject)
-        return route.cluster if route is not None and route.leaves_home else ""
+        found = None if route is None else route.about(of)
+        return found.cluster if found is not None and found.leaves_home else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -658,7 +658,7 @@ class InForce:
             subject: route
             for subject in plan.subjects
             if (route := routes.get(subject)) is not None
-            and route.move_id != plan.move_id
+            and plan.move_id not in {one.move_id for one in route.each}
             and route.generation >= progress.attempt
             and (route.phase, route.cluster) != (1, target)  # released
         }
@@ -702,7 +702,8 @@ class Attempt:
         return self._routes("source", "go", now_ms)
 
     def go(self, now_ms: int) -> dict[str, Route]:
-        return self._routes("target", "go", now_ms, decided=True)
+        left = self.plan.request.source
+        return self._routes("target", "go", now_ms, decided=True, left=left)
 
     def is_held_by(self, route: Route | None) -> bool:
         ours = (self.progress.attempt, self.plan.move_id)
@@ -711,10 +712,12 @@ class Attempt:
     def _routes(self, side: Side, state: RouteState, now_ms: int, **given: Any) -> dict[str, Route]:
         cluster, move_id = getattr(self.plan.request, side), self.plan.move_id
         route = Route(self.progress.attempt, cluster, state, move_id, now_ms, **given)
-        led = dict(self.progress.homes)
-        if route.decided:
-            led |= {home_subject(home): (home,) for home in self.plan.homes}
-        return {subject: replace(route, homes=homes) for subject, homes in led.items()}
+        led = self.progress.homes.items()
+        routes = {subject: replace(route, homes=homes) for subject, homes in led}
+        for home in self.plan.homes if route.decided else ():
+            left = home if home == route.left else ""  # others have come by a route of their own
+            routes[home_subject(home)] = replace(route, homes=(home,), left=left)
+        return routes
 
 
 def homes_on_source(
@@ -730,8 +733,11 @@ def homes_on_source(
         if ack.cluster == request.source and ack.home and ack.subject in found:
             found[ack.subject].add(ack.home)
     for subject, homes in found.items():
-        led = routes.get(subject)
-        if led is not None and (led.cluster == request.source or request.reroute):
+        led = routes[subject].about(request.source) if subject in routes else None
+        if led is not None and led.cluster == request.source:
+            there = routes[subject].homes_on(request.source)
+            found[subject] = homes - {request.source} | {*there} if there else set()
+        elif led is not None and request.reroute:
             found[subject] = homes | {*led.homes} if led.homes else set()
     return {subject: tuple(sorted(homes)) for subject, homes in found.items()}
 

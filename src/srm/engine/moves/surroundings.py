@@ -79,13 +79,13 @@ def _from_home(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     source, target = facts.request.source, facts.request.target
     presence = Presence(facts.routing.on_source, context.now_ms())
     acks = [one for subject in facts.subjects for one in presence.followers(subject)]
-    acks = [one for one in acks if one.home == source or not one.generation]
+    acks = [one for one in acks if one.home != target or not one.generation]
     if acks and facts.request.operation == "failback" and not facts.is_away:
         yield (
             f"clients on {source} ({some(sorted({ack.client for ack in acks}))}) follow "
-            f"{some(sorted({ack.subject for ack in acks}))}: the move redirects them from their "
-            f"home to {target}, too; let those that must stay there follow no route, or leave "
-            f"these topics and groups out"
+            f"{some(sorted({ack.subject for ack in acks}))}: the move redirects them to {target}, "
+            f"too, which is not their home; let those that must stay there follow no route, or "
+            f"leave these topics and groups out"
         )
 
 

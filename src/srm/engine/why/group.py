@@ -186,7 +186,8 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
     if look.source_error:
         move = without_source(context)
         routes = RoutingTables(RoutingHistory.read(move.target))
-        look = replace(look, routed_to=routes.cluster_of(group_subject(look.group)))
+        routed_to = routes.cluster_of(group_subject(look.group), flow.source)
+        look = replace(look, routed_to=routed_to)
     elif look.opposite is None:
         return look
     else:
@@ -213,7 +214,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
             return look
         return replace(look, movement=Movement(error=Reason.of(error)))
     if not look.source_error:
-        routed_to = found.facts.routing.cluster_of(group_subject(look.group))
+        routed_to = found.facts.routing.cluster_of(group_subject(look.group), flow.source)
         return replace(look, movement=_movement(context, look, found), routed_to=routed_to)
     is_known = found.blocking or any(map(found.facts.known_places, found.facts.plans))
     return replace(look, movement=Movement(found.blocking)) if is_known else look

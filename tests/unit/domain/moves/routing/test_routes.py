@@ -61,9 +61,9 @@ def test_all_clients_merge_to_the_same_route_whatever_they_read_first(a, b, c):
 
 
 LED = [
-    Route(1, "B", "go", "m1", decided=True, homes=("P",)),
+    Route(1, "B", "go", "m1", decided=True, homes=("P",), left="P"),
     Route(2, "B", "hold", "m2", homes=("B",)),
-    Route(3, "C", "go", "m3", decided=True, homes=("B",)),
+    Route(3, "C", "go", "m3", decided=True, homes=("B",), left="B"),
     Route(4, "D", "go", "m4", decided=True, homes=("D",)),
 ]
 
@@ -74,9 +74,37 @@ def test_a_route_leads_clients_of_its_homes_and_those_that_came_to_one(home, clu
     assert {merge(*read, home=home).cluster for read in permutations(LED)} == {cluster}
 
 
+ends = st.tuples(st.sampled_from("ABCD"), st.sampled_from("ABCD"), st.booleans())
+
+
+@given(st.lists(ends, max_size=6), st.randoms())
+def test_the_last_record_of_a_topic_leads_every_client_to_where_moves_have_led_it(moves, random):
+    """So compaction changes no client's place; nor does the order in which it reads."""
+    places, last, written = dict(zip("ABCD", "ABCD", strict=True)), None, []
+    for number, (source, target, goes) in enumerate(moves, 1):
+        led = last.about(source) if last else None
+        if source == target or (led and led.cluster != source and led.leaves_home):
+            continue  # no plan
+        homes = last.homes_on(source) if last else (source,)
+        hold = Route(number, source, "hold", f"m{number}", homes=homes)
+        end = replace(hold, state="go")
+        if goes:
+            end = replace(end, cluster=target, decided=True, left=source)
+        for route in (hold, end):
+            last = route.after(last)
+            written.append(last)
+        moved = {home for home, at in places.items() if at == source and goes}
+        places |= dict.fromkeys(moved, target)
+    random.shuffle(written)
+
+    for home, place in places.items() if last else ():
+        assert merge(last, home=home).cluster == merge(*written, home=home).cluster == place
+
+
 def home_routes(number: int, cluster: str, *homes: str) -> dict[str, Route]:
+    route = Route(number, cluster, "go", f"m{number}", decided=True)
     return {
-        f"home:{home}": Route(number, cluster, "go", f"m{number}", decided=True, homes=(home,))
+        f"home:{home}": replace(route, homes=(home,), left="" if home == cluster else home)
         for home in homes
     }
 

@@ -10,12 +10,17 @@ import pytest
 from tests.unit.engine.moves.control.moving import World, config_in
 
 from srm.client.routing import RoutingWatcher
+from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import ERA, Ack, KnownRoutes, Route
 from srm.domain.names import internal_topics
-from srm.domain.names.topics import TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
+from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves.records import ControlTables, MoveContext, ensure_topics
+from srm_lab.testing.fake_switch import FakeSwitch
 
 NAMES = "ABC"
 SUBJECTS = ("topic:Payments", "group:audit")
@@ -197,12 +202,68 @@ def test_one_name_on_two_pairs_of_clusters_moves_on_each_alone(tmp_path: Path) -
     assert places(world)["A"] == "B"
 
 
+def late(world: World, reads: str) -> str:
+    """Return where clients of each home work that read some clusters only now."""
+    found = [watching(world, home, reads).route(one).cluster for home in NAMES for one in SUBJECTS]
+    assert found[::2] == found[1::2]
+    return "".join(found[::2])
+
+
+def test_a_topic_of_one_name_moves_from_two_clusters_to_a_third(tmp_path: Path) -> None:
+    """The second move and its release leave those that the first one led where they are."""
+    world = world_of(tmp_path, "AB", "CB")
+    move(world, "A", "B", "m1")
+
+    context = hold(world, "C", "B", "m2")
+    assert (places(world), late(world, "B")) == ({"A": "B", "B": "B", "C": "c"}, "BBC")
+    moves.release(context, "m2")
+    assert (places(world), late(world, "B")) == ({"A": "B", "B": "B", "C": "C"}, "BBC")
+
+    world.passing()
+    move(world, "C", "B", "m3")
+    assert (places(world), late(world, "B")) == ({"A": "B", "B": "B", "C": "B"}, "BBB")
+    assert not moves.report(world.context("A", "B"), "m1").problems
+
+
+def lose(world: World, source: str, target: str) -> MovePlan:
+    """Move everything away from a cluster that is lost."""
+    lasting, records = world.clusters[target], world.clusters[source].topics()
+    lasting.add_topic(internal_topics.replication(source), 2)
+    lasting.add_topic(internal_topics.checkpoints(source))
+    whole, gone = world.context(source, target), away_cluster(source)
+    context = replace(
+        whole,
+        forward=replace(whole.forward, source=gone, switch=FakeSwitch(lasting, source)),
+        reverse=replace(whole.reverse, target=gone),
+    )
+    copied = (records["Payments"].topic_id, 0, lasting.topics()[f"{source}.Payments"].topic_id)
+    entry = PartitionPosition(*copied, Position(10, 11, 10), 1, 0)
+    report = SlotReport("0", 1, world.clock(), (entry,), source_heard_ms=world.clock())
+    world.maps[Flow(source, target)].reports = (report,)
+    request = MoveRequest("failover", source, target, mode="unplanned")
+    planned = moves.plan(context, request, f"lost-{source}")
+    for step in (moves.hold, moves.apply, moves.go):
+        step(context, planned.move_id)
+    return planned
+
+
+def test_two_sites_that_share_a_target_are_lost_one_after_the_other(tmp_path: Path) -> None:
+    """Topics and groups of one name; who reads the target alone finds its way, too."""
+    world = world_of(tmp_path, "AB", "CB")
+
+    for source, there in (("C", "ABB"), ("A", "BBB")):
+        planned = lose(world, source, "B")
+        assert not planned.blocking
+        assert planned.topics == ("Payments",)
+        assert late(world, "B") == there
+
+
 def test_clients_follow_on_where_an_unplanned_move_did_not_know_of_them(tmp_path: Path) -> None:
     """C knows nothing of the move from A to B; a client of A reads that on A, in any order."""
     world = world_of(tmp_path, "AB", "BC")
     move(world, "A", "B", "m1")
     route = world.routes("B")["topic:Payments"]
-    on = replace(route, generation=route.generation + 1, cluster="C", homes=("B",))
+    on = replace(route, generation=route.generation + 1, cluster="C", homes=("B",), left="B")
     routing = world.clusters["C"].compacted_topic(internal_topics.ROUTING)
     routing.write({subject.encode(): on.value() for subject in SUBJECTS})
 
