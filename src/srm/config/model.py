@@ -18,7 +18,7 @@ from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import SHADOWS, NameFilter, ReplicationPolicy
 from srm.domain.names.record_headers import ClusterIds, RecordSettings, Transform
 from srm.domain.names.topics import Flow
-from srm.domain.text.documents import JsonRecord
+from srm.domain.text.documents import Document
 from srm.errors import ConfigError, UsageError
 from srm.files import user_path
 from srm.logs import LogFormat
@@ -379,7 +379,7 @@ _KEYS: Final = {key.field: key.name for key in FLOW_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsRecord(JsonRecord):
+class SettingsRecord(Document):
     """Settings in force, without secrets, and those that they have replaced at ``time_ms``."""
 
     KIND = "settings"

@@ -33,7 +33,7 @@ from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, both_ends
 from srm.domain.text.amount import amount
-from srm.domain.text.documents import JsonRecord, decoding
+from srm.domain.text.documents import Document, decoding
 from srm.errors import IntegrityError, UsageError, message
 
 DRIVER_KEY = b"driver"
@@ -158,7 +158,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverHeartbeat(JsonRecord):
+class DriverHeartbeat(Document):
     """Heartbeat of the replicator application; ``pid`` and ``host`` are informational.
 
     ``started_after`` is the id of the request in force at startup. The application obeys any other.
@@ -185,7 +185,7 @@ class DriverHeartbeat(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class DriverRequest(JsonRecord):
+class DriverRequest(Document):
     """Request to end the application of a flow; applications started before it obey.
 
     The order in the log decides, not the clocks: an application remembers the id ``request`` in
@@ -242,7 +242,7 @@ class SlotReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatus(JsonRecord):
+class PartitionStatus(Document):
     """State of one partition; a stopped one has a reason and, after a loss, the lost range.
 
     ``reason`` includes the action. ``time_ms`` is the start of the state. For a waiting or stopped
@@ -282,7 +282,7 @@ no range: the copy begins after the foreign records in the remote topic."""
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionNotes(JsonRecord):
+class PartitionNotes(Document):
     """Notes of one slot, or a decision of an operator, about the copy of one topic id.
 
     Each writer has its own keys, so none overwrites another's notes. Ranges are source offsets,
@@ -450,7 +450,7 @@ PAUSE_KEY: Final = b"pause"
 
 
 @dataclass(frozen=True, slots=True)
-class Pause(JsonRecord):
+class Pause(Document):
     """Pause of a flow: all copying stops, so that a returning source is not copied unasked.
 
     Several moves may abandon one source: ``move_id`` (empty for an operator) and ``joined`` share

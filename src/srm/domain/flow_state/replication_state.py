@@ -30,7 +30,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.slot_records import PositionGroup, SlotHeartbeat, decode_slot_record
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import CopyId
-from srm.domain.text.documents import JsonRecord
+from srm.domain.text.documents import Document
 from srm.errors import IntegrityError
 
 
@@ -77,7 +77,7 @@ COPIED_PREFIX = b"copied:"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class CopiedTopic(JsonRecord):
+class CopiedTopic(Document):
     """A topic that a flow copies (``active``) or has copied, with records in the state topics.
 
     It is written before and deleted after those records, so a driver knows which topics to look
@@ -129,7 +129,7 @@ def is_superseded(
 
 
 _logger = logging.getLogger(__name__)
-_KINDS: Final[Mapping[bytes, type[Assignment | JsonRecord]]] = {
+_KINDS: Final[Mapping[bytes, type[Assignment | Document]]] = {
     ASSIGNMENT_PREFIX: Assignment,
     STATUS_PREFIX: PartitionStatus,
     NOTES_PREFIX: PartitionNotes,

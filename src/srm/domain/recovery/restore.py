@@ -25,7 +25,7 @@ from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import Runs
-from srm.domain.text.documents import JsonRecord
+from srm.domain.text.documents import Document
 
 RESTORE_KEY: Final = b"restore"
 SLOT: Final = "restore"
@@ -35,7 +35,7 @@ TopicState = Literal["missing", "empty", "begun", "restored", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreRecord(JsonRecord):
+class RestoreRecord(Document):
     """Key ``restore`` in the commands of ``restore.B->P``: P is being restored.
 
     ``pauses`` are the ids of its pause of P->B, before and after the restore has renewed it: under

@@ -6,7 +6,6 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cache
 from typing import Any, ClassVar, Final, Self, TypeVar
 
@@ -71,16 +70,6 @@ class Document:
     @classmethod
     def decode(cls, value: bytes) -> Self:
         return decode(cls, cls.KIND, value)
-
-
-class JsonRecord(Document):
-    """A document whose value is compact JSON in ASCII."""
-
-    __slots__ = ()
-
-    def value(self) -> bytes:
-        fields = asdict(self)  # type: ignore[call-overload]
-        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def read_json(kind: str, text: bytes) -> Any:

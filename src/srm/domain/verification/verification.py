@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.runs import FINGERPRINTS, OffsetSet, Runs
-from srm.domain.text.documents import JsonRecord
+from srm.domain.text.documents import Document
 from srm.domain.verification.verification_plan import RangePlan, clip, part_of
 from srm.errors import IntegrityError, SrmError, UnavailableError
 
@@ -63,7 +63,7 @@ class RangeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionVerification(JsonRecord):
+class PartitionVerification(Document):
     """Verification result for one partition, about the records in both offset ranges.
 
     ``earlier_records`` were proven equal before, the last at ``earlier_ms``, and not read again.

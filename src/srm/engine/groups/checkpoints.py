@@ -28,7 +28,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
-from srm.domain.text.documents import JsonRecord
+from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, Topics
 from srm.engine.control.control_topics import ensure_compacted, ensure_stamped
 from srm.engine.flows.supervision import paused_text
@@ -50,7 +50,7 @@ _MS: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupListing(JsonRecord):
+class GroupListing(Document):
     """Groups that the patterns of a flow selected at ``time_ms`` (epoch, by srm's clock)."""
 
     KIND = "stored listing of groups"
