@@ -42,7 +42,7 @@ PLAN = MovePlan(
         ),
     ),
     blocking=(),
-    warnings=("replication of Payments is 3 records behind: the move will wait for it",),
+    warnings=("the move will wait: replication of Payments from P is 3 records behind",),
     fingerprint="f",
 )
 

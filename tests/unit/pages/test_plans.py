@@ -29,7 +29,7 @@ PLANNED = MovePlan(
     ("Payments",),
     (GroupPlan("billing", ("c-1@host",), (POSITION,)),),
     (),
-    ("replication of Payments is 3 records behind: the move will wait for it",),
+    ("the move will wait: replication of Payments from P is 3 records behind",),
     "f",
 )
 FORECAST = Forecast(
@@ -52,7 +52,9 @@ def test_a_planned_move_is_approved_with_what_each_group_has_still_to_read() -> 
 
     assert approval_subject(PLANNED) == "Move group billing from P to B?"
     assert "| billing | 1 | 50 | 0 | 0 |" in text
-    assert "- Warning: replication of Payments is 3 records behind" in text
+    assert (
+        "- Warning: the move will wait: replication of Payments from P is 3 records behind" in text
+    )
     assert "Nothing has been changed yet" in text
     assert PLANNED.numbers() == {
         "groups": 1,

@@ -9,6 +9,7 @@ Writes count up to the high watermark: an open transaction stops the last stable
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,13 @@ class SideFacts:
         if found.state == "dead" and self.committed.get(name):
             return replace(found, state="unknown", reason="it is absent but has committed offsets")
         return found
+
+    def activity(self, name: str) -> str:
+        """Say where a group is active, and which members; empty if it is idle."""
+        found = self.group(name)
+        state = f"state {found.state}{found.reason and ': '}{found.reason}"
+        who = ", ".join(found.members) or state
+        return "" if found.state in IDLE else f"active on {self.alias} ({who})"
 
 
 @dataclass(frozen=True)
@@ -555,37 +563,38 @@ def _missing(facts: MoveFacts) -> Iterator[tuple[str, int]]:
 
 
 def _replication_reasons(facts: MoveFacts) -> Iterator[str]:
-    source = facts.request.source
-    behind: dict[str, int] = {}
     for each in facts.replication:
-        if not each.remaining:
-            continue
-        if each.damage:
+        if each.remaining and each.damage:
             yield f"the offset map of {each.place} cannot be used: {each.damage}"
-            continue
-        if each.halt_reason is not None:
+        elif each.halt_reason is not None:
             yield each.halt_reason.text
-        if each.held_back and not facts.request.accept_open_transactions:
-            yield from each.transaction_reasons(source)
-        if each.remaining > each.held_back:
-            topic = each.place.topic
-            behind[topic] = behind.get(topic, 0) + each.remaining - each.held_back
-    for topic, remaining in sorted(behind.items()):
-        yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
-    if behind and is_silent(facts.report_age_ms):
+    yield from missing_reasons(facts)
+    is_behind = any(one.remaining > one.held_back and not one.damage for one in facts.replication)
+    if is_behind and is_silent(facts.report_age_ms):
         age = facts.report_age_ms
         seen = "has never reported" if age is None else f"last reported {ago(age)}"
         yield f"the replicator of {facts.request.flow} {seen}: is it running? see 'srm status'"
 
 
+def missing_reasons(facts: MoveFacts) -> Iterator[str]:
+    """Yield what is not copied yet and will be, as far as the move wants it."""
+    source, behind = facts.request.source, Counter[str]()
+    for each in facts.replication:
+        if each.damage or each.halt_reason is not None:
+            continue
+        if each.held_back and not facts.request.accept_open_transactions:
+            yield from each.transaction_reasons(source)
+        behind[each.place.topic] += each.remaining - each.held_back
+    for topic, remaining in sorted(behind.items()):
+        if remaining:
+            yield f"replication of {topic} from {source} is {amount(remaining, 'record')} behind"
+
+
 def _group_reasons(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
     name = group.group
     for side in (facts.source, facts.target):
-        found = side.group(name)
-        if found.state not in IDLE:
-            state = f"state {found.state}{found.reason and ': '}{found.reason}"
-            who = ", ".join(found.members) or state
-            yield f"group {name} is still active on {side.alias} ({who}): stop it there"
+        if activity := side.activity(name):
+            yield f"group {name} is still {activity}: stop it there"
     if unreadable := "; ".join(reason.text for reason in facts.unreadable(name)):
         yield f"offsets of group {name} cannot be read: {unreadable}"
     if pending := facts.source.pending.get(name):

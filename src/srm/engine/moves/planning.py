@@ -11,19 +11,17 @@ from typing import Final
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
-from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, home_route, subjects_of
 from srm.domain.text.amount import Reason, amount, some
-from srm.engine.cluster_ports import GroupDescription
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.effects import require_in_force
-from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.facts import MoveFacts, missing_reasons
 from srm.engine.moves.reading import (
     MoveScope,
     groups_on_source,
@@ -417,26 +415,19 @@ def left_alone(facts: MoveFacts) -> dict[str, str]:
     """Return the groups whose offsets on the target cannot be set now, with the reason."""
     left: dict[str, str] = {}
     for group in facts.groups:
-        there = facts.target.group(group)
         if unreadable := facts.unreadable(group):
             left[group] = f"its offsets cannot be read: {unreadable[0].text}"
-        elif there.state not in IDLE:
-            left[group] = f"it is active on {facts.request.target} ({_members(there)})"
+        elif activity := facts.target.activity(group):
+            left[group] = f"it is {activity}"
     return left
 
 
-def _members(group: GroupDescription) -> str:
-    return ", ".join(group.members) or group.reason or group.state
-
-
 def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
-    here, there, request = facts.source.group(name), facts.target.group(name), facts.request
-    if there.state not in IDLE:
-        who = f"group {name} is active on {request.target} ({_members(there)})"
-        yield Reason(f"{who}: stop it there")
-    if here.state == "unknown":
+    if activity := facts.target.activity(name):
+        yield Reason(f"group {name} is {activity}: stop it there")
+    if (here := facts.source.group(name)).state == "unknown":
         reason = Reason(here.reason or "its state is not known", here.action)
-        yield reason.within(f"group {name} on {request.source} may have members")
+        yield reason.within(f"group {name} on {facts.source.alias} may have members")
     for reason in facts.unreadable(name):
         yield reason.within(f"offsets of group {name} cannot be read")
 
@@ -506,27 +497,17 @@ def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
 
 def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]:
     """Yield what a move has to wait for on the source, and a replicator down without lag."""
-    request, behind = facts.request, dict[str, int]()
+    request = facts.request
     if down is not None and facts.replication and not _missing(facts):
         yield f"the replicator of {request.flow} is down: {message(down.text, down.action)}"
     for partition in facts.replication:
-        if down is None and partition.halt_reason is None:
-            topic = partition.place.topic
-            behind[topic] = behind.get(topic, 0) + partition.remaining
-        if partition.held_back:
-            leave = f"{request.target} will lack {amount(partition.held_back, 'record')}"
-            wait = "the move will wait for its end"
+        if partition.held_back and request.accept_open_transactions:
             yield (
-                f"{partition.place} has an open transaction from offset "
-                f"{partition.log.stable_end} on: "
-                f"{leave if request.accept_open_transactions else wait}"
+                f"{partition.place} has an open transaction from offset {partition.log.stable_end} "
+                f"on: {request.target} will lack {amount(partition.held_back, 'record')}"
             )
-    for topic, remaining in sorted(behind.items()):
-        if remaining:
-            yield (
-                f"replication of {topic} is {amount(remaining, 'record')} behind: "
-                "the move will wait for it"
-            )
+    for reason in missing_reasons(facts) if down is None else ():
+        yield f"the move will wait: {reason}"
 
 
 def group_warnings(facts: MoveFacts) -> Iterator[str]:

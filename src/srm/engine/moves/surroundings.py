@@ -9,7 +9,7 @@ from typing import Final
 from srm.domain.moves.gate import Presence, Writers, unknown_writers, unrouted_members
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import some
+from srm.domain.text.amount import amount, some
 from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.flows.source_look import partitions_of
@@ -193,13 +193,10 @@ def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         if topics := tuple(sorted({tp.topic for tp in offsets} & ours)):
             alike.setdefault(topics, []).append(group)
     for topics, groups in sorted(alike.items()):
-        one = len(groups) == 1
         yield (
-            f"{'group' if one else f'{len(groups)} groups:'} {some(groups)} "
-            f"{'reads' if one else 'read'} {', '.join(topics)} on {request.source} and "
-            f"{'does' if one else 'do'} not move: {'it gets' if one else 'they get'} records "
-            f"written after the move only through {request.target}'s replicas; name "
-            f"{'it' if one else 'them'} with --group to move {'it' if one else 'them'}"
+            f"{amount(len(groups), 'group')} with offsets of {', '.join(topics)} on "
+            f"{request.source} will not move ({some(groups)}): records written after the move "
+            f"reach them only as replicas; name groups with --group to move them"
         )
 
 

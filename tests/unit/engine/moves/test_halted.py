@@ -63,7 +63,7 @@ def test_what_a_slot_that_lives_has_still_to_copy_is_waited_for(behind: World) -
     plan = dry_run(behind)
 
     assert plan.blocking == ()
-    assert "replication of Payments is 7 records behind: the move will wait for it" in plan.warnings
+    assert "the move will wait: replication of Payments from P is 7 records behind" in plan.warnings
 
 
 def test_a_partition_that_is_stopped_and_holds_records_back_is_a_reason_not_to_start(

@@ -149,9 +149,9 @@ def test_groups_that_stay_are_one_warning_for_the_topics_they_read_however_many_
 
     one, many = warned(world)
 
-    assert one.startswith("group other reads B.Payments, Payments on P and does not move")
+    assert one.startswith("1 group with offsets of B.Payments, Payments on P will not move (other)")
     assert many.startswith(
-        "20 groups: g0, g1, g10, g11, g12, g13, g14, g15 and 12 more read Payments on"
+        "20 groups with offsets of Payments on P will not move (g0, g1, g10, g11, g12, g13, "
     )
 
 
@@ -222,14 +222,17 @@ def sent_to_b(world: World) -> None:
     announces(world, "desk", "topic:Payments", "B", route.generation, home="B")
 
 
-def test_clients_at_home_on_the_source_of_a_failback_are_named(world: World) -> None:
+def test_clients_that_a_failback_does_not_bring_home_are_named(world: World) -> None:
+    """One is at home on its source, another has come from a third cluster."""
     sent_to_b(world)
+    announces(world, "stall", "topic:Payments", "B", 3, home="C")
 
     [warning] = redirected(world, BACK)
 
     assert warning == (
-        "clients on B (desk) follow topic:Payments: the move redirects them from their home to P, "
-        "too; let those that must stay there follow no route, or leave these topics and groups out"
+        "clients on B (desk, stall) follow topic:Payments: the move redirects them to P, too, "
+        "which is not their home; let those that must stay there follow no route, or leave these "
+        "topics and groups out"
     )
 
 

@@ -211,7 +211,7 @@ def test_plan_progress_and_report_are_shown_in_words(world: World) -> None:
         console.print(move_view(plan, event))
 
     text = console.export_text()
-    assert "warning: replication of Payments is 1 record behind" in text
+    assert "warning: the move will wait: replication of Payments from P is 1 record behind" in text
     assert "failover P->B: clean" in text
     assert "RPO 0 records" in text
     assert "waits: group far is still active on P" in text
