@@ -145,7 +145,8 @@ class Route(Document):
 
         It leads on those that came to its source, and has the others beside it.
         """
-        if old is None or old.rank >= self.rank or not self.homes:
+        is_same = old is not None and (self.homes, self.beside) == (old.homes, old.beside)
+        if old is None or is_same or old.rank >= self.rank or not self.homes:
             return self
         came = [one.homes for one in old.each if one.cluster == self.source]
         if not all(came):
