@@ -12,6 +12,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
 from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.recorded_copies import copies_in, flows_beside
+from srm.engine.control.topic_sync import plan_remote_topics
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import driver_status
 from srm.engine.flows.target_topics import StateTopic
@@ -19,7 +20,7 @@ from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.reading import read_writers
 from srm.engine.moves.records import MoveContext
-from srm.errors import AuthorizationError
+from srm.errors import AuthorizationError, message
 
 _SKEW_MS: Final = 2_000
 """Difference of clocks up to which it is ignored."""
@@ -40,7 +41,7 @@ def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str
         yield from _state(facts)
         yield from _inflows(context, facts)
         yield from _staying(context, facts)
-        yield from _retention(context, facts)
+        yield from _weaker_copies(context, facts)
         yield from _clocks(facts)
     yield from _transaction_logs(facts)
 
@@ -200,22 +201,16 @@ def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         )
 
 
-def _retention(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
-    """Warn of shorter retention.ms, if both sides set it: broker defaults are not queried."""
-    request, names = facts.request, context.forward.config.names
-    remotes = {topic: names.remote(topic) for topic in sorted(facts.topics)}
-    on_source = context.source.topic_configs(list(remotes))
-    on_target = context.target.topic_configs(list(remotes.values()))
-    for topic, remote in remotes.items():
-        here = on_source.get(topic, {}).get("retention.ms")
-        there = on_target.get(remote, {}).get("retention.ms")
-        if here and there not in {None, "", "-1"} and (here == "-1" or int(there) < int(here)):
-            kept = "without limit" if here == "-1" else f"{here} ms"
-            yield (
-                f"{topic} keeps records {there} ms on {request.target} but {kept} on "
-                f"{request.source}: a group with a large lag may miss some; raise retention.ms "
-                f"there"
-            )
+def _weaker_copies(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of copies that keep less than their source, and no topic sync changes that."""
+    config, there = context.forward.config, facts.target.topics
+    topics = {
+        name: facts.source.topics[name] for name in facts.topics if name in facts.source.topics
+    }
+    copies = {name: there[name] for name in map(config.names.remote, topics) if name in there}
+    settings = context.source.topic_settings(topics), context.target.topic_settings(copies)
+    for found in plan_remote_topics(topics, copies, config, *settings).findings:
+        yield f"{found.subject}: {message(found.text, found.action)}"
 
 
 def _clocks(facts: MoveFacts) -> Iterator[str]:

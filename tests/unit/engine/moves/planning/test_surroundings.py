@@ -96,28 +96,26 @@ def test_writers_that_follow_no_route_are_counted_and_their_shared_ids_named(wor
     assert "Payments-0: producer ids 7, 9 of P are used by another" in ids
 
 
-@pytest.mark.parametrize(
-    ("here", "there", "words"),
-    [
-        ("-1", "1000", "keeps records 1000 ms on B but without limit on P"),
-        ("2000", "1000", "keeps records 1000 ms on B but 2000 ms on P"),
-        ("2000", "1000", "raise retention.ms there"),
-    ],
-)
-def test_shorter_retention_on_the_target_is_a_danger(
-    world: World, here: str, there: str, words: str
+@pytest.mark.parametrize(("here", "kept"), [(None, "604800000"), ("-1", "-1"), ("2000", "2000")])
+def test_a_copy_that_keeps_less_than_its_source_is_a_danger_if_no_sync_changes_that(
+    world: World, here: str | None, kept: str
 ) -> None:
-    keeps(world, here, there)
+    context = world.context()
+    config = replace(context.forward.config, sync_topic_configs_enabled=False)
+    keeps(world, here, "1000")
 
-    [warning] = warned(world)
+    [warning] = warned(world, replace(context, forward=replace(context.forward, config=config)))
 
-    assert words in warning
+    assert warning == (
+        f"P.Payments: retention.ms is 1000, on Payments of P {kept}; "
+        f"set retention.ms={kept} on P.Payments of B"
+    )
 
 
 @pytest.mark.parametrize(
-    ("here", "there"), [("1000", "-1"), ("5", "6"), ("-1", "-1"), (None, "5"), ("5", None)]
+    ("here", "there"), [("1000", "-1"), ("5", "6"), ("-1", "-1"), ("5", None), ("2000", "1000")]
 )
-def test_longer_or_unset_retention_on_the_target_is_no_danger(
+def test_a_copy_that_keeps_as_much_or_will_by_the_next_sync_is_no_danger(
     world: World, here: str | None, there: str | None
 ) -> None:
     keeps(world, here, there)
