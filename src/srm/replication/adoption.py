@@ -466,7 +466,7 @@ def plan_handing_back(
 
 def check_stopped(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> None:
     """Refuse a flow that is still copied: slots outlive a driver that was killed."""
-    driver, _ = driver_status(records, flow, now_ms)
+    driver = driver_status(records, flow, now_ms)
     if driver is not None and driver.alive:
         raise ConflictError(
             f"srm replicates {flow} already, on {driver.host}",

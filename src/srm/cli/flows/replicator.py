@@ -307,7 +307,7 @@ def reload(flows: Flows, *, wait: WaitOption = 10.0) -> None:
 def _changes(
     flow: Flow, commands: Mapping[bytes, bytes], written: Mapping[str, Any]
 ) -> Iterator[SettingChange]:
-    driver, _ = driver_status(commands, flow, now_ms())
+    driver = driver_status(commands, flow, now_ms())
     if driver is None or not driver.alive or SETTINGS_KEY not in commands:
         yield SettingChange(str(flow), "", None, None, "not running")
         return

@@ -68,7 +68,7 @@ def copies_of_others(
     taken = set[str]()
     for other in others:
         records = StateTopic(target, other.source).read()
-        driver, _ = driver_status(records, other, now_ms)
+        driver = driver_status(records, other, now_ms)
         if driver is None or not driver.alive:
             continue
         ranks = _ranks(records, other)

@@ -307,17 +307,10 @@ class SlotStatus:
     alive: bool
 
 
-def driver_status(
-    records: Mapping[bytes, bytes], flow: Flow, now_ms: int
-) -> tuple[DriverStatus | None, dict[str, str]]:
-    """Return a flow's driver, None if there never was one, and errors of damaged commands; pure."""
-    value = records.get(DRIVER_KEY)
-    if value is None:
-        return None, {}
-    try:
-        beat = DriverHeartbeat.decode(value)
-    except IntegrityError as error:
-        return None, {"driver": str(error)}
+def driver_status(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> DriverStatus | None:
+    """Return a flow's driver by its last heartbeat, None if there is none that can be read."""
+    if (beat := read_driver(records)) is None:
+        return None
     age_ms = max(0, now_ms - beat.time_ms)
     request, obeyed = read_request(records), None
     if request is not None and request.request == beat.started_after:
@@ -325,7 +318,7 @@ def driver_status(
     stopped = beat.stopped_by, beat.stopped_flow
     if request is not None and request.action == "stop":
         stopped = request.by, str(flow)
-    status = DriverStatus(
+    return DriverStatus(
         **values_of(beat, "driver", "application_id", "host", "pid", "ended"),
         **values_of(beat, "started_ms", "duties", "troubles"),
         age_ms=age_ms,
@@ -335,7 +328,6 @@ def driver_status(
         stopped_by=stopped[0],
         stopped_flow=stopped[1],
     )
-    return status, {}
 
 
 def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatus, ...]:

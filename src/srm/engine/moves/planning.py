@@ -247,7 +247,7 @@ def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
         return {key: value for key, value in records.items() if key.startswith(SLOT_PREFIX)}
 
     records = topic.read()
-    driver, _ = driver_status(records, config.flow, context.now_ms())
+    driver = driver_status(records, config.flow, context.now_ms())
     statuses = slot_statuses(facts.maps.reports, facts.maps_ms)
     reason = next(down_reasons(config.flow, driver, statuses), None)
     if reason is not None and not config.enabled:

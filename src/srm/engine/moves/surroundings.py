@@ -173,7 +173,7 @@ def _brings(
         records = StateTopic(cluster, flow.source).read()
     except AuthorizationError:
         return True
-    driver, _ = driver_status(records, flow, now_ms)
+    driver = driver_status(records, flow, now_ms)
     runs = driver is not None and driver.alive
     return runs and not copies_in(records, present).isdisjoint(topics)
 

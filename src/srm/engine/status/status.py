@@ -154,14 +154,15 @@ class FlowFacts:
 def status_of(facts: FlowFacts) -> tuple[FlowStatus, dict[str, tuple[PartitionRow, ...]]]:
     """Return the status of replicator and topics, and partitions; no groups, no forecast."""
     config, maps = facts.config, facts.maps
-    driver, errors = supervision.driver_status(facts.commands, config.flow, facts.time_ms)
+    driver = supervision.driver_status(facts.commands, config.flow, facts.time_ms)
+    is_damaged = driver is None and replication_records.DRIVER_KEY in facts.commands
     status = FlowStatus(
         flow=config.flow,
         enabled=config.enabled,
         time_ms=facts.time_ms,
         driver=driver,
         slots=supervision.slot_statuses(maps.reports, facts.time_ms),
-        errors=errors,
+        errors={"driver": "its heartbeat is damaged"} if is_damaged else {},
         source_error=facts.source.error,
         pause=replication_records.read_pause(facts.commands),
         heard_ms=max((report.source_heard_ms for report in maps.reports), default=0),
