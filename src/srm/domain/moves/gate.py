@@ -282,10 +282,8 @@ def requests_at_go(
         yield f"start group {group}{who} with {there}"
     for topic, count in sorted(residue.items()):
         if count:
-            yield (
-                f"{amount(count, 'record')} of topic {topic} {'was' if count == 1 else 'were'} "
-                f"written to {request.source} after go: start their producers with {there}"
-            )
+            records = f"{amount(count, 'record')} of topic {topic} to {request.source}"
+            yield f"producers wrote {records} after go: start them with {there}"
 
 
 def _settings(request: MoveRequest, address: str) -> str:

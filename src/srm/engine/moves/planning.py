@@ -590,9 +590,8 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
             )
     if unserved := facts.without_leader:
         yield (
-            f"{some([str(place) for place in unserved])} on {target} "
-            f"{'has' if len(unserved) == 1 else 'have'} no leader now: groups continue at their "
-            f"last checkpoint there, unverified, when a broker leads it again"
+            f"no broker of {target} leads {some([str(place) for place in unserved])} now: groups "
+            f"continue at their last checkpoint there, unverified, when one does again"
         )
     if overtaken := [plan for plan in facts.plans if plan.total_skipped]:
         count = sum(plan.total_skipped for plan in overtaken)

@@ -71,11 +71,10 @@ def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
 def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the original topics and, of both sides, the groups that a move may name, in order."""
     config = context.config
-    wanted = config.group_names
     groups = {*groups_with_offsets(context.source), *groups_with_offsets(context.target)}
     return (
         tuple(sorted(originals(context.source.topics(), config))),
-        tuple(sorted(filter(wanted.matches, groups))),
+        tuple(sorted(filter(config.group_names.matches, groups))),
     )
 
 

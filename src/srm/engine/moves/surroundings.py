@@ -126,10 +126,9 @@ def _shared_ids(context: MoveContext, facts: MoveFacts, topics: Collection[str])
             shared[str(one.partition)].add(one.producer_id)
     for partition, ids in sorted(shared.items()):
         which = some([str(number) for number in sorted(ids)])
-        named, are = ("id", "is") if len(ids) == 1 else ("ids", "are")
         yield (
-            f"{partition}: producer {named} {which} of {source} {are} used by another producer on "
-            f"{target}: restart the producers of the partition, a new address alone is not enough"
+            f"{partition}: {source} and {target} gave producer id {which} to different producers: "
+            f"restart the producers of the partition, a new address alone is not enough"
         )
 
 

@@ -119,7 +119,7 @@ def test_people_are_told_whom_to_start_with_which_address():
     assert asks == [
         "start group audit (app-1@10.0.0.3) with bootstrap.servers=b1:9092 (cluster B)",
         (
-            "1 record of topic Payments was written to P after go: start their producers with "
+            "producers wrote 1 record of topic Payments to P after go: start them with "
             "bootstrap.servers=b1:9092 (cluster B)"
         ),
     ]

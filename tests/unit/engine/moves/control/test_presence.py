@@ -244,7 +244,7 @@ def test_a_plan_names_producer_ids_that_are_anothers_on_the_target(world: World)
     found = warnings_of(world)
 
     assert "topic Payments: 2 of the producers that wrote to it recently follow no route" in found
-    assert "Payments-0: producer id 8 of P is used by another" in found
+    assert "Payments-0: P and B gave producer id 8 to different producers" in found
 
 
 def test_ids_of_producers_that_have_long_stopped_are_nobodys_danger(world: World) -> None:

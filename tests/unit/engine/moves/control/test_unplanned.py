@@ -266,7 +266,7 @@ def test_a_copy_without_a_leader_is_named_and_stops_nothing(disaster: Disaster) 
     plan = disaster.planned()
 
     assert not plan.blocking
-    assert any("P.Payments-0 on B has no leader now" in line for line in plan.warnings)
+    assert any("no broker of B leads P.Payments-0 now" in line for line in plan.warnings)
     disaster.through("hold", "apply", "go")
     progress = MoveStore(disaster.context).progress("m1")
     assert progress.forecast is not None

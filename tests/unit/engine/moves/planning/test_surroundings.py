@@ -93,7 +93,7 @@ def test_writers_that_follow_no_route_are_counted_and_their_shared_ids_named(wor
 
     assert "topic Payments: 2 of the producers that wrote" in writers
     assert "batches can be acknowledged and never written" in writers
-    assert "Payments-0: producer ids 7, 9 of P are used by another" in ids
+    assert "Payments-0: P and B gave producer id 7, 9 to different producers" in ids
 
 
 @pytest.mark.parametrize(("here", "kept"), [(None, "604800000"), ("-1", "-1"), ("2000", "2000")])
