@@ -78,7 +78,7 @@ public class FollowRoute {
       if (record.value() == null) continue;
       boolean own = record.key().equals(subject);
       if (!own && !record.key().startsWith("home:")) continue;
-      for (String each : record.value().split("\"beside\"")) // the last field: routes of their own
+      for (String each : record.value().split("\"others\"")) // the last field: routes of their own
         if (each.contains("generation")) routes.add(new Route(each, own));
     }
     Route read = inForce();

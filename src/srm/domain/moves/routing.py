@@ -66,7 +66,7 @@ class Route(Document):
     works on ``cluster`` again; 0 is unlimited.
     ``homes``: clusters whose clients it leads, see :class:`KnownRoutes`; all if empty.
     ``left``: cluster that a decided move has left; its clients, too, follow it.
-    ``beside``: earlier decided routes of the subject that lead clients of other homes.
+    ``others``: earlier decided routes of the subject that lead clients of other homes.
     """
 
     KIND = "routing record"
@@ -80,7 +80,7 @@ class Route(Document):
     beat: int = 0
     homes: tuple[str, ...] = ()
     left: str = ""
-    beside: tuple[Route, ...] = ()
+    others: tuple[Route, ...] = ()
 
     @property
     def phase(self) -> int:
@@ -94,7 +94,7 @@ class Route(Document):
             *(self.generation, self.phase, self.beat),
             *(self.move_id, self.cluster, self.lease_ms, self.time_ms, self.decided),
             *(not self.homes, len(self.homes), self.homes, self.left),
-            *(len(self.beside), [one.rank for one in self.beside]),
+            *(len(self.others), [one.rank for one in self.others]),
         )
 
     @property
@@ -126,8 +126,8 @@ class Route(Document):
 
     @property
     def each(self) -> tuple[Route, ...]:
-        """Itself, and the routes beside it."""
-        return self, *self.beside
+        """Itself, and the routes of other homes."""
+        return self, *self.others
 
     def about(self, cluster: str) -> Route | None:
         """Return the one of :attr:`each` that leads clients to a cluster, or from home there."""
@@ -141,22 +141,22 @@ class Route(Document):
         return tuple(sorted({cluster}.difference(away).union(*there))) if all(there) else ()
 
     def after(self, old: Route | None) -> Route:
-        """Return the route in place of a lower one: it keeps the clients that that has led.
+        """Return the route in place of a lower one: it loses no client that that one has led.
 
-        It leads on those that came to its source, and has the others beside it.
+        It leads on those that came to its source; ``others`` lead the rest.
         """
-        is_same = old is not None and (self.homes, self.beside) == (old.homes, old.beside)
+        is_same = old is not None and (self.homes, self.others) == (old.homes, old.others)
         if old is None or is_same or old.rank >= self.rank or not self.homes:
             return self
         came = [one.homes for one in old.each if one.cluster == self.source]
         if not all(came):
-            return replace(self, homes=(), beside=())
-        homes, beside = {*self.homes}.union(*came), list[Route]()
-        for one in sorted((*old.each, *self.beside), key=_rank, reverse=True):
-            led = homes.union(*(each.homes for each in beside))
+            return replace(self, homes=(), others=())
+        homes, others = {*self.homes}.union(*came), list[Route]()
+        for one in sorted((*old.each, *self.others), key=_rank, reverse=True):
+            led = homes.union(*(other.homes for other in others))
             if one.state == "go" and one.homes and one.leaves_home and led.isdisjoint(one.homes):
-                beside.append(replace(one, beside=()))
-        return replace(self, homes=tuple(sorted(homes)), beside=tuple(beside))
+                others.append(replace(one, others=()))
+        return replace(self, homes=tuple(sorted(homes)), others=tuple(others))
 
     def expire(self) -> Route:
         return replace(self, state="go", beat=0, time_ms=0)
