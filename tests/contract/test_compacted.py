@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.overrides import overrides
 
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
@@ -118,7 +119,7 @@ def test_ensuring_a_compacted_topic_creates_it_with_small_segments(site, unique)
     """The active segment is never compacted, and every reader reads it."""
     ensure_compacted(site.cluster, unique, partitions=3, extra_configs={"segment.ms": "1234"})
 
-    configs = site.cluster.topic_configs([unique])[unique]
+    configs = overrides(site.cluster, [unique])[unique]
     assert site.cluster.topics()[unique].partitions == 3
     assert configs["cleanup.policy"] == "compact"
     assert configs["segment.ms"] == "1234"
@@ -128,11 +129,11 @@ def test_ensuring_a_compacted_topic_creates_it_with_small_segments(site, unique)
 def test_ensuring_again_changes_nothing(site, unique):
     ensure_compacted(site.cluster, unique)
     site.cluster.alter_topic_configs({unique: {"segment.ms": "99999"}})
-    before = site.cluster.topic_configs([unique])
+    before = overrides(site.cluster, [unique])
 
     ensure_compacted(site.cluster, unique, partitions=4)
 
-    assert site.cluster.topic_configs([unique]) == before
+    assert overrides(site.cluster, [unique]) == before
     assert site.cluster.topics()[unique].partitions == 1
 
 
@@ -142,7 +143,7 @@ def test_a_state_topic_that_would_be_deleted_by_time_is_repaired(site, unique):
 
     ensure_compacted(site.cluster, unique)
 
-    assert site.cluster.topic_configs([unique]) == {
+    assert overrides(site.cluster, [unique]) == {
         unique: {"cleanup.policy": "compact", "retention.ms": "1000"}
     }
 

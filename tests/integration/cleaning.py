@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.overrides import overrides
 from tests.waiting import eventually
 
 from srm.domain.offset_map.map_records import BlockKey
@@ -30,7 +31,7 @@ def write_cleaned(
 
     table.scan(note)
     table.write(records)
-    before = cluster.topic_configs([topic])[topic]
+    before = overrides(cluster, [topic])[topic]
     cluster.alter_topic_configs({topic: _AT_ONCE})
 
     def is_gone() -> bool:

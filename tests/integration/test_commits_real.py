@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
+from tests.overrides import overrides
 from tests.replicating import application_of, configure
 from tests.waiting import DEADLINE_S, eventually
 
@@ -131,7 +132,7 @@ def test_the_offset_of_a_group_is_on_the_target_seconds_after_its_commit(
     opened.source.alter_topic_configs({site.topic: {"retention.ms": "123456789"}})
     eventually(
         lambda: (
-            opened.target.topic_configs([site.remote.topic])[site.remote.topic].get("retention.ms")
+            overrides(opened.target, [site.remote.topic])[site.remote.topic].get("retention.ms")
             == "123456789"
         ),
         "settings of the topic follow",

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import Site, hold_and_go, route_clients
+from tests.overrides import overrides
 from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
@@ -243,4 +244,4 @@ def test_a_hold_of_an_earlier_version_has_no_end(site: Site, clock: Clock) -> No
 def test_clients_are_stamped_by_the_brokers_clock(site: Site) -> None:
     topic = internal_topics.ROUTING
     for cluster in site.clusters.values():
-        assert cluster.topic_configs([topic])[topic]["message.timestamp.type"] == "LogAppendTime"
+        assert overrides(cluster, [topic])[topic]["message.timestamp.type"] == "LogAppendTime"

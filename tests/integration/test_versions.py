@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.conftest import LASTING, owner
 from tests.integration.copying import CopyLab
+from tests.overrides import overrides
 from tests.replicating import configure, is_copied, replicating
 from tests.waiting import DEADLINE_S, eventually
 
@@ -131,7 +132,7 @@ def test_driver_checkpoints_and_group_sync_work_between_versions(
             emitted = checkpoints.emit(context)
             synced = group_sync.sync(context)
         committed = context.target.committed_offsets(group)
-        configs = context.target.topic_configs([remote])
+        configs = overrides(context.target, [remote])
 
     assert (emitted.written, emitted.errors, synced.applied) == (2, {}, 2)
     for n in range(2):

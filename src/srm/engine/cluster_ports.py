@@ -76,7 +76,7 @@ class TopicSpec:
 class TopicSetting:
     """The value of a topic's setting that is in effect, and where it is set."""
 
-    value: str
+    value: str = ""
     origin: SettingOrigin = "topic"
 
 
@@ -190,9 +190,6 @@ class Cluster(Protocol):
 
     def partition_counts(self) -> dict[str, int]:
         """Return the partition counts of all topics, at a tenth of the cost of topics()."""
-
-    def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the non-default, non-sensitive, topic-level configs of the topics."""
 
     def topic_settings(self, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
         """Return all values in effect that can be set and shown; missing topics are omitted."""

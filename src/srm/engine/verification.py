@@ -31,7 +31,7 @@ from srm.domain.verification.verification import (
     unproven,
 )
 from srm.domain.verification.verification_plan import RangePlan, clip, cut, newest, plan_partition
-from srm.engine.cluster_ports import Cluster, Topics, cluster_ids
+from srm.engine.cluster_ports import Cluster, Topics, TopicSetting, cluster_ids
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, NotFoundError
@@ -246,8 +246,8 @@ class _Facts:
         existing = [name for name in remotes.values() if name in topics]
         self.time_ms = context.now_ms()
         self._target_ids = {name: topics[name].topic_id for name in existing}
-        self._source_configs = source.topic_configs(tuple(remotes))
-        self._target_configs = target.topic_configs(existing)
+        self._source_settings = source.topic_settings(tuple(remotes))
+        self._target_settings = target.topic_settings(existing)
         self._source_logs = _bounds(source, partitions, context.config.isolation_level)
         names, joins = context.config.names, context.config.joins
         self._shared = set[str]()
@@ -274,8 +274,9 @@ class _Facts:
             return unverified(reason=f"{partition} no longer exists on the source")
         if copy not in self._target_logs or copy not in self._target_ends_before:
             return unverified(reason=f"{copy} does not exist on the target: nothing is copied yet")
-        here = self._source_configs.get(partition.topic, {})
-        there = self._target_configs.get(remote, {})
+        here = self._source_settings.get(partition.topic, {})
+        there = self._target_settings.get(remote, {})
+        policies = [each.get("cleanup.policy", TopicSetting()).value for each in (here, there)]
         config, (topic, _) = self._config, partition
         source_start, source_end = self._source_logs[partition]
         start, end = self._target_logs[copy]
@@ -289,8 +290,8 @@ class _Facts:
             target_end=end,
             target_log_end=end,
             runs=(),
-            compacted=any("compact" in each.get("cleanup.policy", "") for each in (here, there)),
-            timestamps=there.get("message.timestamp.type") != "LogAppendTime",
+            compacted=any("compact" in policy for policy in policies),
+            timestamps=there.get("message.timestamp.type", TopicSetting()).value != "LogAppendTime",
             decided=tuple(note.left_out for note in decided if note.left_out),
             source_id=self._sources[topic].topic_id,
             target_id=self._target_ids.get(remote, ""),

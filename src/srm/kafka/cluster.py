@@ -64,7 +64,6 @@ class KafkaCluster(Clients):
 
     topics = topic_calls.describe
     partition_counts = topic_calls.names
-    topic_configs = topic_calls.overrides
     topic_settings = topic_calls.settings
     create_topics = topic_calls.create
     creation_problem = topic_calls.creation_problem

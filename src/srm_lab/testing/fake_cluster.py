@@ -154,17 +154,14 @@ class FakeCluster:
             if self.rights.has("Describe", name)
         }
 
-    def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the overrides of the topics; one that does not exist is left out."""
-        self._reach("reading topic configs")
-        return {name: dict(self._topics[name].configs) for name in topics if name in self._topics}
-
     def topic_settings(self, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
         """Return the values in effect of the topics; one that does not exist is left out."""
+        self._reach("reading topic configs")
         defaults = {name: TopicSetting(value, "default") for name, value in self.defaults.items()}
+        own = {name: self._topics[name].configs for name in topics if name in self._topics}
         return {
             topic: defaults | {name: TopicSetting(value) for name, value in found.items()}
-            for topic, found in self.topic_configs(topics).items()
+            for topic, found in own.items()
         }
 
     def create_topics(self, specs: Collection[TopicSpec]) -> None:

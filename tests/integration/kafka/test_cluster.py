@@ -13,6 +13,7 @@ from aiokafka.protocol.group import JoinGroupRequest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.overrides import overrides
 from tests.waiting import eventually
 
 from srm.config.model import ClusterClients
@@ -197,7 +198,7 @@ def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
         partition = TopicPartition("nobody", 0)
 
         assert cluster.log_ends([partition]) == {}
-        assert cluster.topic_configs(["nobody"]) == {}
+        assert overrides(cluster, ["nobody"]) == {}
         assert cluster.compacted_topic("nobody").read() == {}
         with pytest.raises(SrmError):
             cluster.compacted_topic("nobody").write({b"a": b"1"})
@@ -213,7 +214,7 @@ def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
         KafkaCluster.cluster_id,
         KafkaCluster.topics,
         KafkaCluster.groups,
-        lambda c: c.topic_configs(["a"]),
+        lambda c: overrides(c, ["a"]),
         lambda c: c.log_ends([TopicPartition("a", 0)]),
         lambda c: c.high_watermarks([TopicPartition("a", 0)]),
         lambda c: c.open_transactions([TopicPartition("a", 0)]),

@@ -38,7 +38,7 @@ from srm.domain.names.rights import (
     service_rights,
 )
 from srm.domain.text.amount import amount, set_key, some
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, TopicSetting
 from srm.engine.control import control_lists, topic_sync
 from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.ports import FlowContext
@@ -189,7 +189,8 @@ def _transactions(cluster: Cluster, name: str) -> Iterator[Check]:
         )
         yield Check(name, "ok", f"{text}: {action}")
         return
-    least = int(cluster.topic_configs([log.name]).get(log.name, {}).get("min.insync.replicas", 1))
+    settings = cluster.topic_settings([log.name]).get(log.name, {})
+    least = int(settings.get("min.insync.replicas", TopicSetting("1")).value)
     text = f"{_TRANSACTION_LOG} has {amount(log.replicas, 'replica')}, min.insync.replicas {least}"
     if log.leaderless:
         text = f"{_TRANSACTION_LOG} has {amount(len(log.leaderless), 'partition')} without a leader"

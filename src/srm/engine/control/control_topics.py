@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import Cluster, TopicSpec
+from srm.engine.cluster_ports import Cluster, TopicSetting, TopicSpec
 from srm.errors import AuthorizationError, ConflictError, FencedError
 
 _logger = logging.getLogger(__name__)
@@ -54,7 +54,8 @@ def ensure_compacted(
     spec = compacted_spec(topic, replication_factor, partitions, extra_configs)
     cluster.create_topics([spec])
     wanted = spec.configs["cleanup.policy"]
-    found = cluster.topic_configs([topic]).get(topic, {}).get("cleanup.policy")
+    settings = cluster.topic_settings([topic]).get(topic, {})
+    found = settings.get("cleanup.policy", TopicSetting()).value
     if found != wanted:
         _logger.warning(
             "topic %s on cluster %s had cleanup.policy=%s, now %s: it holds state of srm",
@@ -83,10 +84,9 @@ def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[st
 
 def repair_control_topics(cluster: Cluster) -> None:
     """Set the configs that moves rely on, on control topics that others have created."""
-    found = cluster.topic_configs(list(_NAMES))
-    for topic, configs in found.items():
-        changes = {key: value for key, value in STAMPED.items() if configs.get(key) != value}
-        if changes:
+    for topic, found in cluster.topic_settings(_NAMES).items():
+        known = {name: one.value for name, one in found.items()}
+        if changes := {key: value for key, value in STAMPED.items() if known.get(key) != value}:
             try:
                 cluster.alter_topic_configs({topic: changes})
             except AuthorizationError as error:

@@ -29,7 +29,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.cluster_ports import Cluster, Place, Topics, cluster_ids
+from srm.engine.cluster_ports import Cluster, Place, Topics, TopicSetting, cluster_ids
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
@@ -151,8 +151,9 @@ def _by_partition(records: Records) -> dict[TopicPartition, dict[int, ComparedRe
 
 
 def _compacted_topics(cluster: Cluster, partitions: Collection[TopicPartition]) -> frozenset[str]:
-    configs = cluster.topic_configs({partition.topic for partition in partitions})
-    return frozenset(t for t, own in configs.items() if "compact" in own.get("cleanup.policy", ""))
+    settings = cluster.topic_settings({partition.topic for partition in partitions})
+    policies = {name: of.get("cleanup.policy", TopicSetting()) for name, of in settings.items()}
+    return frozenset(name for name, policy in policies.items() if "compact" in policy.value)
 
 
 def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:

@@ -67,13 +67,6 @@ def describe(
     }
 
 
-def overrides(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, str]]:
-    return {
-        topic: {name: one.value for name, one in found.items() if one.origin == "topic"}
-        for topic, found in settings(clients, topics).items()
-    }
-
-
 def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
     if not topics:
         return {}
@@ -161,9 +154,14 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
         return
 
     def visible() -> bool:
-        now = overrides(clients, changes.keys())
+        own = {
+            topic: {
+                name: _in_short(one.value) for name, one in found.items() if one.origin == "topic"
+            }
+            for topic, found in settings(clients, changes.keys()).items()
+        }
         return all(
-            _in_short(now.get(topic, {}).get(name)) == _in_short(value)
+            own.get(topic, {}).get(name) == _in_short(value)
             for topic, entries in changes.items()
             for name, value in entries.items()
         )

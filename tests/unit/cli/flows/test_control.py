@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.overrides import overrides
 from tests.suffix_policy import SUFFIX_POLICY
 
 from srm.cli import main
@@ -105,7 +106,7 @@ def test_the_steps_of_enabling_reverse_checkpointing(
         groups=processor, reverse_checkpointed_topics=ListPair(("P.Payments",))
     )
     topic = internal_topics.control("P")
-    assert world["B"].topic_configs([topic])[topic]["cleanup.policy"] == "compact"
+    assert overrides(world["B"], [topic])[topic]["cleanup.policy"] == "compact"
 
 
 def test_list_prints_both_lists_exactly(run: Run) -> None:

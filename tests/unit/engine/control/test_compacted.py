@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.overrides import overrides
 
 from srm.domain.names import internal_topics
 from srm.engine.control.control_topics import (
@@ -29,7 +30,7 @@ def test_control_topics_and_tables_are_created_so() -> None:
     ensure_compacted(cluster, "table", 1, 3, {"retention.ms": "1000"})
 
     names = [internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER, "table"]
-    found = cluster.topic_configs(names)
+    found = overrides(cluster, names)
 
     assert {name: found[name]["min.insync.replicas"] for name in names} == dict.fromkeys(names, "2")
     assert found["table"]["retention.ms"] == "1000"

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
+from tests.overrides import overrides
 
 from srm.domain.flow_state.replication_records import (
     PAUSE_KEY,
@@ -37,7 +38,7 @@ def test_a_sync_does_everything_once(sites) -> None:
 
     assert plan.grow == {"P.Payments": 4}
     assert context.target.topics()["P.Payments"].partitions == 4
-    assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1000"}
+    assert overrides(context.target, ["P.Payments"])["P.Payments"] == {"retention.ms": "1000"}
     assert sync(context).is_empty
 
 
@@ -54,7 +55,7 @@ def test_while_a_flow_is_paused_its_copies_are_left_as_they_are(sites) -> None:
 
     assert plan.is_empty
     assert plan.skipped == "P->B is paused: its topics are synced when it resumes"
-    assert "retention.ms" not in context.target.topic_configs(["P.Payments"])["P.Payments"]
+    assert "retention.ms" not in overrides(context.target, ["P.Payments"])["P.Payments"]
 
     StateTopic(context.target, "P").write({PAUSE_KEY: None})
     assert sync(context).grow == {"P.Payments": 4}
@@ -150,7 +151,7 @@ def test_a_part_that_fails_keeps_none_of_the_others_from_being_done(sites) -> No
         apply(context, plan)
 
     assert context.target.topics()["P.Payments"].partitions == 2
-    assert context.target.topic_configs(["P.Payments"])["P.Payments"] == {"retention.ms": "1"}
+    assert overrides(context.target, ["P.Payments"])["P.Payments"] == {"retention.ms": "1"}
 
 
 def planned_with_acls(sites, **settings: object) -> FlowContext:

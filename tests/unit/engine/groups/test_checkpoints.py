@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
+from tests.overrides import overrides
 
 from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint
@@ -53,7 +54,7 @@ def test_the_topic_is_compacted_with_one_partition(sites) -> None:
     emit(sites.flow("P->B"))
 
     topic = sites.clusters["B"].topics()[internal_topics.checkpoints("P")]
-    configs = sites.clusters["B"].topic_configs([topic.name])[topic.name]
+    configs = overrides(sites.clusters["B"], [topic.name])[topic.name]
     assert (topic.partitions, configs["cleanup.policy"]) == (1, "compact")
 
 

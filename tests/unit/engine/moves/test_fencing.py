@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.overrides import overrides
 from tests.unit.engine.moves.control.moving import (
     REQUEST,
     THREE_CLUSTERS,
@@ -265,9 +266,7 @@ def test_a_topic_of_an_earlier_version_gets_the_brokers_time(world: World) -> No
     planned(world)
 
     for cluster in (world.p, world.b):
-        assert cluster.topic_configs([ROUTING])[ROUTING]["message.timestamp.type"] == (
-            "LogAppendTime"
-        )
+        assert overrides(cluster, [ROUTING])[ROUTING]["message.timestamp.type"] == ("LogAppendTime")
 
 
 # ----- the lease

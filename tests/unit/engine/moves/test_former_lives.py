@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.overrides import overrides
 from tests.unit.engine.moves.control.moving import busy_world
 from tests.unit.engine.moves.giving_up import COPY, Disaster, disaster
 
@@ -88,7 +89,7 @@ def test_brokers_stamp_the_records_whose_times_are_compared(config: Config) -> N
     apply_exact(forward, {"near": {COPY: 40}})
 
     topics = (internal_topics.checkpoints("P"), internal_topics.LEDGER)
-    configs = world.b.topic_configs(topics)
+    configs = overrides(world.b, topics)
     assert {one: configs[one]["message.timestamp.type"] for one in topics} == dict.fromkeys(
         topics, "LogAppendTime"
     )

@@ -130,6 +130,17 @@ def test_a_compacted_topic_on_either_side_is_planned_as_such(copied, side):
     assert verification.plan(copied.flow("P->B")).ranges[0].compacted
 
 
+def test_brokers_that_compact_and_stamp_by_default_are_known(copied) -> None:
+    copied.clusters["B"].defaults |= {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "LogAppendTime",
+    }
+
+    [planned] = verification.plan(copied.flow("P->B")).ranges
+
+    assert (planned.compacted, planned.timestamps) == (True, False)
+
+
 def test_timestamps_are_not_compared_where_the_target_stamps_records(copied):
     copied.clusters["B"].alter_topic_configs(
         {"P.Payments": {"message.timestamp.type": "LogAppendTime"}}

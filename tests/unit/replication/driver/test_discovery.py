@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection
 
 import pytest
+from tests.overrides import overrides
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import DRIVER_KEY, STATE_PARTITIONS, DriverHeartbeat
@@ -95,7 +96,7 @@ def test_a_selected_topic_gets_a_remote_one_and_is_assigned_with_both_ids(site):
 
     remote = site.target.topics()["P.orders"]
     assert (remote.partitions, found.pending) == (3, ())
-    assert site.target.topic_configs(["P.orders"]) == {"P.orders": {"retention.ms": "5"}}
+    assert overrides(site.target, ["P.orders"]) == {"P.orders": {"retention.ms": "5"}}
     assert [p.partition for p in found.partitions] == [0, 1, 2]
     assert {p.topic_id for p in found.partitions} == {topic_id}
     assert {(p.target_topic, p.target_topic_id) for p in found.partitions} == {
@@ -268,7 +269,7 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
         internal_topics.replication("P"),
         internal_topics.ROUTING,
     }
-    configs = site.target.topic_configs(names)
+    configs = overrides(site.target, names)
     assert topics[internal_topics.offset_map("P")].partitions == 8
     assert configs[internal_topics.raw_metrics("P")] == {
         "cleanup.policy": "delete",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.mm2 import decode_heartbeat
+from tests.overrides import overrides
 from tests.replicating import configure
 from tests.waiting import DEADLINE_S, eventually
 
@@ -64,7 +65,7 @@ def test_a_source_without_a_heartbeats_topic_gets_one() -> None:
     emit_until(source, *flows, done=lambda: HEARTBEATS in source.topics() and beats(source))
 
     assert beats(source) == {B_TO_P, Flow("C", "P")}
-    assert source.topic_configs([HEARTBEATS])[HEARTBEATS]["cleanup.policy"] == "compact"
+    assert overrides(source, [HEARTBEATS])[HEARTBEATS]["cleanup.policy"] == "compact"
 
 
 def test_a_source_that_refuses_heartbeats_is_named_once(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
+from tests.overrides import overrides
 from tests.unit.replication.restore.world import (
     BACK,
     FORWARD,
@@ -109,7 +110,7 @@ def test_everything_is_restored_once_and_the_flow_goes_on_behind_it() -> None:
     # The last thing in an original is a claim: who copied it back can write no more.
     assert made.epochs[f"{BACK}-Payments-0"] == 2
     assert made.logs["P", TopicPartition("Payments", 0)][-1] == MARKER
-    assert made.p.topic_configs(["Payments"])["Payments"] == {"retention.ms": "-1"}
+    assert overrides(made.p, ["Payments"])["Payments"] == {"retention.ms": "-1"}
 
 
 def test_checkpoints_say_where_groups_stand_on_the_rebuilt_cluster() -> None:
