@@ -57,6 +57,8 @@ Ids = Mapping[str, str]
 Copies = Mapping[TopicPartition, PartitionPosition]
 """Newest positions by source partition."""
 Blocks = Mapping[bytes, bytes]
+Targets = Mapping[str, Collection[str]]
+"""Ids of the target topics that may hold the copy, by topic id."""
 
 
 def newest_topic_ids(
@@ -100,18 +102,28 @@ def _copied_topics(state: ReplicationState, target_ids: Collection[str]) -> _Kno
             yield topic.topic, topic.topic_id, reached.get(ids, -1)
 
 
-def newest_copies(ids: Ids, target_ids: Collection[str], state: ReplicationState) -> Copies:
+def present_targets(ids: Ids, target_ids: Collection[str], state: ReplicationState) -> Targets:
+    """Return where the present copy of each topic may be: a former one may remain, renamed."""
+    active = {
+        pair.topic_id: (pair.target_topic_id,)
+        for pair in state.copied
+        if pair.active and pair.target_topic_id in target_ids
+    }
+    return {topic_id: active.get(topic_id, target_ids) for topic_id in ids.values()}
+
+
+def newest_copies(ids: Ids, targets: Targets, state: ReplicationState) -> Copies:
     names = {topic_id: name for name, topic_id in ids.items()}
     candidates: dict[TopicPartition, list[PartitionPosition]] = defaultdict(list)
     for (topic_id, number, target_id), entries in positions_by_copy(state.reports).items():
-        if topic_id in names and target_id in target_ids:
+        if topic_id in names and target_id in targets[topic_id]:
             candidates[TopicPartition(names[topic_id], number)] += entries
     chosen = {place: newest_position(entries) for place, entries in candidates.items()}
     return {place: entry for place, entry in chosen.items() if entry is not None}
 
 
 def maps_of_records(
-    topic_ids: Ids, target_ids: Collection[str], copies: Copies, records: Mapping[bytes, Placed]
+    topic_ids: Ids, targets: Targets, copies: Copies, records: Mapping[bytes, Placed]
 ) -> tuple[dict[TopicPartition, OffsetMap], dict[TopicPartition, str]]:
     """Build complete maps from all records, read after the positions; return errors of others."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
@@ -124,8 +136,9 @@ def maps_of_records(
     errors: dict[TopicPartition, str] = {}
     for partition in tables.keys() | copies.keys():
         own, entry = tables.get(partition, {}), copies.get(partition)
-        target_id = entry.target_topic_id if entry else _newest_target(own, target_ids)
-        copy_id = topic_ids[partition.topic], partition.partition, target_id
+        topic_id = topic_ids[partition.topic]
+        target_id = entry.target_topic_id if entry else _newest_target(own, targets[topic_id])
+        copy_id = topic_id, partition.partition, target_id
         try:
             found = _whole_map(MapTable.of(copy_id, own), entry)
         except IntegrityError as error:
@@ -217,18 +230,20 @@ class KafkaMapReader:
         else:
             ids = {name: source[name].topic_id for name in names if name in source}
         look = _Look(source, names, wanted, _bounds_of_losses(ids, state))
-        copies = newest_copies(ids, target_ids, state)
+        targets = present_targets(ids, target_ids, state)
+        copies = newest_copies(ids, targets, state)
         look.choose_unreported(copies)
         stale = self._look(look, copies, search=False)
         if stale:
             # Probably rewritten since that report, and the log was cleaned: read again.
             state = self._state()
-            copies = newest_copies(ids, target_ids, state)
+            targets = present_targets(ids, target_ids, state)
+            copies = newest_copies(ids, targets, state)
             look.whole |= stale - copies.keys()
             self._look(look, {p: copies[p] for p in stale if p in copies}, search=True)
         maps, errors = maps_of_records(
             ids,
-            target_ids,
+            targets,
             {p: copies[p] for p in look.whole if p in copies},
             self._records(look, ids),
         )

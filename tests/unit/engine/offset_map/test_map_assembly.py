@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+import pytest
 from tests.maps import assemble
 from tests.slot_reports import FIRST, records_of
 
@@ -18,6 +19,7 @@ from srm.domain.flow_state.replication_records import (
     SlotReport,
 )
 from srm.domain.flow_state.replication_state import (
+    CopiedTopic,
     ReplicationState,
     decode_state,
     positions_by_copy,
@@ -103,6 +105,25 @@ def test_a_slot_that_keeps_a_position_in_a_former_target_topic_does_not_hide_the
     new = reported(Position(0, 0, 50), "1")
 
     assert load(blocks, [old, new]).get(P0).forward(30) == NotCopiedYet(30)
+
+
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_a_former_copy_that_remains_under_another_name_is_not_the_present_one(is_reported: bool):
+    """The policy was changed: the map of the old copy leads to other offsets than the new one's."""
+    blocks = table(block(Run(0, 0, 50), target=OLD_TARGET), block(Run(0, 1, 5)))
+    reports = [reported(Position(50, 50, 50), target=OLD_TARGET)]
+    reports += [reported(Position(5, 6, 50), "1")] if is_reported else []
+    copied = (pair(OLD_TARGET, active=False), pair(TARGET))
+
+    state = ReplicationState((), tuple(reports), copied=copied)
+    maps = assemble({"Payments": SOURCE}, {TARGET, OLD_TARGET}, state, placed(blocks))
+
+    assert list(maps.get(P0).runs) == [Run(0, 1, 5)]
+    assert maps.get(P0).position == (Position(5, 6, 50) if is_reported else None)
+
+
+def pair(target: str, *, active: bool = True) -> CopiedTopic:
+    return CopiedTopic("Payments", SOURCE, f"copy {target}", target, "of P", "of B", active)
 
 
 def test_a_foreign_record_in_the_map_topic_says_nothing(caplog):
