@@ -138,4 +138,7 @@ class FlowTopics:
         # P.checkpoints.internal is MM2's own, and no copy of a topic checkpoints.internal.
         if policy.topic_source(name) != alias or self.is_internal(name):
             return None
-        return policy.upstream_topic(name)
+        found = policy.upstream_topic(name)
+        # A table of a user may still read names that it does not give any more.
+        is_given = found is not None and policy.format_remote_topic(alias, found) == name
+        return found if is_given else None

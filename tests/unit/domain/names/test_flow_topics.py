@@ -6,10 +6,27 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
+from tests.suffix_policy import SuffixPolicy
 
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, NameFilter
 from srm.domain.names.topics import Flow
+
+
+class Renaming(SuffixPolicy):
+    """Policy with a table of names, and the suffix for others."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        named = {("P", "Payments"): "Zahlungen"}
+        default = super().format_remote_topic(source_alias, topic)
+        return named.get((source_alias, topic), default)
+
+    def topic_source(self, topic: str) -> str | None:
+        return "P" if topic == "Zahlungen" else super().topic_source(topic)
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return "Payments" if topic == "Zahlungen" else super().upstream_topic(topic)
+
 
 A_TO_B: Final = Flow("A", "B")
 ALL: Final = NameFilter((".*",))
@@ -55,6 +72,16 @@ def test_a_name_with_prefixes_shows_the_copy_its_original_and_its_counterpart() 
     assert (names.replica("T"), names.origin("B_T"), names.origin("C_T")) == ("B_T", "T", None)
     assert names.is_replica("B_T")
     assert [*filter(names.is_original, ("T", "C_T", "B_T", "A_T", "heartbeats"))] == ["T", "C_T"]
+
+
+def test_a_name_that_the_policy_would_not_give_is_no_copy() -> None:
+    """A table of a user reads its former names, too; a restore would fill the original twice."""
+    there, back = Renaming("P", "."), Renaming("B", ".")
+    names = FlowTopics(Flow("P", "B"), there, ALL, back=back)
+
+    assert (names.original("Zahlungen"), names.original("Payments-from-P")) == ("Payments", None)
+    assert names.original("orders-from-P") == "orders"
+    assert not FlowTopics(Flow("B", "P"), back, ALL, back=there).is_replica("Payments-from-P")
 
 
 def test_identity_keeps_names_but_those_of_heartbeats_as_mirrormaker_does() -> None:
