@@ -109,16 +109,19 @@ def selected_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], 
 def originals_of(context: FlowContext, on_target: Topics) -> dict[str, str]:
     """Return the source topic of each copy on the target, by name.
 
-    A record of the pair answers, if it is about the present topic; else the policy's names.
+    A record of the pair answers, if it is about the present topic; else the policy's names. A
+    former copy does not count beside the active one.
     """
     names = context.config.names
     found = {copy: original for copy in on_target if (original := names.original(copy)) is not None}
-    pairs = decode_state(state_topic(context).read_commands()).copied
-    return found | {
-        pair.target_topic: pair.topic
-        for pair in pairs
+    pairs = [
+        pair
+        for pair in decode_state(state_topic(context).read_commands()).copied
         if (about := on_target.get(pair.target_topic)) and about.topic_id == pair.target_topic_id
-    }
+    ]
+    found |= {pair.target_topic: pair.topic for pair in pairs}
+    active = {pair.topic: pair.target_topic for pair in pairs if pair.active}
+    return {copy: topic for copy, topic in found.items() if active.get(topic, copy) == copy}
 
 
 def look_at_source(context: FlowContext, topics: Topics, maps: FlowMaps) -> SourceLook:

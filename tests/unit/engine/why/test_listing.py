@@ -72,6 +72,19 @@ def test_the_record_of_a_pair_shows_the_copy_whatever_its_name(
     assert (found["Topic"].remote_topic, found["Topic"].remote_partitions) == ("Mirror", 3)
 
 
+def test_a_former_copy_that_remains_under_another_name_is_not_listed(flow: RunningFlow) -> None:
+    topic_id = flow.p.topics()["Topic"].topic_id
+    flow.b.add_topic("Topic-from-P", 3)
+    for name, active in (("P.Topic", True), ("Topic-from-P", False)):
+        target_id = flow.b.topics()[name].topic_id
+        pair = CopiedTopic("Topic", topic_id, name, target_id, "p", "b", active)
+        flow._write({pair.key(): pair.value()})
+
+    found = {one.topic: one for one in list_topics(flow.context)}
+
+    assert (found["Topic"].remote_topic, found["Topic"].remote_partitions) == ("P.Topic", 1)
+
+
 def test_a_record_about_a_former_copy_does_not_count(flow: RunningFlow) -> None:
     flow.b.add_topic("Mirror")
     pair = CopiedTopic("Topic", "former", "Mirror", "former", "p", "b")
