@@ -197,9 +197,16 @@ def policy_of(
         return policy.IdentityReplicationPolicy(separator, source_alias, aliases=aliases)
     own = _load(name, policy.ReplicationPolicy)
     try:
-        return own(source_alias, separator)  # type: ignore[no-any-return]
+        made: policy.ReplicationPolicy = own(source_alias, separator)
+        policy.check_policy(made, ["topic"], source_alias)
+    except ConfigError:
+        raise
     except Exception as error:
-        raise ConfigError(f"{name}({source_alias!r}, {separator!r}) failed: {error!r}") from error
+        raise ConfigError(
+            f"{name}({source_alias!r}, {separator!r}) failed: {error!r}; flows give it each topic "
+            "of both clusters"
+        ) from error
+    return made
 
 
 def _check_prefixes(prefixes: Mapping[str, str], name: str, between: str) -> None:

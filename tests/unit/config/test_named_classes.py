@@ -292,6 +292,48 @@ class Circular(SuffixPolicy):
         return topic if topic == "heartbeats" else f"{topic}-from-{source_alias}"
 
 
+@dataclass(frozen=True)
+class At(SuffixPolicy):
+    """Policy with a sign that Kafka refuses in names."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return f"{topic}@-from-{source_alias}"
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return topic.partition("@")[0] or None
+
+
+@dataclass(frozen=True)
+class Table(SuffixPolicy):
+    """Policy that knows its own topics alone."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return {(source_alias, "Payments"): "Zahlungen"}[source_alias, topic]
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        ("Circular", "heartbeats become 'heartbeats'"),
+        ("At", "Kafka refuses the name 'topic@-from-P'"),
+        (
+            "Table",
+            r"Table\('P', '\.'\) failed: KeyError\(\('P', 'topic'\)\); flows",
+        ),
+    ],
+)
+def test_a_policy_that_breaks_a_rule_is_refused_with_the_file(
+    tmp_path: Path, policy: str, why: str
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(f"{FILE}replication.policy.class = {__name__}:{policy}\n")
+
+    with pytest.raises(ConfigError, match=why) as refused:
+        load_config(file)
+
+    assert policy in str(refused.value)
+
+
 class Everything(NameFilter):
     """Filter of all names, those of drills included."""
 

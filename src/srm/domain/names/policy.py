@@ -221,6 +221,8 @@ def check_policy(
     copies: dict[str, str] = {}
     for topic in topics:
         copy = policy.format_remote_topic(source_alias, topic)
+        if not _PLAIN_NAME.fullmatch(copy):
+            raise _broken(policy, f"Kafka refuses the name {copy!r} of a copy")
         if policy.topic_source(copy) != source_alias:
             raise _broken(policy, f"topic_source({copy!r}) is not {source_alias!r}")
         if policy.upstream_topic(copy) != topic:
