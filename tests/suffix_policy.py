@@ -26,5 +26,12 @@ class SuffixPolicy(ReplicationPolicy):
         return topic.rpartition("-from-")[0] or None
 
 
+class Merging(SuffixPolicy):
+    """Policy that gives two topics one name."""
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return super().format_remote_topic(source_alias, topic.removesuffix("-old"))
+
+
 SUFFIX_POLICY: Final = f"{__name__}:{SuffixPolicy.__name__}"
 """Value of replication.policy.class."""

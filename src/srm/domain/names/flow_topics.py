@@ -9,9 +9,9 @@ from typing import Literal
 from srm.domain.names.policy import NameFilter, ReplicationPolicy
 from srm.domain.names.topics import Flow
 
-Refusal = Literal["internal", "cycle", "denied", "not-listed", "filtered"]
-"""Reason for not copying a topic: it is internal, has been on the target, by the lists, or by
-``topic.filter.class``."""
+Refusal = Literal["internal", "cycle", "denied", "not-listed", "filtered", "taken"]
+"""Reason for not copying a topic: it is internal, has been on the target, by the lists, by
+``topic.filter.class``, or its copy has the name of another topic's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,8 @@ class FlowTopics:
         if self.is_cycle(topic):
             return "cycle"
         if (self.heartbeats and self.is_heartbeats(topic)) or self.listed.matches(topic):
-            return None
+            is_own = self.policy.upstream_topic(self.remote(topic)) in {None, topic}
+            return None if is_own else "taken"
         if self.listed.excluded_by(topic) is not None:
             return "denied"
         return "not-listed" if self.listed.included_by(topic) is None else "filtered"

@@ -110,7 +110,7 @@ def originals_of(context: FlowContext, on_target: Topics) -> dict[str, str]:
     """Return the source topic of each copy on the target, by name.
 
     A record of the pair answers, if it is about the present topic; else the policy's names. A
-    former copy does not count beside the active one.
+    former copy counts only without an active one.
     """
     names = context.config.names
     found = {copy: original for copy in on_target if (original := names.original(copy)) is not None}

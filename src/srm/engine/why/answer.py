@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeVar
 from srm.config.keys import KEYS
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import Pause
+from srm.domain.names.flow_topics import Refusal
 from srm.domain.names.policy import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, amount, some
@@ -136,8 +137,13 @@ def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[Wh
 _T = TypeVar("_T")
 
 
-def class_step(config: FlowConfig) -> WhyStep:
-    """Return the step of a topic that the lists select and topic.filter.class does not."""
+def class_step(config: FlowConfig, topic: str, refusal: Refusal) -> WhyStep:
+    """Return the step of a topic that the lists select, and a class of a user does not."""
+    if refusal == "taken":
+        remote = config.names.remote(topic)
+        text = f"{remote} is the copy of {config.policy.upstream_topic(remote)}, too"
+        question = Question("allowed", "does replication.policy.class give it a copy of its own?")
+        return question.no(f"by {type(config.policy).__qualname__} {text}")
     question = Question("allowed", "does topic.filter.class select it?")
     of_a_class = f"{config.topic_filter.__module__}:{config.topic_filter.__qualname__}"
     return question.no(f"{of_a_class} does not")
@@ -273,8 +279,8 @@ def _topic_refusal(config: FlowConfig, selection: SelectionLists, name: str) -> 
             return _NONE
         case "cycle":
             return Reason(f"it is a copy of a topic of {config.flow.target}")
-        case "filtered":
-            return Reason(class_step(config).answer)
+        case "filtered" | "taken" as refusal:
+            return Reason(class_step(config, name, refusal).answer)
     return selection.refusal(name)
 
 

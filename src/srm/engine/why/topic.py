@@ -303,8 +303,8 @@ def _selection(facts: TopicFacts) -> Iterator[WhyStep]:
         question = Question("allowed", "does an allow list name the topic?")
         yield question.yes("heartbeats are copied without being listed")
         return
-    if facts.refusal == "filtered":
-        yield class_step(facts.config)
+    if facts.refusal in {"filtered", "taken"}:
+        yield class_step(facts.config, facts.topic, facts.refusal)
         return
     if facts.refusal is None and not names.listed.included_by(facts.topic):
         question = Question("allowed", "does topic.filter.class select it?")

@@ -71,6 +71,7 @@ class Discovery:
     _expected: frozenset[str] = frozenset()
     _taken: frozenset[str] = frozenset()
     _hidden: frozenset[str] = frozenset()
+    _unnamed: frozenset[str] = frozenset()
     _seen: _Seen | None = None
     _found: Discovered = Discovered()
     _look_closely_at: float = 0.0
@@ -140,6 +141,7 @@ class Discovery:
                 "bootstrap.servers"
             )
         ensure_offset_syncs(context, source_topics, target_topics)
+        self._report_unnamed(settings, source_topics)
         names = self._without_second_writer(context, source_topics, target_topics)
         self._report_hidden(context, names)
         selected = tuple(source_topics[name] for name in names)
@@ -200,6 +202,13 @@ class Discovery:
         names = {p: TopicPartition(p.target_topic, p.partition) for p in copied}
         ends = self.context.target.log_ends(names.values()) if names else {}
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
+
+    def _report_unnamed(self, config: FlowConfig, topics: Collection[str]) -> None:
+        unnamed = frozenset(one for one in topics if config.names.refusal(one) == "taken")
+        for name in sorted(unnamed - self._unnamed):
+            text = "%s: %s is not copied: its copy has the name of another topic's, see srm why %s"
+            logger.warning(text, config.flow, name, name)
+        self._unnamed = unnamed
 
     def _report_hidden(self, context: FlowContext, names: Collection[str]) -> None:
         flow, named = context.config.flow, context.config.names.listed.names

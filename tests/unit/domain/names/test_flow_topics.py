@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from tests.suffix_policy import SuffixPolicy
+from tests.suffix_policy import Merging, SuffixPolicy
 
 from srm.domain.names.flow_topics import FlowTopics, RecordedCopies
 from srm.domain.names.policy import DefaultReplicationPolicy, IdentityReplicationPolicy, NameFilter
@@ -82,6 +82,13 @@ def test_a_name_that_the_policy_would_not_give_is_no_copy() -> None:
     assert (names.original("Zahlungen"), names.original("Payments-from-P")) == ("Payments", None)
     assert names.original("orders-from-P") == "orders"
     assert not FlowTopics(Flow("B", "P"), back, ALL, back=there).is_replica("Payments-from-P")
+
+
+def test_of_two_topics_with_one_copy_the_one_is_copied_to_which_its_name_leads_back() -> None:
+    names = FlowTopics(Flow("P", "B"), Merging("P", "."), ALL)
+
+    assert names.select(["orders", "orders-old", "Payments"]) == ("Payments", "orders")
+    assert names.refusal("orders-old") == "taken"
 
 
 def test_identity_keeps_names_but_those_of_heartbeats_as_mirrormaker_does() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.suffix_policy import Merging
 from tests.unit.engine.why.running_flow import RunningFlow
 
 from srm.domain.flow_state.replication_state import CopiedTopic
@@ -83,6 +84,16 @@ def test_a_former_copy_that_remains_under_another_name_is_not_listed(flow: Runni
     found = {one.topic: one for one in list_topics(flow.context)}
 
     assert (found["Topic"].remote_topic, found["Topic"].remote_partitions) == ("P.Topic", 1)
+
+
+def test_a_topic_whose_copy_has_the_name_of_anothers_is_not_selected(flow: RunningFlow) -> None:
+    flow.p.add_topic("Topic-old")
+    config = replace(flow.context.config, policy=Merging("P", "."), topics=("Topic.*",))
+
+    found = {one.topic: one for one in list_topics(replace(flow.context, config=config))}
+
+    assert found["Topic"].selected
+    assert found["Topic-old"].reason == "by Merging Topic-from-P is the copy of Topic, too"
 
 
 def test_a_record_about_a_former_copy_does_not_count(flow: RunningFlow) -> None:
