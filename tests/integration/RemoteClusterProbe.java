@@ -12,6 +12,9 @@ public class RemoteClusterProbe {
         Map<String, Object> props = new HashMap<>();
         props.put("bootstrap.servers", args[0]);
         String source = args[1];
+        for (int i = 3; i < args.length; i += 2) {
+            props.put(args[i], args[i + 1]);
+        }
         try (MirrorClient client = new MirrorClient(props)) {
             System.out.println("hops " + client.replicationHops(source));
             System.out.println("upstream " + client.upstreamClusters().contains(source));

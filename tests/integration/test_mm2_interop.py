@@ -40,8 +40,9 @@ def _srm(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("policy", ["Default", "Identity"])
 def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
-    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path, policy: str
 ) -> None:
     unique = uuid.uuid4().hex[:6]
     source, target, topic, group = f"P{unique}", f"B{unique}", f"pay{unique}", f"g{unique}"
@@ -52,7 +53,9 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
         f"{target}->{source}.enabled = true",
         f"topics = {topic}",
         f"groups = {group}",
+        f"replication.policy.class = {policy}ReplicationPolicy",
     )
+    remote = f"{source}.{topic}" if policy == "Default" else topic
     props = {"bootstrap.servers": clusters["P"].bootstrap}
     with KafkaCluster(source, ClusterClients.alike(props)) as cluster:
         cluster.create_topics([TopicSpec(topic, 1, 1, {}), TopicSpec("heartbeats", 1, 1, {})])
@@ -69,26 +72,27 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
 
     last = {line["flow"]: line for line in map(json.loads, told.splitlines())}
     assert last[f"{source}->{target}"]["lag"] == 0
-    assert (
-        first_difference(
-            read_log(clusters["P"].bootstrap, topic, 0),
-            read_log(clusters["B"].bootstrap, f"{source}.{topic}", 0),
-        )
-        is None
-    )
+    written = read_log(clusters["P"].bootstrap, topic, 0)
+    copied = read_log(clusters["B"].bootstrap, remote, 0)
+    if policy == "Default":
+        assert first_difference(written, copied) is None
+    else:  # their headers show where they come from
+        assert [record.value for _, record in copied] == [record.value for _, record in written]
 
     place = clusters["B"].bootstrap, source, group
-    probe = run_tool(str(PROBE), *place, check=False)
+    java = f"org.apache.kafka.connect.mirror.{policy}ReplicationPolicy"
+    options = "replication.policy.class", java, "source.cluster.alias", source
+    probe = run_tool(str(PROBE), *place, *options, check=False)
     seen = set(probe.stdout.splitlines())
     # Before the first copied record stands a marker for each claim: of one, or more.
-    copied = read_log(clusters["B"].bootstrap, f"{source}.{topic}", 0)
     [there] = [offset for offset, record in copied if record.value == b"700"]
     assert there > 700
     assert {
         "hops 1",
         "upstream true",
-        f"remote {source}.{topic}",
-        f"offset {source}.{topic}-0 {there}",
+        f"remote {source}.heartbeats",
+        f"remote {remote}",
+        f"offset {remote}-0 {there}",
     } <= seen, probe.stdout + probe.stderr
 
 
