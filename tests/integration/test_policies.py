@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.waiting import eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.routing import RoutingWatcher
+from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
@@ -268,6 +270,61 @@ def test_a_policy_of_a_user_names_the_copies(
     assert pair.values(pair.b, copy) == [f"{n}" for n in range(10)]
     assert (found.to_partition.topic, found.to_offset) == (copy, 5)
     assert (back.to_partition.topic, back.to_offset) == (pair.topic, 4)
+
+
+def test_a_group_moves_there_and_back_under_a_policy_of_a_user(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    suffix = f"replication.policy.class = {SUFFIX_POLICY}"
+    pair = Pair(clusters, tmp_path, suffix, "B->P.enabled = true")
+    copy = f"{pair.topic}-from-{pair.p}"
+    pair.produce(pair.p, [f"{n}" for n in range(10)])
+    pair.commit(pair.p, "g", pair.topic, 4)
+
+    with replicating(pair.config, pair.there, pair.back):
+        pair.copied(pair.there)
+        pair.move(pair.p, pair.b, "g")
+        there = pair.committed(pair.b, "g", copy)
+        assert there is not None
+        pair.commit(pair.b, "g", copy, there + 3)
+        pair.move(pair.b, pair.p, "g")
+        with open_flow(pair.config, pair.there) as context:
+            emit(context, [pair.group("g")])
+        pair.leave(pair.p, pair.b, "g")
+
+    assert pair.values(pair.b, copy, there)[0] == "4"
+    assert pair.committed(pair.p, "g", pair.topic) == 7
+    left_for = pair.committed(pair.b, "g", copy)
+    assert left_for is not None
+    assert pair.values(pair.b, copy, left_for)[0] == "7"
+    assert pair.verified(pair.there) == [("equal", 10)]
+
+
+def test_the_map_of_a_copy_under_a_former_policy_leads_nowhere(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    pair = Pair(clusters, tmp_path)
+    pair.produce(pair.p, [f"{n}" for n in range(10)])
+    with replicating(pair.config, pair.there):
+        pair.copied(pair.there)
+    with replicating(pair.config, pair.there):  # the claim leaves another marker in the old copy
+        pair.produce(pair.p, ["10"])
+        pair.copied(pair.there)
+    file = tmp_path / "srm.properties"
+    file.write_text(f"{file.read_text()}replication.policy.class = {SUFFIX_POLICY}\n")
+    pair.config = load_config(file)
+
+    copy = f"{pair.topic}-from-{pair.p}"
+    with replicating(pair.config, pair.there), open_flow(pair.config, pair.there) as context:
+        listed = partial(list_topics, context)
+        eventually(lambda: copy in {row.remote_topic for row in listed()}, "it is assigned")
+        pair.copied(pair.there)
+        found = translate(context, TopicPartition(pair.topic, 0), 10)
+
+    assert found.to_partition.topic == copy
+    assert found.to_offset is not None
+    assert pair.values(pair.b, copy, found.to_offset) == ["10"]
+    assert pair.verified(pair.there) == [("equal", 11)]
 
 
 def test_after_the_loss_of_a_cluster_its_residue_joins_the_records_of_the_other_under_one_name(
