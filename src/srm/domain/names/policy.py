@@ -91,7 +91,7 @@ def _first_match(patterns: Iterable[str], name: str) -> str | None:
 
 
 class ReplicationPolicy(ABC):
-    """Names of remote topics; the methods are those of MirrorMaker 2's interface.
+    """Names of remote topics; the methods are of MirrorMaker 2's interface.
 
     A policy of your own derives from it and is named ``module:Class`` in
     ``replication.policy.class``. The class is called with the alias of the flow's source and the
@@ -122,14 +122,6 @@ class ReplicationPolicy(ABC):
     def is_heartbeats_topic(self, topic: str) -> bool:
         """Return True for MM2's heartbeats topic, own or replicated."""
         return self.original_topic(topic) == HEARTBEATS
-
-    def is_checkpoints_topic(self, topic: str) -> bool:
-        """Return True for a topic with MM2's checkpoints."""
-        return topic.endswith(f"{self.separator}checkpoints{self.separator}internal")
-
-    def is_mm2_internal_topic(self, topic: str) -> bool:
-        """Return True for a topic with state of MM2."""
-        return topic.endswith(f"{self.separator}internal")
 
     def is_internal_topic(self, topic: str) -> bool:
         """Return True for a topic with state of Kafka, MM2, Connect or srm: never replicated."""

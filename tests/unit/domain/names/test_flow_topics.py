@@ -103,8 +103,6 @@ def test_identity_keeps_names_but_those_of_heartbeats_as_mirrormaker_does() -> N
     assert policy.original_topic("T") == "T"
     assert policy.is_heartbeats_topic("B.A.heartbeats")
     assert policy.is_internal_topic("A.checkpoints.internal")
-    assert policy.is_checkpoints_topic("A.checkpoints.internal")
-    assert not policy.is_checkpoints_topic("T.internal")
 
 
 @pytest.mark.timeout(20)
