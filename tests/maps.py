@@ -18,7 +18,7 @@ def assemble(
 ) -> FlowMaps:
     """Build complete maps; ``state`` is read before the records."""
     targets = present_targets(topic_ids, target_ids, state)
-    copies = newest_copies(topic_ids, targets, state)
+    copies = newest_copies(topic_ids, target_ids, state)
     maps, errors = maps_of_records(topic_ids, targets, copies, records)
     told, noted = state.statuses_of(topic_ids), state.notes_of(topic_ids)
     return FlowMaps(maps, state.reports, told, errors, noted)

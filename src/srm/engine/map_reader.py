@@ -112,7 +112,8 @@ def present_targets(ids: Ids, target_ids: Collection[str], state: ReplicationSta
     return {topic_id: active.get(topic_id, target_ids) for topic_id in ids.values()}
 
 
-def newest_copies(ids: Ids, targets: Targets, state: ReplicationState) -> Copies:
+def newest_copies(ids: Ids, target_ids: Collection[str], state: ReplicationState) -> Copies:
+    targets = present_targets(ids, target_ids, state)
     names = {topic_id: name for name, topic_id in ids.items()}
     candidates: dict[TopicPartition, list[PartitionPosition]] = defaultdict(list)
     for (topic_id, number, target_id), entries in positions_by_copy(state.reports).items():
@@ -230,20 +231,18 @@ class KafkaMapReader:
         else:
             ids = {name: source[name].topic_id for name in names if name in source}
         look = _Look(source, names, wanted, _bounds_of_losses(ids, state))
-        targets = present_targets(ids, target_ids, state)
-        copies = newest_copies(ids, targets, state)
+        copies = newest_copies(ids, target_ids, state)
         look.choose_unreported(copies)
         stale = self._look(look, copies, search=False)
         if stale:
             # Probably rewritten since that report, and the log was cleaned: read again.
             state = self._state()
-            targets = present_targets(ids, target_ids, state)
-            copies = newest_copies(ids, targets, state)
+            copies = newest_copies(ids, target_ids, state)
             look.whole |= stale - copies.keys()
             self._look(look, {p: copies[p] for p in stale if p in copies}, search=True)
         maps, errors = maps_of_records(
             ids,
-            targets,
+            present_targets(ids, target_ids, state),
             {p: copies[p] for p in look.whole if p in copies},
             self._records(look, ids),
         )
