@@ -432,7 +432,8 @@ def _ranges(
 def outcome_of(
     found: SourceReturn, settlement: Settlement, move_id: str, by: str, now_ms: int
 ) -> Outcome:
-    entries = found.partitions
+    # srm itself writes heartbeats: no forecast counts them.
+    entries = [one for topic in found.topics if not topic.is_heartbeats for one in topic.partitions]
     return Outcome(
         move_id=move_id,
         flow=found.flow,

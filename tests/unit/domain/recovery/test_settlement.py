@@ -61,6 +61,16 @@ def test_heartbeats_are_merged_unless_it_is_said() -> None:
     assert plan_settlement(found, {}, "discard").choices == {"heartbeats": "discard"}
 
 
+def test_heartbeats_are_not_records_that_were_lost() -> None:
+    found = returned(entry("A"), entry("heartbeats"))
+    payments, beats = found.topics
+    found = replace(found, topics=(payments, replace(beats, is_heartbeats=True)))
+
+    outcome = outcome_of(found, plan_settlement(found, {}, "merge"), "m1", "ann", 9)
+    assert [(one.topic, one.records) for one in outcome.partitions] == [("A", 20)]
+    assert outcome.records == 20
+
+
 @pytest.mark.parametrize(
     ("choice", "blocks"), [("merge", False), ("keep", True), ("discard", True)]
 )
