@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import Parameter, Signature, signature
@@ -53,6 +53,7 @@ from srm.pages.moves import (
     verify_line,
     verify_view,
 )
+from srm.threads import start_thread
 from srm.wiring import open_cluster, open_move, open_records
 
 _P = ParamSpec("_P")
@@ -317,14 +318,43 @@ _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
 """Numbers that are words of their own: those in names (``Payments-0``) say who is meant."""
 
 
+_SILENCE_S: Final = 8.0
+
+
 @contextmanager
 def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], None]]:
-    """Yield the function that shows each event: a redrawn view, or lines without a terminal."""
-    if not console.is_terminal:
-        yield _line_printer(plan, console)
-        return
-    with Live(move_view(plan, RunEvent("hold")), console=console, refresh_per_second=8) as live:
-        yield lambda event: live.update(move_view(plan, event), refresh=True)
+    """Yield the function that shows each event: a redrawn view, or lines without a terminal.
+
+    Requests to a cluster that has just died take half a minute each: that silence is shown, too.
+    """
+    news, over, flow = threading.Event(), threading.Event(), plan.request.flow
+
+    def watch() -> None:
+        silent_s = 0.0
+        while not over.is_set():
+            silent_s = 0.0 if news.wait(_SILENCE_S) else silent_s + _SILENCE_S
+            news.clear()
+            if silent_s:
+                what = f"no answer from {flow.source} or {flow.target} for {silent_s:g} s"
+                console.print(Text(f"{plan.move_id}  {what}: see srm doctor"), soft_wrap=True)
+
+    live = Live(move_view(plan, RunEvent("hold")), console=console, refresh_per_second=8)
+    print_line = _line_printer(plan, console)
+
+    def heard(event: RunEvent) -> None:
+        news.set()
+        if console.is_terminal:
+            live.update(move_view(plan, event), refresh=True)
+        else:
+            print_line(event)
+
+    with live if console.is_terminal else nullcontext():
+        start_thread("srm-silence", watch)
+        try:
+            yield heard
+        finally:
+            over.set()
+            news.set()
 
 
 def _line_printer(plan: MovePlan, console: Console) -> Callable[[RunEvent], None]:
@@ -392,8 +422,11 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     with pair.open_for(move_id) as context:
         store = MoveStore(context)
         planned, progress = store.load(move_id)
-        seen = moves.status(context, move_id)
-    line = at_rest(planned, progress)
+        line = at_rest(planned, progress)
+        try:
+            seen = moves.status(context, move_id)
+        except UnavailableError as error:
+            raise UnavailableError(f"{line or f'{move_id}: {progress.step}'}; {error}") from error
     if line is not None:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", sync=seen))

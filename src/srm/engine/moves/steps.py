@@ -285,6 +285,10 @@ def carry_out(
         except BaseException as error:
             if step.releases:
                 _release_after(context, move_id, error)
+                if isinstance(error, UnavailableError) and not plan.request.is_unplanned:
+                    flow = plan.request.flow
+                    lost = f"if {flow.source} is lost: srm failover run --mode unplanned"
+                    raise UnavailableError(str(error), f"{lost} {flow.options}") from error
             raise
     return run.report
 

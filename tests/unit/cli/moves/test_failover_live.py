@@ -5,8 +5,11 @@ from __future__ import annotations
 from io import StringIO
 from typing import get_args
 
+import pytest
 from rich.console import Console
+from tests.waiting import eventually
 
+from srm.cli.moves import failover
 from srm.cli.moves.failover import at_rest, shown
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
@@ -55,6 +58,18 @@ def test_a_file_gets_a_line_when_the_step_changes_or_what_is_waited_for() -> Non
         f"m1  wait: {head}T is 7 records behind; please: stop the producers of T",
         "m1  go",
         "m1  verify: 2 s since go; waiting for: group g has no members on B",
+    ]
+
+
+def test_the_silence_of_a_cluster_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failover, "_SILENCE_S", 0.25)
+    out = StringIO()
+    with shown(PLAN, Console(file=out, width=80)) as show:
+        show(RunEvent("hold"))
+        eventually(lambda: "B for 0.5 s: see srm doctor\n" in out.getvalue(), "a second line")
+    assert out.getvalue().splitlines()[:2] == [
+        "m1  hold",
+        "m1  no answer from P or B for 0.25 s: see srm doctor",
     ]
 
 

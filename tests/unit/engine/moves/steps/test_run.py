@@ -151,6 +151,26 @@ def test_a_cluster_that_is_away_for_a_moment_only_delays(world: World) -> None:
     assert run(world, outage).ok
 
 
+def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(world: World) -> None:
+    clients = Clients(world)
+
+    def die(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "wait":
+            world.p.topics = died
+
+    with pytest.raises(UnavailableError) as raised:
+        run(world, die, replace(REQUEST, wait_seconds=1))
+    assert raised.value.what == "cluster P does not answer"
+    assert raised.value.action == (
+        "if P is lost: srm failover run --mode unplanned --source P --target B"
+    )
+
+
+def died() -> object:
+    raise UnavailableError("cluster P does not answer")
+
+
 def recovering(world: World, topics: object) -> object:
     world.b.topics = topics
     raise UnavailableError("cluster B does not answer")
