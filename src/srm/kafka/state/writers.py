@@ -110,7 +110,7 @@ class KafkaStateLog:
 
     def close(self) -> None:
         """Forget what is not sent yet: a cluster that is rebuilt must not get it later."""
-        self._session.producer.purge()
+        _drop(self._session)
 
     def _leave_stranded(self, topic: str) -> None:
         session, now = self._session, time.monotonic()
@@ -118,8 +118,8 @@ class KafkaStateLog:
             return
         self._look_again_at = now + _LOOK_EVERY_S  # it may take a second to find out
         if is_stranded(session.producer, topic):
-            session.producer.purge()
             self._replace(session, UnavailableError(f"{self._where}: all known brokers are gone"))
+            _drop(session)
 
     def _on_delivery(
         self, session: _Session, place: Place, error: KafkaError | None, message: Message
@@ -178,6 +178,12 @@ class _Session:
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
         self.waiting: Counter[Place] = Counter()
+
+
+def _drop(session: _Session) -> None:
+    """Drop what a producer holds; a callback that is not served would keep it and its threads."""
+    session.producer.purge()
+    session.producer.flush(_POLL_S)
 
 
 @contextmanager
