@@ -324,7 +324,8 @@ def history_view(drills: Sequence[Drill]) -> RenderableType:
 def _drill_verdict(drill: Drill) -> str:
     if drill.state != "done":
         return drill.state
-    return "everything proven" if drill.ok else "NOT proven"
+    unproven = not all(group.ok for group in drill.groups)
+    return "everything proven" if drill.ok else "NOT proven" if unproven else "PROBLEMS"
 
 
 def _drill_rpo(drill: Drill) -> str:

@@ -30,6 +30,11 @@ def test_one_line_says_what_was_proven_and_what_it_would_have_cost() -> None:
     )
 
 
+def test_what_refuses_a_move_is_no_missing_proof() -> None:
+    line = drill_line(drill("d1", GOOD, problems=("group audit is held by move m1",)))
+    assert line.startswith("drill d1 of P->B: PROBLEMS, 1 of 1 group proven; ")
+
+
 def test_a_result_shows_groups_steps_warnings_and_problems() -> None:
     text = as_text(drill_view(drill("d1", GOOD, BAD, warnings=("clients on C follow",))))
 
