@@ -327,7 +327,17 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
 
     Requests to a cluster that has just died take half a minute each: that silence is shown, too.
     """
-    news, over, flow = threading.Event(), threading.Event(), plan.request.flow
+    flow, news, over = plan.request.flow, threading.Event(), threading.Event()
+    print_line = _line_printer(plan, console)
+    first = move_view(plan, RunEvent("hold"))
+    live = Live(first, console=console, refresh_per_second=8) if console.is_terminal else None
+
+    def show_event(event: RunEvent) -> None:
+        news.set()
+        if live is None:
+            print_line(event)
+        else:
+            live.update(move_view(plan, event), refresh=True)
 
     def watch() -> None:
         silent_s = 0.0
@@ -338,20 +348,10 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
                 what = f"no answer from {flow.source} or {flow.target} for {silent_s:g} s"
                 console.print(Text(f"{plan.move_id}  {what}: see srm doctor"), soft_wrap=True)
 
-    live = Live(move_view(plan, RunEvent("hold")), console=console, refresh_per_second=8)
-    print_line = _line_printer(plan, console)
-
-    def heard(event: RunEvent) -> None:
-        news.set()
-        if console.is_terminal:
-            live.update(move_view(plan, event), refresh=True)
-        else:
-            print_line(event)
-
-    with live if console.is_terminal else nullcontext():
+    with live or nullcontext():
         start_thread("srm-silence", watch)
         try:
-            yield heard
+            yield show_event
         finally:
             over.set()
             news.set()
