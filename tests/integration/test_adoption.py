@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from tests.integration.copying import CopyLab, delete_before, described
 from tests.waiting import eventually
 
+from srm.clock import now_ms
 from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.policy import IdentityReplicationPolicy
@@ -62,11 +63,16 @@ def values(lab: CopyLab, p: AssignedPartition) -> list[int]:
     return [int(r.value or b"") for _, r in read_log(lab.target_props, p.target_topic, 0)]
 
 
+def later_ms() -> int:
+    return now_ms() + 60_000
+
+
 def context(lab: CopyLab) -> AdoptionContext:
     maps = KafkaMapReader(lab.target, lab.source, lab.flow)
     switch = KafkaFlowSwitch(lab.flow, lab.target, ClusterClients.alike(lab.target_props))
     config = lab.config
-    flow = FlowContext(config, lab.source, lab.target, maps, maps, lambda: 0, switch=switch)
+    # Slots that have ended left no driver that says so: they count as silent after a while.
+    flow = FlowContext(config, lab.source, lab.target, maps, maps, later_ms, switch=switch)
     state = KafkaStateLog(lab.flow.target, lab.target_props)
     properties = {lab.flow.source: lab.source_props, lab.flow.target: lab.target_props}
     return AdoptionContext(

@@ -258,8 +258,11 @@ def _running(
         return f"{topic} on {name.target} was written during the walk"
     ends = flow.target.high_watermarks([_copy(one) for one in done])
     grown = [str(_copy(one)) for one in done if ends.get(_copy(one)) != one.target_end]
-    if grown:
-        check_stopped(state_topic(flow).read(), name, flow.now_ms())
+    records = state_topic(flow).read()
+    reported = positions_by_copy(decode_state(records).reports)
+    others = (one for one in done if one.state not in {"own", "empty"})
+    if grown or any(one.assigned.copy_id in reported for one in others):
+        check_stopped(records, name, flow.now_ms())  # else they may be srm's newest
     return f"{', '.join(grown)} on {name.target} grew during the walk" if grown else ""
 
 

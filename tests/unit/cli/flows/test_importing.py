@@ -18,12 +18,17 @@ from srm.cli.main import app
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
+    REPORTS,
     AssignedPartition,
     DriverHeartbeat,
+    Incarnation,
+    PartitionPosition,
 )
+from srm.domain.flow_state.slot_records import PositionGroup
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.alignment import AlignedCopy
+from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import Runs
 from srm.domain.recovery.adoption import AdoptedCopy, AdoptionPlan
 from srm.engine.ports import FlowContext
@@ -34,6 +39,7 @@ from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeMapReader
 from srm_lab.testing.flows import FakeClock
 
+IDS = "A" * 22, "B" * 21 + "A"
 PROPERTIES = """\
 clusters = P, B
 P.bootstrap.servers = p:9092
@@ -70,7 +76,7 @@ def run(path: Path, *command: str, lines: str = "", mode: str = "--dry-run") -> 
 
 def copied(stored: int | None) -> AdoptedCopy:
     found = AlignedCopy(Runs(), 50, 50, 0, (), 0, (), (), 0, ())
-    return AdoptedCopy(AssignedPartition("T", 0, "id", "P.T", "there"), 50, 50, found, stored)
+    return AdoptedCopy(AssignedPartition("T", 0, IDS[0], "P.T", IDS[1]), 50, 50, found, stored)
 
 
 def test_lists_of_srm_count_in_a_dry_run_and_are_not_written(
@@ -141,8 +147,9 @@ def test_copies_without_a_position_of_mirror_maker_are_a_warning(
     assert target.topics() == {}
 
 
-def test_a_copy_that_grows_by_srms_own_replicator_is_not_ascribed_to_mirror_maker(
-    target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sign", ["growth", "position"])
+def test_what_srms_own_replicator_copies_now_is_not_ascribed_to_mirror_maker(
+    target: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: str
 ) -> None:
     async def walked(*_: object) -> list[AdoptedCopy]:
         return [copied(None)]
@@ -150,11 +157,15 @@ def test_a_copy_that_grows_by_srms_own_replicator_is_not_ascribed_to_mirror_make
     monkeypatch.setattr("srm.replication.adoption._Walks.all", walked)
     for name in ("P.Payments", "P.T"):
         target.add_topic(name)
-    target.produce("P.T", records=60)
-    state = internal_topics.replication("P")
-    beat = DriverHeartbeat("d", "app", "host", 1, FakeClock().time_ms)
+    target.produce("P.T", records=60 if sign == "growth" else 50)
+    state, now_ms = internal_topics.replication("P"), FakeClock().time_ms
+    beat = DriverHeartbeat("d", "app", "host", 1, now_ms)
     target.add_topic(state, 2)
     target.compacted_topic(state).write({DRIVER_KEY: beat.value()})
+    if sign == "position":
+        entry = PartitionPosition(IDS[0], 0, IDS[1], Position(40, 41, 50), 7, 1)
+        group = PositionGroup("0", Incarnation(1, "aa"), "0", (entry,))
+        target.compacted_topic(state, REPORTS).write({group.key(): group.value()})
 
     error = run(tmp_path, "mm2", lines="P->B.topics = Payments\n").exception
 
