@@ -66,15 +66,14 @@ def verdicts_of(
 def _prove(
     context: FlowContext, direction: Direction, claims: Mapping[Key, TranslationClaim]
 ) -> dict[Key, Verdict]:
+    ends = context.source, context.target
     committed = context.config.isolation_level == "read_committed"
-    if direction == "forward":
-        return _Sides(context.config, context.source, context.target, committed).judge(claims)
-    # The isolation level of the opposite flow is unknown here; it may copy aborted records.
-    verdicts = _Sides(context.config, context.target, context.source, committed=True).judge(claims)
+    if direction == "reverse":
+        ends, committed = ends[::-1], True
+    verdicts = _Sides(context.config, *ends, committed).judge(claims)
     doubtful = {key: claims[key] for key, found in verdicts.items() if found.state == "disproved"}
-    if doubtful:
-        again = _Sides(context.config, context.target, context.source, committed=False)
-        found = again.judge(doubtful)
+    if committed and doubtful:  # others may have copied aborted records, or the opposite flow
+        found = _Sides(context.config, *ends, committed=False).judge(doubtful)
         verdicts |= {key: one for key, one in found.items() if one.state == "proven"}
     return verdicts
 
