@@ -121,6 +121,21 @@ def test_without_the_rights_acls_are_left_out_and_the_rest_is_synced(
             context.target.create_acls([Acl("topic", topic, "User:x", "Read")])
 
 
+def test_without_the_rights_a_plan_says_what_it_does_not_compare(
+    secured: SecuredBroker, topic: str
+) -> None:
+    """Where a broker refuses to list SCRAM users, librdkafka ends the process."""
+    user = user_with(secured, TOPICS)
+    with opened(config_of(topic), user, user) as context:
+        acls, *notes = topic_sync.plan(context).notes
+
+    lacking = {"quotas": "DescribeConfigs", "SCRAM users": "Describe"}
+    assert acls.startswith("ACLs are not synced")
+    for note, (what, right) in zip(notes, lacking.items(), strict=True):
+        assert note.startswith(f"{what} are not compared")
+        assert f"grant {right} on the cluster" in note
+
+
 def test_users_and_quotas_of_the_source_alone_are_found(
     secured: SecuredBroker, clusters: Mapping[str, KafkaBroker], topic: str
 ) -> None:

@@ -9,7 +9,7 @@ from srm.clock import now_ms
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import QuotaEntity
 from srm.errors import AuthorizationError
-from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.clients import Clients
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import check, on_cluster
@@ -92,8 +92,12 @@ def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
 
 
 def scram_users(clients: Clients) -> frozenset[str]:
-    def request(timeout_s: float) -> frozenset[str]:
-        found = clients.admin().describe_user_scram_credentials(request_timeout=timeout_s)
-        return frozenset(answer_of(found, timeout_s))
+    needs = on_cluster("Describe")
 
-    return clients.call("reading SCRAM users", request, on_cluster("Describe"))
+    async def request(brokers: Brokers) -> frozenset[str]:
+        await brokers.look()
+        answer = await brokers.query_any(api.DESCRIBE_SCRAM_USERS([]))
+        check([answer], clients.label("reading SCRAM users"), needs)
+        return frozenset(user["user"] for user in answer["users"])
+
+    return clients.request("reading SCRAM users", request, needs)
