@@ -13,6 +13,7 @@ from srm.kafka.admin.clients import Clients
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import check, on_cluster
+from srm.kafka.wire.messages import Request
 
 _FETCH: Final = 1
 _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.1"), (12, "2.7"))
@@ -75,29 +76,27 @@ async def _read(brokers: Brokers) -> ClusterFacts:
 
 
 def quotas(clients: Clients) -> dict[QuotaEntity, dict[str, float]]:
-    needs = on_cluster("DescribeConfigs")
-
-    async def request(brokers: Brokers) -> dict[QuotaEntity, dict[str, float]]:
-        await brokers.look()
-        answer = await brokers.query_any(api.DESCRIBE_CLIENT_QUOTAS([], False))  # noqa: FBT003 - a field
-        check([answer], clients.label("reading quotas"), needs)
-        return {
-            tuple(sorted((part["entity_type"], part["entity_name"]) for part in entry["entity"])): {
-                limit["key"]: limit["value"] for limit in entry["values"]
-            }
-            for entry in answer["entries"] or ()
+    request = api.DESCRIBE_CLIENT_QUOTAS([], False)  # noqa: FBT003 - a field
+    return {
+        tuple(sorted((part["entity_type"], part["entity_name"]) for part in entry["entity"])): {
+            limit["key"]: limit["value"] for limit in entry["values"]
         }
-
-    return clients.request("reading quotas", request, needs)
+        for entry in _ask(clients, "quotas", request, "DescribeConfigs")["entries"] or ()
+    }
 
 
 def scram_users(clients: Clients) -> frozenset[str]:
-    needs = on_cluster("Describe")
+    answer = _ask(clients, "SCRAM users", api.DESCRIBE_SCRAM_USERS([]), "Describe")
+    return frozenset(user["user"] for user in answer["users"])
 
-    async def request(brokers: Brokers) -> frozenset[str]:
+
+def _ask(clients: Clients, what: str, request: Request, right: str) -> api.Answer:
+    needs = on_cluster(right)
+
+    async def ask(brokers: Brokers) -> api.Answer:
         await brokers.look()
-        answer = await brokers.query_any(api.DESCRIBE_SCRAM_USERS([]))
-        check([answer], clients.label("reading SCRAM users"), needs)
-        return frozenset(user["user"] for user in answer["users"])
+        answer = await brokers.query_any(request)
+        check([answer], clients.label(f"reading {what}"), needs)
+        return answer
 
-    return clients.request("reading SCRAM users", request, needs)
+    return clients.request(f"reading {what}", ask, needs)

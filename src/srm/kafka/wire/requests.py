@@ -58,9 +58,8 @@ DESCRIBE_CLIENT_QUOTAS: Final = message(f"""48 0 classic:
     values[key:text value:float64]]""")
 # Without the right librdkafka aborts, and for `users` None a broker never answers.
 DESCRIBE_SCRAM_USERS: Final = message(f"""50 0:
-    users[user:text]
-    -> {_HEAD} error_message:text users[user:text error_code:int16 error_message:text
-    credentials[mechanism:int8 iterations:int32]]""")
+    users[user:text] -> {_HEAD} error_message:text users[user:text error_code:int16
+    error_message:text credentials[mechanism:int8 iterations:int32]]""")
 # Without the right or an authorizer librdkafka returns an empty list instead of an error.
 DESCRIBE_ACLS: Final = message(f"""29 1 classic:
     resource_type:int8 resource_name:text pattern_type:int8 principal:text host:text
