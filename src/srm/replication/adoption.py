@@ -296,8 +296,9 @@ class _Walks:
             return await some_at_once(partial(self._one, source, target), assigned, _AT_ONCE)
 
     async def _one(self, source: Wire, target: Wire, assigned: AssignedPartition) -> AdoptedCopy:
-        original = TopicPartition(assigned.topic, assigned.partition)
-        copy = TopicPartition(assigned.target_topic, assigned.partition)
+        reader = LogReader.of_target(target, assigned)
+        originals = LogReader.of_source(source, assigned)
+        original, copy = originals.partition, reader.partition
         target_start, target_end = await target.log_range(copy)
         source_start, source_end = await source.log_range(original)
         stored, start = self.stored.get(original), self.starts.get(assigned)
@@ -307,8 +308,6 @@ class _Walks:
         begin = (start.source_next, start.target_next) if start and start.has_position else (0, 0)
         if target_start == target_end:
             return walked if begin[1] or not target_end else _decide_emptied(walked, source_start)
-        reader = LogReader.of_target(target, assigned)
-        originals = LogReader.of_source(source, assigned)
         compacts = original.topic in self.compacted[0], copy.topic in self.compacted[1]
         first = await reader.batch_from(target_start)
         before = await originals.batch_from(source_start)

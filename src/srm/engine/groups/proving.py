@@ -66,10 +66,9 @@ def verdicts_of(
 def _prove(
     context: FlowContext, direction: Direction, claims: Mapping[Key, TranslationClaim]
 ) -> dict[Key, Verdict]:
-    ends = context.source, context.target
-    committed = context.config.isolation_level == "read_committed"
-    if direction == "reverse":
-        ends, committed = ends[::-1], True
+    is_back = direction == "reverse"
+    ends = (context.target, context.source) if is_back else (context.source, context.target)
+    committed = is_back or context.config.isolation_level == "read_committed"
     verdicts = _Sides(context.config, *ends, committed).judge(claims)
     doubtful = {key: claims[key] for key, found in verdicts.items() if found.state == "disproved"}
     if committed and doubtful:  # others may have copied aborted records, or the opposite flow
