@@ -12,10 +12,11 @@ from typing import Annotated, Final, Literal
 from fastapi import Depends, Query
 
 from srm.clock import now_ms
+from srm.domain.metrics import Statistics
 from srm.domain.names.topics import Flow
 from srm.domain.text import amount
 from srm.engine.metrics.metrics import is_fresh
-from srm.service.views.series import METRICS, Figures, Measured, touching
+from srm.service.views.series import METRICS, Measured, touching
 from srm.service.views.views import Views
 
 PART: Final = 50
@@ -153,7 +154,7 @@ class Measures:
     begin_ms: int
     end_ms: int
     windows: tuple[Measured, ...]
-    figures: dict[str, Figures | None]
+    figures: dict[str, Statistics | None]
 
     def value(self, metric: str) -> float | None:
         found = self.figures[metric]
@@ -216,7 +217,7 @@ def lately(views: Views, flow: Flow, topic: str = "") -> tuple[Measured, ...]:
     return tuple(touching(views.series(flow.target).between(flow, topic, end - SPANS["2h"], end)))
 
 
-def over(windows: Sequence[Measured], metric: str) -> Figures | None:
+def over(windows: Sequence[Measured], metric: str) -> Statistics | None:
     """Join the figures of windows; None without values. A sum is the mean of the windows' sums."""
     found = [figures for window in windows if (figures := window.figures(metric)).count]
     if not found:
@@ -224,9 +225,7 @@ def over(windows: Sequence[Measured], metric: str) -> Figures | None:
     total, number = sum(f.sum for f in found), sum(f.count for f in found)
     if METRICS[metric].whole == "sum":
         total, number = total / len(found), max(f.count for f in found)
-    return Figures(
-        min(f.min for f in found), max(f.max for f in found), total / number, total, number
-    )
+    return Statistics(min(f.min for f in found), max(f.max for f in found), total, number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from srm import __version__, telemetry
+from srm.domain.metrics import Statistics
 from srm.domain.moves.disaster import Drill
 from srm.domain.moves.progress import DECIDED, HELD
 from srm.domain.names.topics import Flow
@@ -41,7 +42,7 @@ from srm.service.prometheus.metric_table import (
 from srm.service.views import flow_rows
 from srm.service.views.documents import FlowSummary, GroupRow, TopicRow
 from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
-from srm.service.views.series import Figures, Measured
+from srm.service.views.series import Measured
 from srm.service.views.views import Views
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -354,7 +355,7 @@ def _of_now(window: Measured, lag: int, look: FlowLook) -> Measured | None:
     Idle: a newer window of the flow lacks it or, without fresh windows, the look found no lag.
     """
     newest = look.measured.get("") or window
-    none = Figures()
+    none = Statistics()
     nothing = Measured(window.start_ms, window.end_ms, 0, 0, none, none, none, none)
     if is_fresh(newest.end_ms, look.looked_ms):
         return nothing if window.end_ms <= newest.start_ms else window

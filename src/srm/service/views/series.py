@@ -53,17 +53,6 @@ _Subject = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Statistics of one metric in one window; all are 0 without values."""
-
-    min: float = 0.0
-    max: float = 0.0
-    avg: float = 0.0
-    sum: float = 0.0
-    count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Measured:
     """One window of a topic or flow, with the measurements in ``[start_ms, end_ms)``."""
 
@@ -71,13 +60,13 @@ class Measured:
     end_ms: int
     records: int
     bytes: int
-    byte_rate: Figures
-    replication_latency_ms: Figures
-    checkpoint_latency_ms: Figures
-    replication_records_lag: Figures
+    byte_rate: Statistics
+    replication_latency_ms: Statistics
+    checkpoint_latency_ms: Statistics
+    replication_records_lag: Statistics
 
-    def figures(self, metric: str) -> Figures:
-        found: Figures = getattr(self, _FIELDS[metric])
+    def figures(self, metric: str) -> Statistics:
+        found: Statistics = getattr(self, _FIELDS[metric])
         return found
 
 
@@ -209,12 +198,9 @@ def _row(window: WindowMetric) -> list[float]:
 
 def _parse_row(row: NDArray[np.float64]) -> Measured:
     values = row.tolist()
-    figures = {
-        field: _figures(*values[_COLUMN[f"{field}.min"] :][:4]) for field in _FIELDS.values()
-    }
+    figures = {}
+    for field in _FIELDS.values():
+        low, high, total, count = values[_COLUMN[f"{field}.min"] :][:4]
+        figures[field] = Statistics(low, high, total, int(count))
     start_ms, end_ms, records, size = map(int, values[:4])
     return Measured(start_ms, end_ms, records, size, **figures)
-
-
-def _figures(low: float, high: float, total: float, count: float) -> Figures:
-    return Figures(low, high, total / count if count else 0.0, total, int(count))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from typing import TypeVar
 
 from srm.config.model import Config
@@ -178,7 +177,11 @@ class Views:
             remote,
             metric,
             METRICS[metric].unit,
-            tuple(Point(w.start_ms, w.end_ms, **asdict(w.figures(metric))) for w in windows),
+            tuple(
+                Point(w.start_ms, w.end_ms, of.min, of.max, of.avg, of.sum, of.count)
+                for w in windows
+                for of in [w.figures(metric)]
+            ),
         )
 
     def cluster(self, cluster_id: str) -> ClusterInfo:

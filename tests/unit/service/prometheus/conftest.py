@@ -11,9 +11,10 @@ from tests.unit.service.conftest import client, views, world  # noqa: F401 - fix
 from tests.unit.service.prometheus.moves import released_move, reported_move, running_move
 
 from srm.domain.groups.proof import FlowProof
+from srm.domain.metrics import Statistics
 from srm.domain.moves.disaster import Drill, DrillGroup
 from srm.engine.flows.supervision import DriverStatus
-from srm.service.views.series import Figures, Measured
+from srm.service.views.series import Measured
 from srm.service.views.views import Views
 
 MEASURED = Measured(
@@ -21,10 +22,10 @@ MEASURED = Measured(
     120_000,
     records=600,
     bytes=90_000,
-    byte_rate=Figures(1000.0, 2000.0, 1500.0, 9000.0, 6),
-    replication_latency_ms=Figures(2.0, 80.0, 4.5, 2700.0, 600),
-    checkpoint_latency_ms=Figures(10.0, 40.0, 25.0, 50.0, 2),
-    replication_records_lag=Figures(),
+    byte_rate=Statistics(1000.0, 2000.0, 9000.0, 6),
+    replication_latency_ms=Statistics(2.0, 80.0, 2700.0, 600),
+    checkpoint_latency_ms=Statistics(10.0, 40.0, 50.0, 2),
+    replication_records_lag=Statistics(),
 )
 DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
 DRILL = Drill(

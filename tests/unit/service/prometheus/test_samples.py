@@ -11,11 +11,12 @@ from tests.unit.service.prometheus.conftest import MEASURED
 from tests.unit.service.prometheus.moves import reported_move, running_move
 
 from srm.config.model import ServiceSettings
+from srm.domain.metrics import Statistics
 from srm.service.prometheus.exposition import move_samples, samples, topic_samples
 from srm.service.prometheus.metric_table import METRICS, STATES
 from srm.service.views.documents import TopicRow
 from srm.service.views.flow_rows import FlowLook
-from srm.service.views.series import Figures, Measured
+from srm.service.views.series import Measured
 from srm.service.views.views import Views
 from srm_lab.testing.flows import P_TO_B, flow_config
 
@@ -114,7 +115,7 @@ def topic(measured: Measured) -> TopicRow:
 
 
 def test_the_rate_is_of_all_partitions_beside_the_slowest_and_the_fastest() -> None:
-    spread = replace(MEASURED, byte_rate=Figures(100, 900, 500, 1000, 2))
+    spread = replace(MEASURED, byte_rate=Statistics(100, 900, 1000, 2))
     look = FlowLook(P_TO_B, flow_config(), looked_ms=MEASURED.end_ms, measured={"": spread})
 
     values = {name: value for name, _, value in topic_samples(look, [topic(spread)])}
