@@ -97,7 +97,8 @@ def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
     """Give the users the rights of the page's section about users of their own."""
     state, copies, back = "__srm-*", f"{lab.flow.source}.*", f"{lab.flow.target}.*"
     syncs = internal_topics.offset_syncs(lab.flow.target)
-    grant(broker, "reader", ("Read", "--topic", topic), ("Read", "--topic", state))
+    commits = "__consumer_offsets"
+    grant(broker, "reader", *(("Read", "--topic", name) for name in (topic, state, commits)))
     grant(broker, "scribe", ("Write", "--topic", syncs))
     grant(
         broker,
@@ -105,6 +106,7 @@ def grant_each_its_part(broker: KafkaBroker, lab: CopyLab, topic: str) -> None:
         ("Describe DescribeConfigs", "--topic", topic),
         ("Describe", "--topic", back),
         ("Describe", "--topic", state),
+        ("Describe", "--topic", commits),
         ("Create", "--topic", syncs),
         ("Describe", "--group", "*"),
     )

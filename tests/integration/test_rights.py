@@ -50,6 +50,7 @@ TOPIC = "payments"
 _STATUS = f"status:{TOPIC}-0".encode()
 RECORDS = 200
 GROUP = "analytics"
+COMMITS_OF_P = TopicPartition("__consumer_offsets", 0)
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +283,10 @@ USES: dict[str, tuple[Callable[[Srm, World], str | None], str]] = {
         "cluster P: .* grant Write on topic mm2-offset-syncs.B.internal",
     ),
     "Read topic __srm-* on P": (emit, "cluster P: .* grant Read on topic __srm-"),
+    "Read topic __consumer_offsets on P": (
+        on_source(lambda cluster: cluster.first_records([(COMMITS_OF_P, 0)], committed=False)),
+        "cluster P: .* grant Read on topic __consumer_offsets",
+    ),
     "Describe group * on P": (emit, "cluster P: .* grant Describe on group analytics"),
     "Create topic P.* on B": (
         on_target(create("P.new")),
