@@ -87,7 +87,7 @@ def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
 
         wait(planned, _COPIED_S, "a plan without problems")
         moves.carry_out(context, _MOVE_ID, around=partial(timing, steps))
-        done = MoveStore(context).progress(_MOVE_ID)
+        done = MoveStore.read(context).progress(_MOVE_ID)
     if done.hold_stamp_ms is None or done.gone_stamp_ms is None:
         raise BenchError("the target's broker stamped neither hold nor go")
     return {**steps, "hold to go": (done.gone_stamp_ms - done.hold_stamp_ms) / 1000}

@@ -130,7 +130,7 @@ def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
     with site.context(source, target) as context:
         eventually(lambda: not moves.plan(context, request, move_id).blocking, "may start")
         kill(site, request, move_id, number, moment)
-        decided = MoveStore(context).progress(move_id).is_decided
+        decided = MoveStore.read(context).progress(move_id).is_decided
         if chance.random() < 0.5:
             hold_and_go(context, move_id)
         else:
@@ -139,7 +139,7 @@ def test_a_move_that_was_killed_is_finished_or_released_and_nobody_is_stranded(
             except ConflictError:
                 assert decided
                 hold_and_go(context, move_id)
-        progress = MoveStore(context).progress(move_id)
+        progress = MoveStore.read(context).progress(move_id)
         if decided:
             assert progress.is_decided
         there = target if progress.is_decided else source

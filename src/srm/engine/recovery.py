@@ -407,9 +407,9 @@ class ReturnedFlow:
         left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
         if not left_out or found.pause is None:
             return
-        store = MoveStore(as_move(self.context))
+        store = MoveStore.read(as_move(self.context))
         for move_id in found.pause.moves:
-            if store.find_plan(move_id) is None or (at := store.progress(move_id)).is_decided:
+            if store.plan(move_id) is None or (at := store.progress(move_id)).is_decided:
                 continue
             yield (
                 f"move {move_id} has paused {self.context.config.flow} and is {at.step}, not "

@@ -168,7 +168,7 @@ class Disaster:
             if planned.forecast is not None:
                 display.say(planned.forecast.line("P"))
             report = moves.carry_out(context, planned.move_id)
-            forecast = MoveStore(context).progress(planned.move_id).forecast
+            forecast = MoveStore.read(context).progress(planned.move_id).forecast
         if forecast is None:
             raise StackError(f"move {planned.move_id} has no forecast")
         display.say(f"{forecast.line('P')}; RTO {report.rto_seconds} s")

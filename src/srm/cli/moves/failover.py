@@ -127,7 +127,7 @@ class TwoClusters(Common):
     def open_for(self, move_id: str) -> Iterator[MoveContext]:
         """Open the clusters of a move in its direction; an abandoned one is not contacted."""
         with self.open(only_look=True) as context:
-            request = MoveStore(context).load(move_id)[0].request
+            request = MoveStore.read(context).load(move_id)[0].request
         pair = replace(self, source=request.source, target=request.target)
         with pair.open(unplanned=request.is_unplanned) as context:
             yield context
@@ -279,9 +279,9 @@ def _typed_source(planned: MovePlan) -> str:
 
 def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
     with pair.open_for(move_id) as context:
-        planned = MoveStore(context).load(move_id)[0]
+        planned = MoveStore.read(context).load(move_id)[0]
         missing = moves.call_redirectors(context, planned)
-        calls = MoveStore(context).progress(move_id).calls
+        calls = MoveStore.read(context).progress(move_id).calls
     lines = [f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())]
     pair.emit(dict(calls), lambda console: console.print(*lines, sep="\n", markup=False))
     if missing:
@@ -413,15 +413,14 @@ def status(
 
 def _all_moves(pair: TwoClusters) -> Looked:
     with pair.open(only_look=True) as context:
-        found = MoveStore(context).moves()
+        found = MoveStore.read(context).moves()
     steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
     return Looked(steps, lambda console: _render_moves(console, found))
 
 
 def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     with pair.open_for(move_id) as context:
-        store = MoveStore(context)
-        planned, progress = store.load(move_id)
+        planned, progress = MoveStore.read(context).load(move_id)
         line = at_rest(planned, progress)
         try:
             seen = moves.status(context, move_id)

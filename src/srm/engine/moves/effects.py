@@ -178,7 +178,7 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
     """Set the fences of later moves again: this one may have lifted theirs."""
     back = replace(context, forward=context.reverse, reverse=context.forward)
     for move_id in now.moves:
-        later = MoveStore(context).find_plan(move_id)
+        later = MoveStore.read(context).plan(move_id)
         for one in (context, back):  # its target may be a third cluster
             if later is not None and later.request.source == one.source.alias:
                 fence_if_possible(one, later)
@@ -316,7 +316,7 @@ def call_redirectors(
         return ()
     tried: set[str] = set()
     while True:
-        progress = MoveStore(context).progress(plan.move_id)
+        progress = MoveStore.read(context).progress(plan.move_id)
         step, attempt = progress.order_in_force, progress.attempt
         if step is None or (plan.request.is_unplanned and step != "go"):
             return ()  # an unplanned move waits for no client, so no hold was sent
@@ -368,7 +368,7 @@ class _Redirector:
 
     def _call_for_later(self, move_id: str) -> None:
         """Repeat a noted call of a later move: the call of this one may have come after it."""
-        plan, progress = MoveStore(self.context).load(move_id)
+        plan, progress = MoveStore.read(self.context).load(move_id)
         between, step = between_same(self.context, plan), progress.order_in_force
         if step is None or between is None or self.kind not in plan.redirect:
             log.warning(
@@ -399,7 +399,7 @@ class _Redirector:
         call = Call(state, self.context.now_ms(), said)
 
         def keep(registers: Registers) -> bool:
-            known = registers.progress(self.plan.move_id)
+            known = registers.store.progress(self.plan.move_id)
             if (attempt, step) != (known.attempt, known.order_in_force):
                 return False  # the step now in force is called next
             ours = {k: one for k, one in known.calls.items() if k.startswith(f"{attempt}/")}

@@ -98,21 +98,21 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     ConflictError: something blocks it, settings changed since the plan, or a redirector has not
     confirmed the hold, which may be released or held again.
     """
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     if progress.is_decided:
         return progress
     started = None if progress.step in HELD else _begin(context, plan)
 
     def body(registers: Registers) -> MoveProgress:
         registers.require(*sides_of(plan.request))
-        known = registers.progress(move_id)
+        known = registers.store.progress(move_id)
         if known.step in HELD:
             renew(registers, plan, context.now_ms())
         elif not known.is_decided:
             if started is None or known.rank != progress.rank:
                 raise ConflictError(f"move {move_id} was released in the meantime: hold it again")
             _start(registers, plan, started, context.now_ms())
-        return registers.progress(move_id)
+        return registers.store.progress(move_id)
 
     try:
         held = transact(context, f"hold of move {move_id}", body)
@@ -145,7 +145,7 @@ def renew(
     Always higher than the beat of an earlier process, whose lease clients may already count. A move
     that holds no client is not changed. Returns the target broker's time of the beat, if any.
     """
-    known = registers.progress(plan.move_id)
+    known = registers.store.progress(plan.move_id)
     if known.step not in HELD:
         return None
     attempt = Attempt(plan, known)
@@ -203,9 +203,9 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
     """Write the first records of an attempt: first on the source, which shows competing holds."""
-    if registers.plan(plan.move_id) != plan:
+    if registers.store.plan(plan.move_id) != plan:
         raise ConflictError(f"move {plan.move_id} was planned again in the meantime: hold it again")
-    routes, known = registers.routes, registers.progress(plan.move_id)
+    routes, known = registers.routes, registers.store.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned = plan.request.is_unplanned
     for subject, route in () if unplanned else concerned.items():
@@ -277,7 +277,7 @@ def _leave_if_late(context: MoveContext, plan: MovePlan, before: Pause | None) -
     """Leave a pause that was not that of a decided move ``before``: the move is settled."""
     if before is not None and plan.move_id in before.moves:
         return
-    if MoveStore(context).progress(plan.move_id).is_decided:
+    if MoveStore.read(context).progress(plan.move_id).is_decided:
         _switch(context).leave(plan.move_id)
         raise ConflictError(
             f"move {plan.move_id} was decided and settled in the meantime: see "
@@ -324,7 +324,7 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
     GateClosedError: a group is not synchronised, or the hold would not last; clients stay where
     they are. ConflictError: it was decided, and its clients follow a later move.
     """
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     gone = _look_again(context, plan, _decide(context, plan, progress))
     if_possible(context.target, lambda: lift_target(context, plan, gone.attempt))  # of a late one
     try:
@@ -347,7 +347,7 @@ def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> Mov
         return gone
     if not now.later:
         return gone
-    gone = MoveStore(context).progress(plan.move_id).noting(superseded=now.later)
+    gone = MoveStore.read(context).progress(plan.move_id).noting(superseded=now.later)
     record(context, ControlChange(progress=(gone,)))
     if now.later.keys() >= {*plan.subjects}:
         require_in_force(context, plan, gone)
@@ -360,7 +360,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
     with closing(Registers(context)) as registers:
 
         def prepare() -> tuple[float, int | None]:
-            known = registers.progress(move_id)
+            known = registers.store.progress(move_id)
             if known.step in HELD and known.attempt == progress.attempt:
                 sent = context.monotonic()
                 # A client whose hold lapses first reads the source to its end, where it finds this
@@ -370,7 +370,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
 
         sent, stamp_ms = registers.run(what, prepare)
         # Opening has updated the source, if it was unavailable when clients were redirected.
-        known = registers.progress(move_id)
+        known = registers.store.progress(move_id)
         if known.is_decided:
             require_in_force(context, plan, known)
             return known
@@ -401,7 +401,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
 
 def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) -> MoveProgress:
     """Decide on the target alone. The hold may lapse: its clients do not return to the source."""
-    known = registers.progress(plan.move_id)
+    known = registers.store.progress(plan.move_id)
     if known.is_decided:
         return known
     registers.require("target")
@@ -433,7 +433,7 @@ def _go_planned(
 ) -> MoveProgress:
     """Write intent and decision of the attempt that was looked at, or return another's decision."""
     attempt, now_ms = Attempt(plan, going), context.now_ms()
-    known = registers.progress(plan.move_id)
+    known = registers.store.progress(plan.move_id)
     if known.is_decided:
         return known
     for side in SIDES:
@@ -480,7 +480,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     resumes. ConflictError: clients are, or may already be, redirected to the target.
     UnavailableError: it is released, but a redirector has not confirmed that, or a fence is left.
     """
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     # Clients that return must be able to write.
     fence_errors = () if progress.is_decided else release_fence(context, plan, is_over=False)
     why = why or _last_wait(context, move_id)
@@ -517,7 +517,7 @@ def _last_wait(context: MoveContext, move_id: str) -> str:
 
 
 def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> MoveProgress:
-    request, progress = plan.request, registers.progress(plan.move_id)
+    request, progress = plan.request, registers.store.progress(plan.move_id)
     if progress.is_decided:
         raise ConflictError(
             f"move {plan.move_id} has already sent clients to {request.target}: move them back "

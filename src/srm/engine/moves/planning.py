@@ -69,13 +69,14 @@ def plan(
     if dry_run:
         return compute_plan(context, request, move_id)
     ensure_topics(context, unplanned=request.is_unplanned)
-    if (known := MoveStore(context).find_plan(move_id)) is not None:
+    store = MoveStore.read(context)
+    if (known := store.plan(move_id)) is not None:
         if known.request != request:
             raise ConflictError(
                 f"move {move_id!r} was planned for another request: choose another id, or repeat "
                 f"the same request"
             )
-        if (at := MoveStore(context).progress(move_id)).step not in _REPLACEABLE:
+        if (at := store.progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at)
             return known
     return _keep(context, compute_plan(on_brokers_clock(context), request, move_id))
@@ -88,8 +89,8 @@ def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
     def body(registers: Registers) -> MovePlan:
         sides = sides_of(fresh.request)
         registers.require(*sides)
-        known = registers.plan(fresh.move_id)
-        if known is not None and registers.progress(fresh.move_id).step not in _REPLACEABLE:
+        known = registers.store.plan(fresh.move_id)
+        if known is not None and registers.store.progress(fresh.move_id).step not in _REPLACEABLE:
             return known
         for side in sides:
             registers.write(side, change)

@@ -20,9 +20,11 @@ from functools import cached_property, partial
 from typing import Any, Final, Literal, Self, TypeVar
 
 from srm.clock import now_s
+from srm.domain.moves.disaster import Outcome, stored_outcome
 from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
+from srm.domain.moves.report import Approval, approval_key, decode_approvals, join_approvals
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_key
 from srm.domain.moves.routing import (
@@ -321,54 +323,66 @@ def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
         repair_control_topics(cluster)
 
 
+@dataclass(frozen=True)
 class MoveStore:
-    """Plans and progress of moves, by move id; each call reads both clusters."""
+    """Records of moves by move id: of those of both clusters the furthest, or newest, counts."""
 
-    def __init__(self, context: MoveContext) -> None:
-        self._context = context
+    tables: Sequence[ControlTables]
+
+    @classmethod
+    def read(cls, context: MoveContext) -> Self:
+        """Read both clusters; one of them may be unavailable."""
+        return cls(read_both(context, ControlTables.read_moves))
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
-        tables = read_both(self._context, ControlTables.read_moves)
-        plan = newest_plan(tables, move_id)
-        if plan is None:
+        if (plan := self.plan(move_id)) is None:
             raise NotFoundError(
-                f"move {move_id!r} is not known on {self._context.target.alias} or "
-                f"{self._context.source.alias}; see 'srm failover status', or plan it"
+                f"move {move_id!r} is not known on its clusters; see 'srm failover status', or "
+                f"plan it"
             )
-        return plan, furthest(tables, move_id)
+        return plan, self.progress(move_id)
 
-    def find_plan(self, move_id: str) -> MovePlan | None:
-        return newest_plan(read_both(self._context, ControlTables.read_moves), move_id)
+    def plan(self, move_id: str) -> MovePlan | None:
+        plans = map(MovePlan.decode, self._documents(f"plan:{move_id}"))
+        return max(plans, key=lambda plan: plan.created_ms, default=None)
 
     def progress(self, move_id: str) -> MoveProgress:
         """Return the progress of a move; one that was only planned is at its first step."""
-        return furthest(read_both(self._context, ControlTables.read_moves), move_id)
+        known = [table.progress[move_id] for table in self.tables if move_id in table.progress]
+        return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
 
     def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
-        """Return all known moves with their progress, the oldest plan first; reads once."""
-        tables = read_both(self._context, ControlTables.read_moves)
+        """Return all known moves with their progress, the oldest plan first."""
         plans: dict[str, MovePlan] = {}
-        for plan in (plan for table in tables for plan in table.plans()):
+        for plan in (plan for table in self.tables for plan in table.plans()):
             known = plans.get(plan.move_id, plan)
             plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
         in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
-        return tuple((plan, furthest(tables, plan.move_id)) for plan in in_order)
+        return tuple((plan, self.progress(plan.move_id)) for plan in in_order)
 
-    def save_note(self, note: WaitNote) -> None:
-        """Write a note on the target; not fenced, since losing it only delays."""
-        key = f"{WAIT_PREFIX}{note.move_id}".encode()
-        self._context.target.compacted_topic(internal_topics.MOVES).write({key: note.value()})
+    def report(self, move_id: str) -> KeptReport | None:
+        values = self._documents(report_key(move_id))
+        found = (decode_or_none(value, KeptReport.decode) for value in values)
+        return newest(kept for kept in found if kept is not None)
+
+    def outcome(self, move_id: str) -> Outcome | None:
+        values = (stored_outcome(table.documents, move_id) for table in self.tables)
+        found = [decode_or_none(value, Outcome.decode) for value in values]
+        return max(filter(None, found), key=lambda outcome: outcome.time_ms, default=None)
+
+    def approvals(self, move_id: str) -> tuple[Approval, ...]:
+        """Return the approvals of a move, the oldest first; damaged ones are logged."""
+        values = self._documents(approval_key(move_id))
+        return join_approvals(*(decode_or_none(one, decode_approvals) or () for one in values))
+
+    def _documents(self, key: str) -> list[bytes]:
+        return [table.documents[key] for table in self.tables if key in table.documents]
 
 
-def furthest(tables: Iterable[ControlTables], move_id: str) -> MoveProgress:
-    known = [table.progress[move_id] for table in tables if move_id in table.progress]
-    return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
-
-
-def newest_plan(tables: Iterable[ControlTables], move_id: str) -> MovePlan | None:
-    key = f"plan:{move_id}"
-    plans = [MovePlan.decode(table.documents[key]) for table in tables if key in table.documents]
-    return max(plans, key=lambda plan: plan.created_ms, default=None)
+def save_note(context: MoveContext, note: WaitNote) -> None:
+    """Write a note on the target; not fenced, since losing it only delays."""
+    key = f"{WAIT_PREFIX}{note.move_id}".encode()
+    context.target.compacted_topic(internal_topics.MOVES).write({key: note.value()})
 
 
 def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
@@ -460,11 +474,9 @@ class Registers:
     def routes(self) -> dict[str, Route]:
         return merge_tables([table.routes for table in self._tables.values()])
 
-    def progress(self, move_id: str) -> MoveProgress:
-        return furthest(self._tables.values(), move_id)
-
-    def plan(self, move_id: str) -> MovePlan | None:
-        return newest_plan(self._tables.values(), move_id)
+    @property
+    def store(self) -> MoveStore:
+        return MoveStore([*self._tables.values()])
 
     def write(
         self, side: Side, change: ControlChange, before_commit: Callable[[], None] = lambda: None
@@ -646,7 +658,7 @@ class InForce:
     @classmethod
     def read(cls, context: MoveContext, plan: MovePlan) -> Self:
         """Read the current state; one cluster is enough."""
-        progress = MoveStore(context).progress(plan.move_id)
+        progress = MoveStore.read(context).progress(plan.move_id)
         routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)])
         return cls.of(plan, progress, routes)
 

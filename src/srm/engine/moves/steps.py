@@ -41,6 +41,7 @@ from srm.engine.moves.records import (
     MoveStore,
     Registers,
     bring_about,
+    save_note,
     transact,
 )
 from srm.engine.moves.verification import VerifyStatus, report, verify
@@ -104,8 +105,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 
     Repeat until ``ready``, when :func:`apply` may be called, or ``timed_out``.
     """
-    store = MoveStore(context)
-    plan, progress = store.load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     if progress.step == "released":
         raise ConflictError(
             f"move {move_id} was released, clients stay on {plan.request.source}: "
@@ -115,7 +115,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         return known
     seen = look(context, plan, progress)
     if progress.step in HELD:
-        store.save_note(seen.note(context.now_ms()))
+        save_note(context, seen.note(context.now_ms()))
         remove_static_members(context, plan, seen)
         # All clients that follow the hold have finished writing.
         if not seen.unheld and topics_without_fence(context, plan):
@@ -130,7 +130,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 
 def status(context: MoveContext, move_id: str) -> SyncStatus:
     """Return the status of a move; nothing is written, the hold is not renewed."""
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     known = decide_without_look(plan, progress, context.now_ms())
     return look(context, plan, progress).status if known is None else known
 
@@ -140,7 +140,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
 
     A decided move is not changed. A GateClosedError means that nothing was written.
     """
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     if plan.request.is_unplanned and not progress.is_decided:
         progress = _apply_unplanned(context, plan, progress)
     if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
@@ -199,7 +199,7 @@ def _keep(
     registers: Registers, plan: MovePlan, progress: MoveProgress, context: MoveContext
 ) -> None:
     """Write progress of the attempt that was looked at, and renew its hold."""
-    known = registers.progress(plan.move_id)
+    known = registers.store.progress(plan.move_id)
     if known.attempt != progress.attempt or known.step not in HELD:
         raise ConflictError(
             f"move {plan.move_id} is now {known.step} and its hold is over: see "
@@ -230,7 +230,7 @@ def apply_positions(
     def make(now: InForce) -> None:
         decided = {
             group: {TopicPartition.parse(name): offset for name, offset in offsets.items()}
-            for group, offsets in MoveStore(context).progress(plan.move_id).intended.items()
+            for group, offsets in MoveStore.read(context).progress(plan.move_id).intended.items()
         }
         wanted = {
             group: decided.get(group, offsets)
@@ -276,7 +276,7 @@ def carry_out(
     An error, the time limit (GateClosedError) or Ctrl-C before go releases the hold. Groups that do
     not resume in time are named in the report alone. Each step runs in ``around``.
     """
-    plan = MoveStore(context).load(move_id)[0]
+    plan = MoveStore.read(context).load(move_id)[0]
     run = _Run(context, plan, time.monotonic() + plan.request.wait_seconds, show, poll_seconds)
     for step in RUN_STEPS:
         try:
@@ -299,14 +299,14 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
     A record that a slow writer adds now closes the gate again. The call waits for it to reopen for
     at most twice the longest quiet time, plus a few looks; then a GateClosedError, clients stay.
     """
-    plan = MoveStore(context).load(move_id)[0]
+    plan = MoveStore.read(context).load(move_id)[0]
     patience = min(2 * plan.request.quiet_s() + 5.0, plan.request.wait_seconds)
     run = _Run(context, plan, time.monotonic() + patience)
     sending: tuple[RunStep, ...] = ("apply", "go")
     for step in sending:
         with around(step):
             run.step(step)
-    return MoveStore(context).progress(move_id)
+    return MoveStore.read(context).progress(move_id)
 
 
 @dataclass
@@ -377,7 +377,7 @@ class _Run:
             try:
                 call()
             except GateClosedError as closed:
-                held = MoveStore(self.context).progress(self.plan.move_id).step in HELD
+                held = MoveStore.read(self.context).progress(self.plan.move_id).step in HELD
                 if not held or time.monotonic() > self.deadline:
                     raise
                 log.info("move %s waits again: %s", self.plan.move_id, closed)

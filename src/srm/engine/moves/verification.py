@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final, get_args
 
 from srm.domain.groups.translation import Direction
-from srm.domain.moves.disaster import Outcome, stored_outcome
 from srm.domain.moves.gate import requests_at_go
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler
@@ -27,13 +26,12 @@ from srm.domain.moves.report import (
     MoveReport,
     approval_key,
     build_report,
-    decode_approvals,
     followers_of,
     join_approvals,
     members_of,
     residue_until_ms,
 )
-from srm.domain.moves.revisions import KeptReport, newest, next_revision, report_key
+from srm.domain.moves.revisions import KeptReport, next_revision, report_key
 from srm.domain.moves.routing import (
     CLOCK_KEY,
     ERA,
@@ -55,7 +53,6 @@ from srm.engine.moves.effects import call_redirectors, fence_if_possible
 from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
 from srm.engine.moves.holding import address_of_target, by_name
 from srm.engine.moves.records import (
-    SIDES,
     ControlChange,
     ControlTables,
     InForce,
@@ -64,10 +61,6 @@ from srm.engine.moves.records import (
     Registers,
     RoutingHistory,
     RoutingTables,
-    decode_or_none,
-    furthest,
-    newest_plan,
-    read_both,
     record,
     transact,
 )
@@ -106,7 +99,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
 
     Repeat until ``done`` or ``timed_out``.
     """
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     if not progress.is_decided:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}; verify works only after go"
@@ -115,7 +108,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         fence_if_possible(context, plan, sets=False)  # a killed process may have left a late one
     unconfirmed = call_redirectors(context, plan, again_after_ms=5_000)
     if len(plan.redirect) > 1:
-        progress = MoveStore(context).progress(move_id)  # with their confirmations
+        progress = MoveStore.read(context).progress(move_id)  # with their confirmations
     now = context.now_ms()
     seen = observe(context, plan, progress, plan.group_names)
     noted = seen.progress
@@ -329,7 +322,7 @@ def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets) -> dic
 
 
 def report(context: MoveContext, move_id: str) -> MoveReport:
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     if progress.step in {"gone", "verified"}:
         progress = progress.at("reported", context.now_ms())
     return keep_report(context, plan, progress)
@@ -342,7 +335,7 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
     until its ``residue_over``: the time of the request has passed, or later moves have led all
     producers back. After that only an approval or the outcome of a disaster is news.
     """
-    plan, progress = MoveStore(context).load(move_id)
+    plan, progress = MoveStore.read(context).load(move_id)
     if not progress.is_decided:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}; residue exists only after go"
@@ -359,34 +352,33 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
 
 def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveReport:
     """Store progress and report if changed, as the next revision; return the report."""
-    known = read_both(context, ControlTables.read_moves)
-    seen = not progress.residue_over or _find_report(known, plan.move_id) is None
+    known = MoveStore.read(context)
+    seen = not progress.residue_over or known.report(plan.move_id) is None
     followers = _followers(context, plan, progress) if seen and progress.attempt else ()
     clusters = _cluster_ids(context)
     key = context.notary.key()
 
-    def next_of(tables: Sequence[ControlTables]) -> KeptReport:
+    def next_of(store: MoveStore) -> KeptReport:
         # Another process's progress counts if it is further, or the stored one if equal.
-        stored = furthest(tables, plan.move_id)
-        latest = max(stored, progress, key=lambda one: one.rank)
-        outcome, rivals = _outcome(tables, plan.move_id), _rivals(tables, plan, progress)
+        latest = max(store.progress(plan.move_id), progress, key=lambda one: one.rank)
+        outcome, rivals = store.outcome(plan.move_id), _rivals(store, plan, progress)
         report = replace(
             build_report(plan, latest, outcome, rivals),
-            approvals=approvals_in(tables, plan.move_id),
+            approvals=store.approvals(plan.move_id),
             followers=followers,
             clusters=clusters,
             versions=context.notary.versions,
             config_sha256=context.notary.config_sha256,
         )
-        return next_revision(_find_report(tables, plan.move_id), report, context.now_ms(), key)
+        return next_revision(store.report(plan.move_id), report, context.now_ms(), key)
 
     made = next_of(known)
-    if all(_has(table, made, progress) for table in known):
+    if all(_has(table, made, progress) for table in known.tables):
         return made.report
 
     def write(registers: Registers) -> KeptReport:
         registers.require("target")
-        kept = next_of([registers.tables(side) for side in SIDES])
+        kept = next_of(registers.store)
         documents = {report_key(plan.move_id): kept.signed.value()}
         registers.write_both(ControlChange(progress=(progress,), documents=documents))
         return kept
@@ -396,7 +388,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
 
 def kept_report(context: MoveContext, move_id: str) -> KeptReport:
     """Return the newest stored revision of a report; clients and groups are not looked at."""
-    kept = _find_report(read_both(context, ControlTables.read_moves), move_id)
+    kept = MoveStore.read(context).report(move_id)
     if kept is None:
         raise NotFoundError(
             f"no report of move {move_id!r} on {context.target.alias} or "
@@ -407,37 +399,22 @@ def kept_report(context: MoveContext, move_id: str) -> KeptReport:
 
 def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
     """Return the newest revision of each stored report, the oldest move first."""
-    tables, prefix = read_both(context, ControlTables.read_moves), report_key("")
-    keys = {key for table in tables for key in table.documents if key.startswith(prefix)}
-    found = (_find_report(tables, key.removeprefix(prefix)) for key in keys)
+    store, prefix = MoveStore.read(context), report_key("")
+    keys = {key for table in store.tables for key in table.documents if key.startswith(prefix)}
+    found = (store.report(key.removeprefix(prefix)) for key in keys)
     known = [kept for kept in found if kept is not None]
     return tuple(sorted(known, key=lambda kept: (kept.report.created_ms, kept.report.move_id)))
 
 
-def _find_report(tables: Iterable[ControlTables], move_id: str) -> KeptReport | None:
-    key = report_key(move_id)
-    found = (decode_or_none(table.documents.get(key), KeptReport.decode) for table in tables)
-    return newest(kept for kept in found if kept is not None)
-
-
-def _outcome(tables: Iterable[ControlTables], move_id: str) -> Outcome | None:
-    values = (stored_outcome(table.documents, move_id) for table in tables)
-    found = (decode_or_none(value, Outcome.decode) for value in values)
-    known = [outcome for outcome in found if outcome is not None]
-    return max(known, key=lambda outcome: outcome.time_ms, default=None)
-
-
-def _rivals(
-    tables: Sequence[ControlTables], plan: MovePlan, progress: MoveProgress
-) -> Iterator[str]:
+def _rivals(store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
     """Yield a problem for each move that saw the other side only: both are unplanned."""
-    known = {one.move_id: one for table in tables for one in table.progress.values()}
+    known = {one.move_id: one for table in store.tables for one in table.progress.values()}
     known.pop(plan.move_id, None)
     for one in known.values():
         first, second = sorted((one, progress), key=lambda each: each.attempt)
         if not one.is_decided or first.attempt % ERA or second.knew >= first.attempt:
             continue
-        other, flow = newest_plan(tables, one.move_id), plan.request.flow
+        other, flow = store.plan(one.move_id), plan.request.flow
         if other is None or (
             other.request.source != flow.source and other.request.flow.reverse != flow
         ):
@@ -489,23 +466,14 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
 
     def write(registers: Registers) -> tuple[Approval, ...]:
         registers.require("target")
-        if registers.plan(move_id) is None:
+        if registers.store.plan(move_id) is None:
             raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
-        tables = [registers.tables(side) for side in SIDES]
-        known = join_approvals(approvals_in(tables, move_id), (approval,))
+        known = join_approvals(registers.store.approvals(move_id), (approval,))
         documents = {approval_key(move_id): encode(known)}
         registers.write_both(ControlChange(documents=documents))
         return known
 
     return transact(context, f"approval of move {move_id}", write)
-
-
-def approvals_in(tables: Iterable[ControlTables], move_id: str) -> tuple[Approval, ...]:
-    """Return the approvals that any table has, oldest first; damaged ones are logged."""
-    key = approval_key(move_id)
-    return join_approvals(
-        *(decode_or_none(table.documents.get(key), decode_approvals) or () for table in tables)
-    )
 
 
 class Arrivals:

@@ -22,9 +22,7 @@ from anyio.to_thread import run_sync
 from srm.clock import now_ms
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
-from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD
-from srm.domain.moves.revisions import KeptReport, report_key
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import duration
@@ -33,7 +31,7 @@ from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.map_reader import KafkaMapReader
-from srm.engine.moves.records import ControlTables, decode_or_none, furthest
+from srm.engine.moves.records import ControlTables, MoveStore
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import GivenUpError, SrmError
@@ -241,18 +239,14 @@ def _error_text(doing: str, error: Exception, before: str) -> str:
 
 
 def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
-    found = []
-    for key, value in tables.documents.items():
-        plan = decode_or_none(value, MovePlan.decode) if key.startswith("plan:") else None
-        if plan is None:
-            continue
-        progress = furthest([tables], plan.move_id)
+    found, store = [], MoveStore([tables])
+    for plan, progress in store.moves():
         # The note of a move that no longer holds clients is outdated.
         note = tables.notes.get(plan.move_id) if progress.step in HELD else None
-        report = decode_or_none(tables.documents.get(report_key(plan.move_id)), KeptReport.decode)
+        report = store.report(plan.move_id)
         waits, waits_ms = ((), 0) if note is None else (note.waits, note.time_ms)
         found.append(MoveLook(plan, progress, report, waits, waits_ms))
-    return tuple(sorted(found, key=lambda look: (look.plan.created_ms, look.plan.move_id)))
+    return tuple(found)
 
 
 def watched_flows(config: Config) -> dict[str, tuple[Flow, ...]]:

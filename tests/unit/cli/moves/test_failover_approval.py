@@ -27,7 +27,7 @@ def context(tmp_path: Path) -> MoveContext:
 
 @pytest.fixture
 def plan(context: MoveContext) -> MovePlan:
-    made = MoveStore(context).load("m1")[0]
+    made = MoveStore.read(context).load("m1")[0]
     return replace(made, request=replace(REQUEST, mode="unplanned"), forecast=FORECAST)
 
 
@@ -74,7 +74,7 @@ def test_who_runs_a_planned_move_is_kept_with_the_numbers_of_the_plan(
 ) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
 
-    _approve(context, MoveStore(context).load("m1")[0], yes=False)
+    _approve(context, MoveStore.read(context).load("m1")[0], yes=False)
 
     [approval] = moves.report(context, "m1").approvals
     assert (approval.by, approval.how) == ("ada@ops-1", "srm failover run")

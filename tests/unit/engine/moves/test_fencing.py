@@ -46,7 +46,7 @@ def going_to(world: World, alias: str) -> set[tuple[str, str]]:
 
 def assert_consistent(world: World) -> None:
     """Check that clients are where the move says, whichever cluster they read."""
-    progress = MoveStore(world.context()).progress("m1")
+    progress = MoveStore.read(world.context()).progress("m1")
     merged = merge_tables([world.routes("P"), world.routes("B")])
     clients = {(route.cluster, route.state) for route in merged.values()}
     if progress.is_decided:
@@ -68,7 +68,7 @@ def test_whatever_a_process_stalls_before_what_another_has_finished_stays(
     with suppress(SrmError):  # it may be told that it came too late
         run_through(world)
 
-    assert MoveStore(world.context()).progress("m1").step == "gone"
+    assert MoveStore.read(world.context()).progress("m1").step == "gone"
     assert going_to(world, "P") == going_to(world, "B") == {("B", "go")}
 
 
@@ -89,7 +89,7 @@ def test_a_release_at_any_moment_of_a_move_wins_or_loses_as_a_whole(
 
     assert_consistent(world)
     if any(progress.step == "released" for progress in released):
-        assert MoveStore(world.context()).progress("m1").step == "released"
+        assert MoveStore.read(world.context()).progress("m1").step == "released"
     assert world.routes("P") == world.routes("B")
 
 
@@ -244,7 +244,7 @@ def test_the_source_learns_of_a_decision_when_it_is_back(world: World) -> None:
 
     moves.go(context, "m1")
     assert world.routes("P") == world.routes("B")
-    assert MoveStore(context).progress("m1").step == "gone"
+    assert MoveStore.read(context).progress("m1").step == "gone"
 
 
 def test_a_write_whose_answer_is_lost_is_found_by_the_same_step(world: World) -> None:

@@ -200,17 +200,17 @@ def test_a_hold_that_was_killed_between_the_clusters_counts_from_when_both_have_
     world.writes.before[world.writes.count + 3] = fail_once
     with pytest.raises(Killed):
         moves.hold(context, "m1")
-    assert MoveStore(context).progress("m1").step == "holding"
+    assert MoveStore.read(context).progress("m1").step == "holding"
     world.passing(5_000)
     moves.hold(context, "m1")
 
-    assert MoveStore(context).progress("m1").step == "held"
+    assert MoveStore.read(context).progress("m1").step == "held"
     both_held = world.clock()
     world.obey("near", "far")
     world.passing()
     moves.apply(context, "m1")
     moves.go(context, "m1")
-    assert MoveStore(context).progress("m1").hold_stamp_ms == both_held
+    assert MoveStore.read(context).progress("m1").hold_stamp_ms == both_held
 
 
 def fail_once() -> None:
@@ -448,7 +448,7 @@ def test_the_report_is_kept_on_both_clusters(world: World) -> None:
         records = world.clusters[alias].compacted_topic(internal_topics.MOVES).read()
         assert records[b"report:m1"] == report.value()
         assert {key for key in records if b"html" in key} == set(), "pages are made when asked for"
-    assert [plan.move_id for plan, _ in MoveStore(context).moves()] == ["m1"]
+    assert [plan.move_id for plan, _ in MoveStore.read(context).moves()] == ["m1"]
 
 
 def test_a_finished_move_stays_finished_when_later_moves_went_back(world: World) -> None:
@@ -467,7 +467,7 @@ def test_a_finished_move_stays_finished_when_later_moves_went_back(world: World)
 
     with pytest.raises(ConflictError, match="superseded by move m2; nothing was moved"):
         moves.go(context, "m1")
-    assert MoveStore(context).progress("m1").step == "reported"
+    assert MoveStore.read(context).progress("m1").step == "reported"
     assert {r.cluster for r in world.routes("B").values()} == {"P"}
     with pytest.raises(ConflictError):
         moves.release(context, "m1")
@@ -495,7 +495,7 @@ def test_killed_at_any_write_a_rerun_finishes_and_nobody_goes_too_early(
 
     assert world.routes("P") == world.routes("B")
     assert {(r.cluster, r.state) for r in world.routes("B").values()} == {("B", "go")}
-    assert MoveStore(world.context()).progress("m1").step == "gone"
+    assert MoveStore.read(world.context()).progress("m1").step == "gone"
     entries = read_ledger(world.b, world.b.topics())
     assert entries.entry("near", TopicPartition("P.Payments", 0)).settled
 

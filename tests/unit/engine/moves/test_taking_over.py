@@ -136,4 +136,4 @@ def test_a_move_of_many_partitions_and_producers_writes_small_records(world: Wor
             world.p.produce(place.topic, number, producer_id=producer)
     world.report("P", "B")
     held(world)
-    assert MoveStore(world.context()).progress("m1").step == "held"
+    assert MoveStore.read(world.context()).progress("m1").step == "held"

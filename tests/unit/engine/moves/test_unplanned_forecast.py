@@ -34,7 +34,7 @@ def test_the_forecast_is_made_again_when_the_copies_are_sealed(disaster: Disaste
 
     disaster.through("hold")
 
-    progress = MoveStore(disaster.context).progress("m1")
+    progress = MoveStore.read(disaster.context).progress("m1")
     assert progress.forecast is not None
     assert progress.forecast.not_copied == 3
 
@@ -88,7 +88,7 @@ def test_what_a_group_may_read_again_after_a_commit_of_its_own_is_in_both_foreca
     planned = disaster.planned().forecast
     disaster.through("hold")
 
-    final = MoveStore(disaster.context).progress("m1").forecast
+    final = MoveStore.read(disaster.context).progress("m1").forecast
     assert planned is not None
     assert final is not None
     assert (planned.re_read, final.re_read) == (103, 103)
@@ -123,7 +123,7 @@ def test_the_seal_of_a_copy_is_no_sign_of_a_quiet_source(disaster: Disaster) -> 
 
     disaster.through("hold")
 
-    final = MoveStore(disaster.context).progress("m1").forecast
+    final = MoveStore.read(disaster.context).progress("m1").forecast
     assert planned is not None
     assert final is not None
     assert (planned.seconds, planned.at_most) == (1.4, 307)

@@ -111,7 +111,7 @@ def test_a_move_that_another_one_has_taken_over_from_does_not_say_that_its_clien
         disaster.through("go")
 
     assert disaster.world.routes("B") == before
-    assert not MoveStore(disaster.context).progress("m1").is_decided
+    assert not MoveStore.read(disaster.context).progress("m1").is_decided
     disaster.through("release")
     assert disaster.world.routes("B") == before
     disaster.through("hold", "apply", "go")
@@ -180,7 +180,7 @@ def test_of_a_go_and_a_settlement_at_its_last_step_one_is_refused(
     with suppress(ConflictError):
         disaster.through("go")
 
-    decided = MoveStore(disaster.context).progress("m1").is_decided
+    decided = MoveStore.read(disaster.context).progress("m1").is_decided
     assert decided == (disaster.pause() is not None)
     assert {r.state for r in disaster.world.routes("B").values()} == {"go" if decided else "hold"}
 

@@ -201,11 +201,11 @@ def test_a_move_back_that_dies_anywhere_in_go_opens_its_target_only_with_the_dec
         except Killed:
             world.writes.die_at = None
         back = world.context("B", "P")
-        if MoveStore(back).progress("m2").is_decided:
+        if MoveStore.read(back).progress("m2").is_decided:
             assert not denied(world), "clients are sent to an open cluster"
         elif not denied(world):
             opened.append(at)
-        if then == "release" and not MoveStore(back).progress("m2").is_decided:
+        if then == "release" and not MoveStore.read(back).progress("m2").is_decided:
             moves.release(back, "m2")
             assert (denied(world), recorded(world)) == (True, {"Payments": True}), at
         else:
@@ -487,7 +487,7 @@ def test_a_late_go_leaves_the_cluster_closed_that_a_later_move_has_left(world, m
         return denials(topics)
 
     monkeypatch.setattr(world.b, "write_denials", late)
-    plan, progress = MoveStore(world.context()).load("m1")
+    plan, progress = MoveStore.read(world.context()).load("m1")
     lift_target(world.context(), plan, progress.attempt)
 
     assert world.routes("B")["topic:Payments"].cluster == "P"

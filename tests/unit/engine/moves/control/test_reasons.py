@@ -20,7 +20,7 @@ from srm.errors import GateClosedError
 
 
 def progress(context: MoveContext) -> MoveProgress:
-    return MoveStore(context).progress("m1")
+    return MoveStore.read(context).progress("m1")
 
 
 def told(world: World) -> tuple[str, ...] | None:
@@ -94,7 +94,7 @@ def test_a_time_out_with_a_reason_for_each_of_many_partitions_keeps_the_first_of
 
 
 def test_what_keeps_a_step_from_being_done_is_told_as_briefly(world: World) -> None:
-    plan = MoveStore(planned(world)).load("m1")[0]
+    plan = MoveStore.read(planned(world)).load("m1")[0]
 
     with pytest.raises(GateClosedError, match=r"may not go yet: 0; 1; 2; 3; 4; and 5 more$"):
         require(tuple("0123456789"), plan, "clients may not go")

@@ -184,7 +184,7 @@ def test_a_copy_that_cannot_be_sealed_is_named_and_stops_nothing(disaster: Disas
 
     disaster.through("hold", "apply", "go")
 
-    progress = MoveStore(disaster.context).progress("m1")
+    progress = MoveStore.read(disaster.context).progress("m1")
     assert progress.forecast is not None
     assert any("no leader" in note for note in progress.forecast.notes)
 
@@ -268,7 +268,7 @@ def test_a_copy_without_a_leader_is_named_and_stops_nothing(disaster: Disaster) 
     assert not plan.blocking
     assert any("no broker of B leads P.Payments-0 now" in line for line in plan.warnings)
     disaster.through("hold", "apply", "go")
-    progress = MoveStore(disaster.context).progress("m1")
+    progress = MoveStore.read(disaster.context).progress("m1")
     assert progress.forecast is not None
     assert progress.forecast.not_copied == 7
     assert any("no leader" in note for note in progress.forecast.notes)
@@ -474,7 +474,7 @@ def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) 
 
     disaster.through("hold")
 
-    members = MoveStore(disaster.context).progress("m1").members_at_hold
+    members = MoveStore.read(disaster.context).progress("m1").members_at_hold
     assert members == {"far": 0, "near": 1}
 
 
@@ -598,7 +598,7 @@ def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: 
     assert any("far is not changed: its offsets cannot be read" in w for w in plan.warnings)
     disaster.through("hold", "apply", "go")
     assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
-    assert "no coordinator" in MoveStore(disaster.context).progress("m1").left_alone["far"]
+    assert "no coordinator" in MoveStore.read(disaster.context).progress("m1").left_alone["far"]
 
 
 def test_a_share_group_is_created_from_its_checkpoint(disaster: Disaster) -> None:

@@ -141,7 +141,7 @@ def test_a_process_that_comes_late_does_not_replace_news_by_what_it_remembers(
     world: World,
 ) -> None:
     context = finished(world)
-    plan, stale = MoveStore(context).load("m1")
+    plan, stale = MoveStore.read(context).load("m1")
     world.p.produce("Payments", records=4)
     world.passing(1_000)
     moves.watch_residue(context, "m1")

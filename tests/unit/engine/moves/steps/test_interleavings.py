@@ -41,7 +41,7 @@ def test_moves_of_the_same_clients_to_two_clusters_never_overlap(
             route.move_id
             for alias in ("P", "B", "C")
             for route in world.routes(alias).values()
-            if route.state == "hold" and MoveStore(
+            if route.state == "hold" and MoveStore.read(
                 world.context("P", {"m1": "B", "m2": "C"}[route.move_id])
             ).progress(route.move_id).step in {"held", "applied", "going"}
         }  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_plan_that_was_computed_long_ago_does_not_replace_the_one_that_holds(
     with suppress(SrmError):
         moves.plan(context, everything, "m1")
 
-    assert MoveStore(context).load("m1")[0] == first
+    assert MoveStore.read(context).load("m1")[0] == first
     moves.release(context, "m1")
     assert "group:later" not in world.routes("P")
 
@@ -141,7 +141,7 @@ def test_static_members_that_work_again_after_a_release_are_not_removed_by_a_lat
 
 def late_offsets(world: World, context: MoveContext, resume: int) -> None:
     """Write what a process has computed before others continued the move."""
-    plan, progress = MoveStore(context).load("m1")
+    plan, progress = MoveStore.read(context).load("m1")
     [near] = [group for group in plan.groups if group.group == "near"]
     current = world.offsets("B", "near").get("P.Payments-0")
     rows = [
@@ -202,7 +202,7 @@ def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
 
     assert moves.hold(context, "m1").step == "held"
     assert moves.wait_status(context, "m1").blocking != ()
-    assert [plan.move_id for plan, _ in MoveStore(context).moves()] == ["m1"]
+    assert [plan.move_id for plan, _ in MoveStore.read(context).moves()] == ["m1"]
 
 
 def test_a_lease_runs_on_while_the_machine_that_moves_is_suspended(

@@ -71,7 +71,7 @@ class Redirected:
         return context
 
     def calls(self) -> dict[str, str]:
-        progress = MoveStore(self.world.context()).progress("m1")
+        progress = MoveStore.read(self.world.context()).progress("m1")
         return {key: call.state for key, call in progress.calls.items()}
 
 
@@ -155,7 +155,7 @@ def test_a_whole_run_whose_hold_is_refused_releases_everybody(redirected):
         moves.carry_out(context, "m1")
 
     assert redirected.webhook.steps == redirected.command.steps == ["hold", "release"]
-    assert MoveStore(context).progress("m1").step == "released"
+    assert MoveStore.read(context).progress("m1").step == "released"
 
 
 def test_a_go_that_one_refuses_stands_and_is_called_again_until_it_is_confirmed(redirected):
@@ -485,7 +485,7 @@ def test_who_is_redirected_by_routing_alone_costs_no_write(world):
     held(world)
     alone = world.writes.count - writes
 
-    assert MoveStore(world.context()).progress("m1").calls == {}
+    assert MoveStore.read(world.context()).progress("m1").calls == {}
     assert alone == held_writes()
 
 

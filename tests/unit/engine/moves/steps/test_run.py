@@ -73,7 +73,7 @@ def test_a_move_that_somebody_else_releases_ends_at_once_and_says_so(world: Worl
     with pytest.raises(ConflictError, match="m1 was released, clients stay on P"):
         moves.carry_out(world.context(), "m1", show, poll_seconds=0.001)
 
-    found = MoveStore(world.context()).progress("m1")
+    found = MoveStore.read(world.context()).progress("m1")
     assert (found.step, found.reason) == ("released", "somebody changed his mind")
     assert [event.step for event in clients.seen].count("wait") == 1
 
