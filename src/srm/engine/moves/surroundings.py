@@ -34,7 +34,7 @@ def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str
     For a lost source only its target and the configuration are read.
     """
     yield from _way_back(context, facts)
-    yield from _absent(facts)
+    yield from _absent(context, facts)
     yield from _from_home(context, facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
@@ -61,12 +61,15 @@ def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         )
 
 
-def _absent(facts: MoveFacts) -> Iterator[str]:
-    """Warn of topics that the target has only as copies."""
+def _absent(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+    """Warn of topics that the target has only as copies, but for copies of a third cluster."""
     here = facts.target.topics if facts.is_away else facts.source.topics
+    beside = flows_beside(context.reverse.config.flow, facts.source.topics)
+    written, came_from = {one.source for one in beside}, context.forward.config.names.came_from
     for pair in sorted(facts.pairs, key=lambda one: one.original):
         name, topic = pair.original, here.get(pair.target_topic if facts.is_away else pair.topic)
-        if pair.direction == "forward" and topic and name not in facts.target.topics:
+        is_absent = name not in facts.target.topics and came_from(name) not in written
+        if pair.direction == "forward" and topic and is_absent:
             yield (
                 f"topic {name} does not exist on {facts.request.target}, producers sent there fail "
                 f"or write to a topic with the brokers' defaults: create it first with "

@@ -180,6 +180,29 @@ def fan_in(tmp_path: Path) -> World:
     return world
 
 
+CHAIN = FAN_IN.replace("A->C", "A->B").replace("C->A", "C->B")
+
+
+@pytest.mark.parametrize(("known", "warnings"), [(True, 0), (False, 1)])
+def test_a_copy_of_a_third_cluster_has_no_producers_that_miss_it(
+    tmp_path: Path, known: bool, warnings: int
+) -> None:
+    world = World(config_in(tmp_path, CHAIN + "topics = .*"), aliases=("A", "B", "C"))
+    world.clusters["B"].produce("A.Payments", records=10)
+    world.clusters["C"].delete_topic("A.Payments")
+    world.clusters["C"].add_topic("B.A.Payments")
+    world.copy("B", "C", topic="A.Payments")
+    ensure_topics(world.context("B", "C"))
+    if known:
+        world.clusters["B"].add_topic(internal_topics.replication("A"), 2)
+
+    request = MoveRequest("failover", "B", "C", ("A.Payments",))
+    plan = moves.plan(world.context("B", "C"), request, dry_run=True)
+
+    found = [line for line in plan.warnings if line.startswith("topic A.Payments does not exist")]
+    assert len(found) == warnings
+
+
 def announces(
     world: World, client: str, subject: str, cluster: str, generation: int = 0, home: str = ""
 ) -> None:
