@@ -328,16 +328,18 @@ class MoveStore:
     """Records of moves by move id: of those of both clusters the furthest, or newest, counts."""
 
     tables: Sequence[ControlTables]
+    where: str = ""
 
     @classmethod
     def read(cls, context: MoveContext) -> Self:
         """Read both clusters; one of them may be unavailable."""
-        return cls(read_both(context, ControlTables.read_moves))
+        where = f"{context.target.alias} or {context.source.alias}"
+        return cls(read_both(context, ControlTables.read_moves), where)
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
         if (plan := self.plan(move_id)) is None:
             raise NotFoundError(
-                f"move {move_id!r} is not known on its clusters; see 'srm failover status', or "
+                f"move {move_id!r} is not known on {self.where}; see 'srm failover status', or "
                 f"plan it"
             )
         return plan, self.progress(move_id)
