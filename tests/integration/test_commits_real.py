@@ -16,7 +16,8 @@ from tests.replicating import application_of, configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
-from srm.domain.groups.mm2_records import CONSUMER_OFFSETS, NewCommits, OffsetCommit
+from srm.domain.groups.mm2_records import NewCommits, OffsetCommit
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.ports import FlowContext

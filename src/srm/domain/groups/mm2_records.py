@@ -252,7 +252,6 @@ def _murmur2(data: bytes) -> int:
     return hashed ^ hashed >> 15
 
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
 _KEYS: Final = (b"\0\0", b"\0\1")
 _FIRST_FLEXIBLE: Final = 4
 _TOPIC_ID: Final = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+CONSUMER_OFFSETS = "__consumer_offsets"
 HEARTBEATS = "heartbeats"
 LEDGER = "__srm-ledger"
 ROUTING = "__srm-routing"

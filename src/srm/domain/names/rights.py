@@ -122,7 +122,7 @@ def replicator_rights(names: FlowNames, *, acls: bool = False) -> tuple[NeededRi
         *_on_copies(source, ("Describe",), names, target),
         NeededRight(names.offset_syncs_on, ("Create", "Write"), "--topic", syncs),
         NeededRight(source, ("Read",), "--topic", _TOPICS, prefixed=True),
-        NeededRight(source, ("Read",), "--topic", "__consumer_offsets"),
+        NeededRight(source, ("Read",), "--topic", internal_topics.CONSUMER_OFFSETS),
         NeededRight(source, ("Describe",), "--group", ANY_NAME),
         *_on_copies(target, ("Create", "Write", "Read"), names, source),
         *_on_copies(target, ("Alter", "AlterConfigs"), names, source),

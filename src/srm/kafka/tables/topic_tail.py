@@ -10,8 +10,8 @@ from typing import Final, Self
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from srm.domain.groups.mm2_records import CONSUMER_OFFSETS as COMMITS
 from srm.domain.names import internal_topics
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS as COMMITS
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import drain, is_stranded, open_reader, position_after

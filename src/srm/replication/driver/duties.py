@@ -15,9 +15,10 @@ from srm import telemetry
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import COMMITS
 from srm.domain.groups.checkpoints import CheckpointOutcome
-from srm.domain.groups.mm2_records import CONSUMER_OFFSETS, Heartbeat, NewCommits
+from srm.domain.groups.mm2_records import Heartbeat, NewCommits
 from srm.domain.groups.translation import UNREACHED
 from srm.domain.names import internal_topics
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import emission
 from srm.engine.cluster_ports import Cluster
