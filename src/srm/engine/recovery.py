@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol
 
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes, in_force
 from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome
+from srm.domain.moves.progress import hold_again
 from srm.domain.moves.routing import topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
@@ -413,8 +414,7 @@ class ReturnedFlow:
                 continue
             yield (
                 f"move {move_id} has paused {self.context.config.flow} and is {at.step}, not "
-                f"decided: {some(left_out)} can only be merged; finish it (repeat its "
-                f"'srm failover run' with --move-id {move_id}) or end it "
+                f"decided: {some(left_out)} can only be merged; {hold_again(move_id)}, or end it "
                 f"('srm failover release {move_id}')"
             )
 

@@ -58,6 +58,11 @@ STEPS: Final = (
 RUN_STEPS: Final = STEPS[1:]
 
 
+def hold_again(move_id: str) -> str:
+    """Say how an operator holds a move again."""
+    return f"hold it again (repeat its 'srm failover run' with --move-id {move_id})"
+
+
 @dataclass(frozen=True)
 class GroupResume:
     """One group on the target after go; offsets are keyed ``topic-partition``.

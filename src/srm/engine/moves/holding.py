@@ -29,7 +29,7 @@ from srm.domain.moves.gate import (
     unrouted_members,
 )
 from srm.domain.moves.plan import MovePlan, fingerprint, offsets_to_write
-from srm.domain.moves.progress import HELD, MoveProgress, Observation
+from srm.domain.moves.progress import HELD, MoveProgress, Observation, hold_again
 from srm.domain.moves.routing import (
     CLOCK_KEY,
     LEASE_MS,
@@ -110,7 +110,9 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
             renew(registers, plan, context.now_ms())
         elif not known.is_decided:
             if started is None or known.rank != progress.rank:
-                raise ConflictError(f"move {move_id} was released in the meantime: hold it again")
+                raise ConflictError(
+                    f"move {move_id} was released in the meantime: {hold_again(move_id)}"
+                )
             _start(registers, plan, started, context.now_ms())
         return registers.store.progress(move_id)
 
@@ -125,8 +127,8 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     renew_once = partial(if_possible, context.target, partial(renew_now, context, plan))
     if missing := call_redirectors(context, plan, renew=renew_once):
         raise ConflictError(
-            f"move {move_id}: {missing[0]}; nothing has moved. Fix this and hold again, "
-            f"or 'srm failover release {move_id}'"
+            f"move {move_id}: {missing[0]}; nothing has moved. Fix this and "
+            f"{hold_again(move_id)}, or 'srm failover release {move_id}'"
         )
     log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
     return held
@@ -204,7 +206,8 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
     """Write the first records of an attempt: first on the source, which shows competing holds."""
     if registers.store.plan(plan.move_id) != plan:
-        raise ConflictError(f"move {plan.move_id} was planned again in the meantime: hold it again")
+        again = hold_again(plan.move_id)
+        raise ConflictError(f"move {plan.move_id} was planned again in the meantime: {again}")
     routes, known = registers.routes, registers.store.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned = plan.request.is_unplanned
@@ -468,7 +471,8 @@ def _require_held(tables: ControlTables, attempt: Attempt, alias: str) -> None:
     if lost or known is None or known.step not in HELD:
         which = ", ".join(lost[:3]) or "the move"
         raise GateClosedError(
-            f"move {attempt.plan.move_id}: the hold of {which} on {alias} is over: hold again"
+            f"move {attempt.plan.move_id}: the hold of {which} on {alias} is over: "
+            f"{hold_again(attempt.plan.move_id)}"
         )
 
 

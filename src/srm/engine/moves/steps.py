@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, hold_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
@@ -109,7 +109,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     if progress.step == "released":
         raise ConflictError(
             f"move {move_id} was released, clients stay on {plan.request.source}: "
-            "hold it again, or plan another one"
+            f"{hold_again(move_id)}, or plan another one"
         )
     if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
         return known

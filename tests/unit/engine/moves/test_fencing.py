@@ -124,7 +124,7 @@ def test_a_release_and_a_go_that_race_end_on_one_cluster_and_both_know_it(world:
         moves.release(world.context(), "m1").step
     )
 
-    with pytest.raises(GateClosedError, match="is over: hold again"):
+    with pytest.raises(GateClosedError, match="is over: hold it again"):
         moves.go(context, "m1")
     assert outcome == ["released"]
     assert going_to(world, "P") == going_to(world, "B") == {("P", "go")}
