@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 MOST_ROWS = 200
 """Rows a table shows; scripts read --json."""
+LINE_EVERY_S: Final = 5.0
+"""Seconds between lines that show long work without a terminal."""
 
 
 @dataclass
@@ -181,15 +184,24 @@ def say(console: Console, text: str, style: str = "") -> None:
 
 @contextmanager
 def progress(text: str = "", *, quietly: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is being done; an empty text ends that, so that people can read."""
-    with Console(stderr=True, quiet=quietly).status(escape(text)) as line:
+    """Show on a terminal what is being done; an empty text ends that, so that people can read.
+
+    Without a terminal, a line every ``LINE_EVERY_S`` shows it.
+    """
+    console = Console(stderr=True, quiet=quietly)
+    due = time.monotonic() + LINE_EVERY_S
+    with console.status(escape(text)) as line:
 
         def show(text: str) -> None:
-            if text:
+            nonlocal due
+            if not text:
+                line.stop()
+            elif console.is_terminal:
                 line.update(escape(text))
                 line.start()
-            else:
-                line.stop()
+            elif time.monotonic() >= due:
+                say(console, text)
+                due = time.monotonic() + LINE_EVERY_S
 
         yield show
 

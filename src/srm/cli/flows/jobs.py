@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from srm import telemetry
-from srm.cli.console import Looked, WatchOption, open_console, show, topic_option
-from srm.cli.flows.for_flows import FlowResults, Flows, OneFlow, print_table, say
+from srm.cli.console import Looked, WatchOption, show, topic_option
+from srm.cli.flows.for_flows import FlowResults, Flows, OneFlow, print_table, progress, say
 from srm.clock import now_ms
 from srm.config.values import ClientProperties
 from srm.domain.groups.proof import FlowProof
@@ -223,7 +223,7 @@ def verify(
     with ExitStack() as stack:
         opened = stack.enter_context(telemetry.span("verify", flow=str(flow)))
         context = stack.enter_context(open_flow(resolved, flow))
-        status = stack.enter_context(open_console(stderr=True).status("planning"))
+        report = stack.enter_context(progress("planning"))
         planned = plan(context, request)
 
         def comparer() -> Comparer:
@@ -232,13 +232,13 @@ def verify(
             from srm.spark.verification import BothClusters, RangeComparer
 
             clusters = BothClusters.of(resolved, flow)
-            status.update("starting Spark")
+            report("starting Spark")
             conf = file_settings(resolved.spark, master)
             spark = stack.enter_context(spark_session("srm-verification", master, conf))
-            status.update("comparing")
+            report("comparing")
             return RangeComparer(clusters, spark, by_records=by_records)
 
-        summary = carry_out(context, planned, comparer, lambda *seen: status.update(_line(*seen)))
+        summary = carry_out(context, planned, comparer, lambda *seen: report(_line(*seen)))
         opened.result(summary)
     only.emit(summary, lambda console: _render(console, summary))
     failure = verification.verdict(summary)

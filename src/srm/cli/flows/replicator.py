@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from srm.cli.console import write_document
-from srm.cli.flows.for_flows import Flows, print_table
+from srm.cli.flows.for_flows import LINE_EVERY_S, Flows, print_table
 from srm.clock import now_ms
 from srm.config.model import OF_APPLICATION, SettingsRecord, differences, key_of, plain_settings
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
@@ -32,7 +32,6 @@ from srm.replication.driver.state_book import FlowProgress
 from srm.threads import start_thread
 from srm.wiring import open_state_topics
 
-LINE_EVERY_S: Final = 5.0
 LIVE_EVERY_S: Final = 1.0
 
 MasterOption = Annotated[

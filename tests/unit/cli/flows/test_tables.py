@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -12,7 +13,7 @@ from rich.console import Console, RenderableType
 from tests.unit.cli.filled import filled, long
 
 from srm.cli.console import open_console
-from srm.cli.flows import groups, jobs, replicator, status, topics
+from srm.cli.flows import for_flows, groups, jobs, replicator, status, topics
 from srm.cli.moves import failover, recovery
 from srm.domain.metrics import WindowMetric
 from srm.domain.moves.disaster import Drill
@@ -164,3 +165,19 @@ def test_a_table_of_names_is_a_listing_wherever_it_is_made() -> None:
     }
 
     assert bare <= {"demo.py", "disaster_view.py", "replicate.py", "stack.py", "tables.py"}
+
+
+def test_long_work_shows_now_and_then_where_it_is_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter(range(13))
+    monkeypatch.setattr(for_flows, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+
+    with for_flows.progress("planning") as report:
+        for records in range(1000, 11_000, 1000):
+            report(f"{records:,} of 10,000 [records] compared")
+
+    assert capsys.readouterr().err.splitlines() == [
+        "5,000 of 10,000 [records] compared",
+        "10,000 of 10,000 [records] compared",
+    ]
