@@ -23,11 +23,12 @@ from srm.domain.moves.request import (
     run_move_id,
     settings_of,
 )
+from srm.domain.text.amount import reasons_text
 from srm.engine import moves
 from srm.engine.moves.records import MoveContext
 from srm.errors import ConflictError, NotFoundError
 from srm.pages.html import report_page
-from srm.pages.moves import as_text, plan_summary, plan_view, reasons_text, report_line, report_view
+from srm.pages.moves import as_text, plan_summary, plan_view, report_line, report_view
 from srm.pages.reports import (
     approval_subject,
     approval_text,

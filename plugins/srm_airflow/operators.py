@@ -15,9 +15,10 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from srm import telemetry
+from srm.domain.text.amount import reasons_text
 from srm.engine.flows.supervision import StateTopics
 from srm.errors import UnavailableError
-from srm.pages.moves import progress_line, progress_summary, reasons_text
+from srm.pages.moves import progress_line, progress_summary
 from srm.spark.supervisor import (
     Application,
     ReplicatorSupervisor,

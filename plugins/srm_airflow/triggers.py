@@ -15,12 +15,13 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from srm.config.loader import load_config
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.names.topics import Flow
+from srm.domain.text.amount import reasons_text
 from srm.engine import moves
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.moves.records import MoveContext
 from srm.errors import SrmError
-from srm.pages.moves import progress_line, progress_summary, reasons_text
+from srm.pages.moves import progress_line, progress_summary
 from srm.spark.supervisor import LOOK_EVERY_S, Application, progress, request_end, requester
 from srm_airflow.alerts import FIELDS, Patience, notify
 from srm_airflow.engine_calls import opened_move

@@ -22,7 +22,7 @@ from srm.config.properties import Property
 from srm.config.security import describe_tls_limits
 from srm.config.values import shown
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import few
+from srm.domain.text.amount import reasons_text
 from srm.errors import ConfigError
 
 Side = Literal["source", "target"]
@@ -243,7 +243,7 @@ def check_settings(
             )
         seen[line.key] = line
     if problems:
-        raise ConfigError("; ".join(few(problems, _SHOWN)))
+        raise ConfigError(reasons_text(problems, _SHOWN))
     if unknown:
         warnings.append(f"{path}: unknown keys, which have no effect: {', '.join(unknown)}")
     return tuple(warnings), len(unknown)

@@ -38,7 +38,7 @@ from srm.domain.recovery.source_return import (
     topic_shape,
     worst,
 )
-from srm.domain.text.amount import some
+from srm.domain.text.amount import reasons_text, some
 from srm.domain.text.documents import values_of
 from srm.engine.cluster_ports import TopicDescription, Topics
 from srm.engine.control.control_topics import ensure_compacted
@@ -434,7 +434,7 @@ class ReturnedFlow:
             planned = plan()
             found, settlement, by = planned.found, planned.settlement, planned.outcome.by
             if settlement.blocked:
-                raise GateClosedError(f"not settled: {'; '.join(settlement.blocked)}")
+                raise GateClosedError(f"not settled: {reasons_text(settlement.blocked)}")
             notes = decisions(found, settlement, request, by, self.context.now_ms())
             unsealed = self._copies(notes) - sealed
             if not unsealed:

@@ -16,12 +16,11 @@ from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicFor
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
-from srm.domain.text.amount import amount, duration, few, span
+from srm.domain.text.amount import amount, duration, few, reasons_text, span
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
 
-SHOWN_REASONS: Final = 5
 KEPT_REASONS: Final = 20
 
 
@@ -255,10 +254,6 @@ def residue_text(report: MoveReport) -> str:
     return ""
 
 
-def reasons_text(reasons: Sequence[str]) -> str:
-    return "; ".join(few(reasons, SHOWN_REASONS))
-
-
 def number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
@@ -316,9 +311,7 @@ def plain_table(
 
 
 def _waits(reasons: Sequence[str]) -> list[Text]:
-    lines = [Text(f"waits: {reason}", "yellow") for reason in reasons[:SHOWN_REASONS]]
-    more = len(reasons) - SHOWN_REASONS
-    return [*lines, Text(f"and {more} more reasons", "yellow")] if more > 0 else lines
+    return [Text(line, "yellow") for line in few([f"waits: {reason}" for reason in reasons])]
 
 
 def _requests(lines: Sequence[str]) -> list[Text]:

@@ -17,7 +17,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import DECIDED
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.revisions import KeptReport, short
-from srm.domain.text.amount import amount, duration, some
+from srm.domain.text.amount import amount, duration, reasons_text, some
 from srm.domain.text.documents import adapter, values_of
 from srm.pages import moves
 from srm.pages.html import render_page
@@ -263,7 +263,7 @@ def escape(text: str) -> str:
 def report_note(report: MoveReport, reason: str = "") -> str:
     if report.ok and not reason:
         return moves.report_line(report)
-    why = reason or moves.reasons_text(report.problems)
+    why = reason or reasons_text(report.problems)
     if report.step in DECIDED:
         return f"{why}\n\n{moves.report_line(report)}"
     return f"{why}\n\n{report.operation} {report.source}->{report.target}: clients were not moved"

@@ -16,7 +16,7 @@ from rich.text import Text
 from srm import telemetry
 from srm.cli.console import Common, FlowOption, FlowsOption, emit
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import amount, some
+from srm.domain.text.amount import amount, reasons_text, some
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
 from srm.pages.tables import Listing
 from srm.wiring import open_flow
@@ -128,7 +128,7 @@ class OneFlow(Common):
 def raise_group_errors(errors: Mapping[str, str]) -> None:
     """Let a command fail where groups could not be handled, after it has shown the others."""
     if errors:
-        text = "; ".join(f"{group}: {reason}" for group, reason in sorted(errors.items()))
+        text = reasons_text(f"{group}: {reason}" for group, reason in sorted(errors.items()))
         raise UnavailableError(f"{amount(len(errors), 'group')} skipped: {text}")
 
 

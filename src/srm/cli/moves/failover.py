@@ -37,7 +37,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
-from srm.domain.text.amount import some
+from srm.domain.text.amount import reasons_text, some
 from srm.engine import moves
 from srm.engine.flows.supervision import operator
 from srm.engine.moves import RunEvent
@@ -47,7 +47,6 @@ from srm.errors import ConflictError, UnavailableError, UsageError
 from srm.pages.moves import (
     plan_view,
     progress_line,
-    reasons_text,
     report_view,
     sync_view,
     verify_line,
@@ -193,7 +192,7 @@ def run(
             opened.result(result)
     common.emit(result, lambda console: console.print(report_view(result)))
     if not result.ok:
-        raise ConflictError(f"move {result.move_id} is not clean: {'; '.join(result.problems)}")
+        raise ConflictError(f"move {result.move_id} is not clean: {reasons_text(result.problems)}")
 
 
 def release(move_id: MoveArgument, pair: TwoClusters) -> None:
@@ -205,7 +204,7 @@ def release(move_id: MoveArgument, pair: TwoClusters) -> None:
 def _show_plan(common: Common, planned: MovePlan) -> None:
     common.emit(planned, lambda console: console.print(plan_view(planned)))
     if planned.blocking:
-        raise ConflictError(f"move {planned.move_id} is blocked: {'; '.join(planned.blocking)}")
+        raise ConflictError(f"move {planned.move_id} is blocked: {reasons_text(planned.blocking)}")
 
 
 def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManager[telemetry.Notes]:
@@ -285,7 +284,7 @@ def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
     lines = [f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())]
     pair.emit(dict(calls), lambda console: console.print(*lines, sep="\n", markup=False))
     if missing:
-        raise UnavailableError(f"move {move_id}: {'; '.join(missing)}")
+        raise UnavailableError(f"move {move_id}: {reasons_text(missing)}")
 
 
 def unfence(

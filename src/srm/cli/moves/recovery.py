@@ -41,7 +41,7 @@ from srm.domain.recovery.source_return import (
     json_row,
     read_choices,
 )
-from srm.domain.text.amount import amount
+from srm.domain.text.amount import amount, reasons_text
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.recovery import ResidueRange, ReturnedFlow, SettledReturn, read_residue
 from srm.errors import GateClosedError
@@ -96,7 +96,7 @@ def settle(
             done = returned.settle(named, default, by, approve)
     only.emit(done, lambda console: render_settled(console, done))
     if dry_run and done.settlement.blocked:
-        raise GateClosedError(f"not settled: {'; '.join(done.settlement.blocked)}")
+        raise GateClosedError(f"not settled: {reasons_text(done.settlement.blocked)}")
 
 
 def _approve(

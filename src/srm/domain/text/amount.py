@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +39,10 @@ def few(reasons: Sequence[str], most: int = _REASONS) -> tuple[str, ...]:
     """Return the first reasons, and the number of others: each partition of a move may have one."""
     more = len(reasons) - most
     return tuple(reasons) if more <= 0 else (*reasons[:most], f"and {more:,} more")
+
+
+def reasons_text(reasons: Iterable[str], most: int = _REASONS) -> str:
+    return "; ".join(few(tuple(reasons), most))
 
 
 def duration(seconds: float) -> str:

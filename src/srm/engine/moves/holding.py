@@ -42,7 +42,7 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.text.amount import few, some
+from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves.effects import (
@@ -183,15 +183,15 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
             f"was planned: plan it again"
         )
     if not plan.topics and not plan.group_names:
-        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(few(plan.blocking))}")
+        raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(plan.blocking)}")
     # The plan has chosen and shown the topics and groups; new ones do not move.
     chosen, pinned = MoveScope(plan.topics, plan.group_names), plan.request
     if not pinned.is_unplanned:
         pinned = replace(pinned, topics=chosen.topics, groups=chosen.groups)
     fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
     if fresh.blocking:
-        texts = few([each.text for each in fresh.blocking])
-        raise ConflictError(f"move {plan.move_id} cannot start: {'; '.join(texts)}")
+        texts = reasons_text(each.text for each in fresh.blocking)
+        raise ConflictError(f"move {plan.move_id} cannot start: {texts}")
     if fresh.facts.is_away:
         return pause_flow(context, plan, fresh.facts)
     context.observations[plan.move_id] = first_look(context, fresh.facts)
@@ -723,4 +723,4 @@ def _readers(plan: MovePlan, seen: Observation, clock: float) -> Iterator[str]:
 
 def require(reasons: tuple[str, ...], plan: MovePlan, what: str) -> None:
     if reasons:
-        raise GateClosedError(f"move {plan.move_id}: {what} yet: {'; '.join(few(reasons))}")
+        raise GateClosedError(f"move {plan.move_id}: {what} yet: {reasons_text(reasons)}")

@@ -19,7 +19,7 @@ from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, ho
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
-from srm.domain.text.amount import few
+from srm.domain.text.amount import reasons_text
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
@@ -162,7 +162,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         log.info("move %s: %d offsets of %d groups applied", move_id, len(decisions), len(groups))
         after = look(context, plan, noted)
         if after.status.unapplied:
-            differing = "; ".join(after.status.unapplied)
+            differing = reasons_text(after.status.unapplied)
             raise ConflictError(f"offsets of move {move_id} did not stay as written: {differing}")
         applied = noted.at("applied", context.now_ms())
         registers.run(what, lambda: _keep(registers, plan, applied, context))
@@ -360,7 +360,7 @@ class _Run:
                     raise GateClosedError(
                         f"move {plan.move_id} was not synchronised within "
                         f"{plan.request.wait_seconds:g} s; clients stay on "
-                        f"{plan.request.source}: {'; '.join(few(status.blocking))}"
+                        f"{plan.request.source}: {reasons_text(status.blocking)}"
                     )
             self._timer.wait(self.poll_seconds)
 

@@ -32,6 +32,7 @@ from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.recovery import ResidueRange
 from srm.engine.status.status import FlowStatus
 from srm.engine.why import Why
+from srm.errors import UnavailableError
 from srm.pages.moves import plan_view
 from srm.pages.reports import drill_view, history_view
 from srm_lab.cli import stack
@@ -181,3 +182,10 @@ def test_long_work_shows_now_and_then_where_it_is_without_a_terminal(
         "5,000 of 10,000 [records] compared",
         "10,000 of 10,000 [records] compared",
     ]
+
+
+def test_a_command_for_thousands_of_groups_names_the_first_that_failed() -> None:
+    errors = {f"g{number}": "not authorized" for number in range(1000, 5000)}
+
+    with pytest.raises(UnavailableError, match=r"^4,000 groups skipped: g1000: .*and 3,995 more$"):
+        for_flows.raise_group_errors(errors)

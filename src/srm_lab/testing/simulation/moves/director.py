@@ -21,7 +21,7 @@ from srm.domain.moves.routing import (
     group_subject,
     topic_subject,
 )
-from srm.domain.text.amount import few
+from srm.domain.text.amount import reasons_text
 from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.supervision import pause_in_force
@@ -322,7 +322,7 @@ class Director:
         try:
             plan = self._plan(context, request, move_id)
             if plan.blocking:
-                self.problems.append(f"{what} is blocked: {'; '.join(few(plan.blocking))}")
+                self.problems.append(f"{what} is blocked: {reasons_text(plan.blocking)}")
                 return
             self.carry_on(context, plan, number)
         except SrmError as error:
@@ -395,7 +395,7 @@ class Director:
         else:
             self.problems.append(
                 f"{request.mode} {request.flow}: its gate never opens: "
-                f"{'; '.join(few(status.blocking)) or 'no reason'}"
+                f"{reasons_text(status.blocking) or 'no reason'}"
             )
             moves.release(context, move_id)
             return
