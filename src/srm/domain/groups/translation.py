@@ -442,7 +442,8 @@ def _never_copied(facts: PartitionFacts, start: int) -> tuple[int, int]:
     """Count offsets from an offset on that the copy lacks: refused, and before the first record."""
     if facts.direction == "reverse":
         return 0, 0  # the group reads the original itself
-    refused = facts.losses.count(facts.offset_map, start)
+    log = facts.upstream_log  # which may have lost its end: there is nothing to skip after it
+    refused = facts.losses.count(facts.offset_map, start, sys.maxsize if log is None else log.end)
     first = facts.offset_map.first_source
     if first is None:
         return refused, 0

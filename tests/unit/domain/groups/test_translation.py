@@ -335,3 +335,14 @@ def test_a_group_skips_what_was_kept_but_not_what_was_discarded() -> None:
     }
 
     assert skipped == {"keep": 20, "discard": 0}
+
+
+def test_a_group_skips_nothing_where_the_source_has_lost_the_end_of_its_log() -> None:
+    """Offsets 65 to 79 are noted as lost: only five records are there to be skipped."""
+    facts = PartitionFacts(
+        *("forward", ORIGINAL, COPY, "B", LogRange(0, 65, 65), LogRange(0, 50, 50)),
+        OffsetMap.of([Run(0, 0, 50)], Position(65, 50, 65)),
+        losses=Losses(((50, 80),)),
+    )
+
+    assert translate(facts, 60).total_skipped == 5
