@@ -46,15 +46,19 @@ class SourceLook:
         ends = {place: at.source_end for place, at in positions.items() if at is not None}
         return cls(topics, ends, error=error)
 
-    def brought_up_to_date(self, known: PartitionKnown) -> PartitionKnown:
-        """Return a partition with the current source end instead of the last reported one."""
+    def brought_up_to_date(self, known: PartitionKnown, held_to: int = 0) -> PartitionKnown:
+        """Return a partition with the current source end instead of the last reported one.
+
+        ``held_to``: end of what an open transaction held back then; 0 for nothing.
+        """
         place, end = known.place, self.ends.get(known.place)
         if end is None:  # no longer copied: its new records do not count
             return replace(known, heard_ms=self.time_ms)
         if known.position is None:
             return self._not_begun(place, end)
         since = self.oldest_ms.get(place, known.since_ms)
-        if known.heard_ms and not known.not_copied and not known.stopped:
+        waits = known.not_copied or held_to > known.position.source_end
+        if known.heard_ms and not waits and not known.stopped:
             since = max(since or 0, known.heard_ms)  # it was caught up then
         return replace(
             known,

@@ -425,7 +425,7 @@ class MoveFacts:
                 self.away.newest.get(place),
             )
             if source is not None:
-                known = source.brought_up_to_date(known)
+                known = source.brought_up_to_date(known, held.get(remote, 0))
             yield with_held_back(known, held.get(remote, 0))
         if source is not None:
             yield from source.without_copy(self.away.copies.keys())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.engine.copying_records import ORIGINAL, CopiedTopic
 
@@ -69,6 +71,20 @@ def test_of_a_source_that_is_dead_it_is_as_old_as_that_was_when_it_last_answered
     world.clock.advance(300_000)
 
     assert standing(world).forecast.seconds == 100
+
+
+def test_what_an_open_transaction_holds_back_is_older_than_the_last_answer(
+    world: CopiedTopic,
+) -> None:
+    """The log seems to end where the transaction begins: not all had been copied then."""
+    stands_at(world, Position(101, 11, 101))
+    held = ((world.b.topics()["P.Topic"].topic_id, 0, 106),)
+    world.maps.reports = tuple(replace(one, held_back=held) for one in world.maps.reports)
+    world.clock.advance(7_000)
+
+    found = standing(world)
+
+    assert "5 records (1 min 47 s) lost" in found.line
 
 
 def test_it_is_never_longer_ago_than_it_was_all_copied(world: CopiedTopic) -> None:
