@@ -24,6 +24,7 @@ from srm.domain.groups.translation import (
     UNKNOWN_LOG,
     Direction,
     LogRange,
+    Losses,
     PartitionFacts,
     Translation,
     translate,
@@ -272,11 +273,16 @@ class MoveFacts:
         )
 
     def _lost(self, tp: TopicPartition, log: LogRange) -> int:
+        """Count offsets that are never copied, except those that an operator has kept there."""
+
+        def count(losses: Losses) -> int:
+            try:
+                return losses.count(self.maps.get(tp), log.start, log.end)
+            except NotLoadedError:  # a part of the map is lost, or the log ends within it
+                return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
+
         losses = losses_of(self.maps, tp)
-        try:
-            return losses.count(self.maps.get(tp), log.start, log.end)
-        except NotLoadedError:  # a part of the map is lost, or the log ends within it
-            return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
+        return count(losses) - count(Losses(losses.kept))
 
     def _partitions(self, group: str) -> Iterator[GroupPosition]:
         if self.unreadable(group):

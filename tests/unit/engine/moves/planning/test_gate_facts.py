@@ -281,6 +281,18 @@ def test_records_that_were_never_copied_are_skipped_records(
     assert any(f"Payments-0: {missing} " in problem for problem in report.problems)
 
 
+def test_records_that_an_operator_has_kept_on_the_source_are_not_missing_on_the_target(
+    world: World,
+) -> None:
+    holes(world, [Run(0, 0, 40), Run(60, 40, 40)], 80, loss="", decision="keep")
+    context = held(world, replace(REQUEST, groups=("near",)))
+    assert waiting(world, context) == ()
+
+    report = finish(world, context, "near")
+
+    assert (report.ok, report.rpo_records) == (True, 0), report.problems
+
+
 def test_noted_losses_count_as_far_as_the_log_holds_them_where_the_map_is_not_loaded(
     world: World,
 ) -> None:
