@@ -160,8 +160,8 @@ _At = Mapping[Place, ComparedRecord | None]
 class _Row:
     """One partition of one group: its position without the source, and the proof.
 
-    ``has_place``: the target knows a position of the group. Without one ``translation`` is that of
-    the commit on the source.
+    ``has_place``: the target knows a position of the group, or the move is refused for all. Without
+    one ``translation`` is that of the commit on the source.
     """
 
     upstream: TopicPartition
@@ -363,7 +363,7 @@ def _rows(context: MoveContext, found: Findings, lost: Findings | None) -> _Rows
             if resume is not None and reached is not None:
                 claims[where] = TranslationClaim(facts, reached, resume)
                 at = Translation("translated", resume, reached)
-            rows[group].append(_Row(upstream, facts, at, None, resume is not None))
+            rows[group].append(_Row(upstream, facts, at, None, resume is not None or not plans))
     verdicts = {**found.verdicts, **verdicts_of(context.forward, claims)}
     return {
         group: tuple(replace(row, verdict=verdicts.get((group, row.upstream))) for row in some)

@@ -113,6 +113,21 @@ def test_a_checkpoint_that_is_off_by_one_fails_the_drill(world: CopiedTopic) -> 
     assert shadows(world.b) == []
 
 
+def test_a_drill_of_a_move_that_was_made_calls_no_checkpoint_missing(world: CopiedTopic) -> None:
+    context = context_of(world)
+    moves.plan(context, MoveRequest("failover", "P", "B"), "m1")
+    moves.hold(context, "m1")
+    while not moves.wait_status(context, "m1").ready:
+        world.clock.advance(1000)
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+
+    result = run_drill(context)
+
+    assert [group.problems for group in result.groups] == [(), ()]
+    assert "without P: all clients of P->B are already routed to B" in result.problems[-1]
+
+
 def test_a_group_without_a_checkpoint_fails_the_drill(world: CopiedTopic) -> None:
     world.commit("late", 4)
 
