@@ -103,6 +103,11 @@ _ACTIONS: Final[Mapping[type[errors.SrmError], str]] = {
     errors.AuthorizationError: "check the credentials and the ACLs of srm's principal",
     errors.ConfigError: "check the client settings of this cluster and the broker's",
 }
+_ACTIONS_BY_CODE: Final[Mapping[int, str]] = {
+    KafkaError.INVALID_REPLICATION_FACTOR: "set replication.factor, or that of the topic "
+    "(offset-syncs.topic.replication.factor, also of checkpoints and heartbeats), to at most the "
+    "number of the cluster's brokers",
+}
 _MEANINGS: Final[Mapping[type[errors.SrmError], str]] = {
     errors.GroupActiveError: "; the group has members, stop its consumers first",
     errors.FencedError: "; another process has taken over",
@@ -144,7 +149,8 @@ def translate(
     cls = ERROR_CLASSES.get(kafka_error.code())
     if cls is None:
         cls = errors.UnavailableError if kafka_error.retriable() else errors.SrmError
-    action = missing(kafka_error.code(), needs) or _ACTIONS.get(cls, "")
+    code = kafka_error.code()
+    action = missing(code, needs) or _ACTIONS_BY_CODE.get(code) or _ACTIONS.get(cls, "")
     text = " ".join(kafka_error.str().split())
     return cls(f"{where}: {text} ({kafka_error.name()}){_MEANINGS.get(cls, '')}", action)
 

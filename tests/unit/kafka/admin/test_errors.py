@@ -53,6 +53,12 @@ def test_the_message_says_where_what_and_what_to_do_in_one_line() -> None:
     assert "\n" not in str(error)
 
 
+def test_a_cluster_with_too_few_brokers_for_a_topic_names_the_keys() -> None:
+    error = translate(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR), "x")
+
+    assert "offset-syncs.topic.replication.factor" in error.action
+
+
 def test_a_missing_right_is_an_authorization_error() -> None:
     code = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
