@@ -15,7 +15,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, StampedAck, group_subject, topic_subject
-from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
+from srm.domain.names.topics import FIND_HANGING, ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason, amount
 
 ANNOUNCED_MS = 90_000
@@ -166,8 +166,7 @@ class ReplicationFacts:
             why = f" ({self.hidden})" if self.hidden else ""
             yield (
                 f"{held}: a transaction is open from offset {self.log.stable_end} on, its owner is "
-                f"not visible{why}: find it with 'kafka-transactions.sh --bootstrap-server "
-                f"HOST:PORT find-hanging' on {source}, {accept}"
+                f"not visible{why}: find it with {FIND_HANGING} on {source}, {accept}"
             )
 
 

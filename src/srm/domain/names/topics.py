@@ -60,6 +60,10 @@ class Flow:
         return cls(source, target)
 
 
+FIND_HANGING: Final = "'kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging'"
+"""Command that finds open transactions whose owner is not visible."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """A transaction that holds up the last stable offset of a partition.
