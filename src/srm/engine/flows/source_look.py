@@ -46,7 +46,7 @@ class SourceLook:
         ends = {place: at.source_end for place, at in positions.items() if at is not None}
         return cls(topics, ends, error=error)
 
-    def brought_up_to_date(self, known: PartitionKnown, held_to: int = 0) -> PartitionKnown:
+    def brought_up_to_date(self, known: PartitionKnown, held_to: int) -> PartitionKnown:
         """Return a partition with the current source end instead of the last reported one.
 
         ``held_to``: end of what an open transaction held back then; 0 for nothing.

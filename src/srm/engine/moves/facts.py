@@ -430,9 +430,10 @@ class MoveFacts:
                 self._stop_reason(original, heard_ms if source is None else source.time_ms),
                 self.away.newest.get(place),
             )
+            held_to = held.get(remote, 0)
             if source is not None:
-                known = source.brought_up_to_date(known, held.get(remote, 0))
-            yield with_held_back(known, held.get(remote, 0))
+                known = source.brought_up_to_date(known, held_to)
+            yield with_held_back(known, held_to)
         if source is not None:
             yield from source.without_copy(self.away.copies.keys())
 
