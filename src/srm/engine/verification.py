@@ -18,6 +18,7 @@ from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
+from srm.domain.text.amount import amount
 from srm.domain.verification.verification import (
     PartitionVerification,
     Proven,
@@ -400,6 +401,10 @@ def carry_out(
             progress(records, total)
     latest = {(result.topic, result.partition): result for result in results}
     return VerificationSummary(planned.flow, tuple(latest[place] for place in sorted(latest)))
+
+
+def progress_text(records: int, total: int) -> str:
+    return f"{records:,} of {amount(total, 'record')} compared"
 
 
 def carry_out_little(

@@ -23,7 +23,7 @@ from srm.domain.verification.comparison import compare
 from srm.domain.verification.verification import RangeResult, SideResult, VerificationSummary
 from srm.domain.verification.verification_plan import RangePlan
 from srm.engine.ports import FlowContext
-from srm.engine.verification import VerificationRequest, carry_out, plan
+from srm.engine.verification import VerificationRequest, carry_out, plan, progress_text
 from srm.errors import SrmError
 from srm.kafka.tables.single_records import record_of
 from srm.kafka.wire.cluster import open_wire
@@ -78,11 +78,8 @@ def verify(
 ) -> VerificationSummary:
     request = request or VerificationRequest()
     comparer = partial(RangeComparer, properties, spark, by_records=request.by_records)
-    return carry_out(context, plan(context, request), comparer, log_progress)
-
-
-def log_progress(records: int, total: int) -> None:
-    logger.info("%s of %s records compared", f"{records:,}", f"{total:,}")
+    planned = plan(context, request)
+    return carry_out(context, planned, comparer, lambda *seen: logger.info(progress_text(*seen)))
 
 
 def compare_all(

@@ -28,7 +28,7 @@ from srm.engine.metrics import aggregation
 from srm.engine.metrics.aggregation import AggregationSummary, Silence
 from srm.engine.metrics.metrics import WindowSpec, stored_windows
 from srm.engine.ports import FlowContext
-from srm.engine.verification import Comparer, VerificationRequest, carry_out, plan
+from srm.engine.verification import Comparer, VerificationRequest, carry_out, plan, progress_text
 from srm.kafka.tables.topic_tail import read_raw_metrics
 from srm.wiring import open_flow
 
@@ -238,16 +238,12 @@ def verify(
             report("comparing")
             return RangeComparer(clusters, spark, by_records=by_records)
 
-        summary = carry_out(context, planned, comparer, lambda *seen: report(_line(*seen)))
+        summary = carry_out(context, planned, comparer, lambda *seen: report(progress_text(*seen)))
         opened.result(summary)
     only.emit(summary, lambda console: _render(console, summary))
     failure = verification.verdict(summary)
     if failure is not None:
         raise failure
-
-
-def _line(records: int, total: int) -> str:
-    return f"{records:,} of {amount(total, 'record')} compared"
 
 
 def _render(console: Console, summary: verification.VerificationSummary) -> None:
