@@ -114,6 +114,9 @@ def plan_partition(
     decided = tuple((a, b) for a, b in sorted(whole.decided) if b > source_start and a < source_end)
     texts = [left_out] if left_out else []
     texts += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in decided]
+    waits = max([source_end, *(b for a, b in whole.decided if a <= source_end)])
+    if waits < log_end:
+        texts.append(f"source offsets {both_ends(waits, log_end)} are not copied yet")
     return replace(
         whole,
         source_start=source_start,

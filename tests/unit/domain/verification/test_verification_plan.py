@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -118,6 +118,17 @@ def test_target_records_that_may_be_copies_not_reported_yet_are_left_out():
 
     assert plan is not None
     assert (plan.source_end, plan.target_end) == (10, 10)
+    assert plan.left_out == "source offsets 10 to 14 are not copied yet"
+
+
+def test_records_that_a_decision_keeps_on_the_source_are_not_said_to_be_copied_later():
+    copied = OffsetMap.of([Run(0, 0, 10)], Position(10, 10, 15))
+    whole = replace(logs((0, 15), (0, 10)), decided=((10, 13),))
+
+    plan = plan_partition(whole, copied, 10)
+
+    assert plan is not None
+    assert plan.left_out == "source offsets 13 to 14 are not copied yet"
 
 
 def test_when_the_source_holds_nothing_more_the_target_is_compared_to_its_end():
