@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from srm.domain.moves.disaster import DRILL_KEY, LEASE_MS, Drill, DrillGroup, su
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.text.amount import few
+from srm.domain.text.amount import excerpt
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place
@@ -252,8 +252,8 @@ class _Drill:
             self.state,
             topics=found.facts.topics,
             forecast=current.forecast,
-            problems=_few_texts(problems),
-            warnings=_few_texts(warnings),
+            problems=excerpt(problems, _MOST_TEXTS),
+            warnings=excerpt(warnings, _MOST_TEXTS),
         )
         self._write()
         with self._step("apply"):
@@ -342,11 +342,6 @@ class _Drill:
     def _write(self) -> None:
         self._renew_at = time.monotonic() + _RENEW_S
         write_drill(self.context.target, self.state)
-
-
-def _few_texts(texts: Sequence[str], most: int = _MOST_TEXTS) -> tuple[str, ...]:
-    """Limit the texts in one record of a drill, which may have a megabyte."""
-    return tuple(text[:500] for text in few(texts, most))
 
 
 def _rows(context: MoveContext, found: Findings, lost: Findings | None) -> _Rows:
@@ -460,4 +455,4 @@ def _group(
                 f"{row.upstream} has no checkpoint on the target: without its source the group "
                 f"starts there as auto.offset.reset says"
             )
-    return DrillGroup(group, len(rows), proven, matching, _few_texts(problems, 5))
+    return DrillGroup(group, len(rows), proven, matching, excerpt(problems, 5))

@@ -16,12 +16,10 @@ from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicFor
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
-from srm.domain.text.amount import amount, duration, few, reasons_text, span
+from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, span
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
-
-KEPT_REASONS: Final = 20
 
 
 def as_text(view: RenderableType, width: int = 150) -> str:
@@ -127,8 +125,8 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
         "eta_seconds": status.eta_seconds,
         "groups": len(status.groups),
         "synchronised": _count_synchronised(status),
-        "blocking": list(status.blocking[:KEPT_REASONS]),
-        "asks": list(status.asks[:KEPT_REASONS]),
+        "blocking": list(excerpt(status.blocking)),
+        "asks": list(excerpt(status.asks)),
     }
 
 

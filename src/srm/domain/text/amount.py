@@ -41,6 +41,11 @@ def few(reasons: Sequence[str], most: int = _REASONS) -> tuple[str, ...]:
     return tuple(reasons) if more <= 0 else (*reasons[:most], f"and {more:,} more")
 
 
+def excerpt(reasons: Sequence[str], most: int = 20) -> tuple[str, ...]:
+    """Return the first reasons, each cut to 500 characters, for a document of limited size."""
+    return tuple(reason[:500] for reason in few(reasons, most))
+
+
 def reasons_text(reasons: Iterable[str], most: int = _REASONS) -> str:
     return "; ".join(few(tuple(reasons), most))
 
@@ -100,6 +105,11 @@ class Reason:
 def is_command(action: str) -> bool:
     """Return True if an action is a command to run unchanged, and not words."""
     return _COMMAND.match(action) is not None
+
+
+def grant(operation: str, topic: str, alias: str) -> str:
+    """Return how to give srm a right to a topic of a cluster."""
+    return f"grant {operation} on topic {topic} of {alias} to srm's principal (docs/security.md)"
 
 
 def set_key(flow: Flow, key: str, value: str) -> str:

@@ -31,14 +31,14 @@ from srm.domain.flow_state.replication_records import (
     read_pause,
 )
 from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import Reason, ago, amount
+from srm.domain.text.amount import Reason, ago, amount, excerpt, grant
 from srm.domain.text.documents import values_of
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
 from srm.errors import IntegrityError, SrmError
 
-KEPT_REASONS: Final = 20
 _logger = logging.getLogger(__name__)
 
 StateTopics = Mapping[Flow, StateTopic]
@@ -89,7 +89,7 @@ class FlowSigns:
             "partitions": self.partitions,
             "remaining": self.remaining,
             "stopped": len(self.stopped),
-            "reasons": [reason.text for reason in self.stopped[:KEPT_REASONS]],
+            "reasons": list(excerpt([reason.text for reason in self.stopped])),
         }
 
     def line(self) -> str:
@@ -365,8 +365,8 @@ def late_commits(config: FlowConfig, duties: Collection[str]) -> Reason | None:
         return None
     source, every_s = config.flow.source, config.emit_checkpoints_interval.total_seconds()
     return Reason(
-        f"new commits on {source} wait up to {every_s:.0f} s: srm may not read __consumer_offsets",
-        f"grant Read on topic __consumer_offsets of {source} to srm's principal",
+        f"new commits on {source} wait up to {every_s:.0f} s: srm may not read {CONSUMER_OFFSETS}",
+        grant("Read", CONSUMER_OFFSETS, source),
     )
 
 

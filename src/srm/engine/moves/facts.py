@@ -50,7 +50,7 @@ from srm.domain.moves.progress import HELD, MoveProgress, Observation, WaitNote
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
-from srm.domain.text.amount import Reason, ago, amount, few
+from srm.domain.text.amount import Reason, ago, amount, excerpt
 from srm.engine.cluster_ports import GroupDescription, Topics
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.translate import Logs, losses_of, partition_facts
@@ -521,7 +521,7 @@ class Look:
             self.progress.move_id,
             self.progress.attempt,
             now_ms,
-            waits=tuple(reason[:500] for reason in few(self.status.blocking)),
+            waits=excerpt(self.status.blocking, 5),
             sample=next(iter(self.seen.samples), None),
             still=self.seen.fingerprint if self.rested else "",
         )

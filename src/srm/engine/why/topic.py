@@ -11,7 +11,7 @@ from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import Pause, begin_of_copy, in_force, read_pause
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.flow_topics import FlowTopics, Refusal
-from srm.domain.text.amount import Reason, ago, amount, some
+from srm.domain.text.amount import Reason, ago, amount, grant, some
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
@@ -230,9 +230,6 @@ def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription
     }
 
 
-_GRANT = "grant {0} on topic {1} of {2} to srm's principal (docs/security.md)"
-
-
 def topic_steps(facts: TopicFacts) -> Iterator[WhyStep]:
     """Yield all steps; those for a selected topic are omitted for another one."""
     config = facts.config
@@ -277,7 +274,7 @@ def _exists(facts: TopicFacts) -> WhyStep:
         return question.unknown(f"{source} does not answer: {facts.source_error}")
     if facts.hidden:
         text = f"{source} does not let srm see whether the topic exists"
-        return question.no(text, _GRANT.format("Read", facts.topic, source))
+        return question.no(text, grant("Read", facts.topic, source))
     left = f", {facts.config.flow.target} still has its copy {facts.remote}"
     text = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
     return question.no(text)
@@ -351,8 +348,7 @@ def _right(
     missing = [operation for operation, held in needs if held is not None and operation not in held]
     if missing:
         needed = " and ".join(missing)
-        action = _GRANT.format(needed, topic, alias)
-        return question.no(f"srm lacks {needed} on topic {topic}", action)
+        return question.no(f"srm lacks {needed} on topic {topic}", grant(needed, topic, alias))
     if any(held is None for _, held in needs):
         return question.unknown(f"{alias} was not queried")
     return question.yes(", ".join(operation for operation, _ in needs))

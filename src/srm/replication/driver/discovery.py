@@ -15,6 +15,7 @@ from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import MAP_PARTITIONS
+from srm.domain.text.amount import grant
 from srm.engine.cluster_ports import Cluster, TopicDescription, Topics, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
@@ -215,7 +216,7 @@ class Discovery:
         wanted = (named | self._expected).difference(names)
         hidden = {name for name in wanted if is_hidden(context.source, name)}
         for name in sorted(hidden - self._hidden):
-            advice = f"grant Read on topic {name} of {flow.source} to srm's principal"
+            advice = grant("Read", name, flow.source)
             logger.warning("%s: %s is not copied: %s", flow, name, advice)
         self._hidden = frozenset(hidden)
         self._expected = self._hidden.union(names)

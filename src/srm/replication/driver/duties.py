@@ -20,6 +20,7 @@ from srm.domain.groups.translation import UNREACHED
 from srm.domain.names import internal_topics
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.amount import grant
 from srm.engine import emission
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import topic_sync
@@ -185,9 +186,7 @@ class GroupDuty:
             if rights is not None and "Read" in rights:
                 self._follow()
             elif rights is not None:
-                self._refuse(
-                    f"grant Read on topic {CONSUMER_OFFSETS} of {source.alias} to srm's principal"
-                )
+                self._refuse(grant("Read", CONSUMER_OFFSETS, source.alias))
 
     def _follow(self) -> None:
         source = self.context.source

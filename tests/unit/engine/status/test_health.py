@@ -256,4 +256,6 @@ def test_commits_that_wait_for_the_interval_are_named_with_the_right_that_is_mis
 ) -> None:
     found = late_commits(flow_config(), duties)
 
-    assert (found.action if found else None) == (expected and f"{expected} to srm's principal")
+    assert (found.action if found else None) == (
+        expected and f"{expected} to srm's principal (docs/security.md)"
+    )

@@ -16,6 +16,7 @@ from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.text.amount import grant
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange
@@ -416,7 +417,7 @@ def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplo
 
     told = [r.getMessage() for r in caplog.records if "is not copied" in r.getMessage()]
     assert told == [
-        f"P->B: {name} is not copied: grant Read on topic {name} of P to srm's principal"
+        f"P->B: {name} is not copied: {grant('Read', name, 'P')}"
         for name in ("orders-1", "payments")
     ]
 

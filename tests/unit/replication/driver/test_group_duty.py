@@ -25,6 +25,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.text.amount import grant
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange
 from srm.engine.control.control_topics import ensure_compacted
@@ -320,8 +321,8 @@ def test_a_source_that_does_not_show_its_commits_has_the_interval(
     assert COMMITS not in lab.charge.duties
     [said] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert said == (
-        "P->B: commits on P are translated every 60 s, not at once: grant Read on topic "
-        "__consumer_offsets of P to srm's principal"
+        "P->B: commits on P are translated every 60 s, not at once: "
+        + grant("Read", CONSUMER_OFFSETS, "P")
     )
     lab.steps(10)
     assert lab.place == 41
