@@ -14,11 +14,13 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
     Pause,
     SlotReport,
+    in_force,
 )
 from srm.domain.moves.routing import RedirectKind, RedirectOrder
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_loader import WantedOffsets
-from srm.domain.offset_map.offset_map import OffsetMap
+from srm.domain.offset_map.offset_map import OffsetMap, Position
+from srm.domain.offset_map.runs import skip_ranges
 from srm.engine.cluster_ports import Cluster
 
 
@@ -40,6 +42,14 @@ class FlowMaps:
 
     def get(self, partition: TopicPartition) -> OffsetMap:
         return self.maps.get(partition, OffsetMap())
+
+    def to_copy(self, partition: TopicPartition) -> Position | None:
+        """Return the position to copy from, after what decisions leave on the source."""
+        if (position := self.get(partition).position) is None:
+            return None
+        notes = in_force(self.notes.get(partition, ()))
+        ranges = (note.left_out for note in notes if note.left_out)
+        return replace(position, source_next=skip_ranges(position.source_next, ranges))
 
 
 class MapReader(Protocol):

@@ -286,6 +286,13 @@ def both_ends(start: int, end: int) -> str:
     return f"{start} to {end - 1}"
 
 
+def skip_ranges(offset: int, ranges: Iterable[tuple[int, int]]) -> int:
+    """Return the first offset from one on that is in none of the ranges ``[start, end)``."""
+    for start, end in sorted(ranges):
+        offset = end if start <= offset < end else offset
+    return offset
+
+
 def split_ranges(ranges: Iterable[OffsetRange], size: int) -> tuple[OffsetRange, ...]:
     """Cut ranges into parts of at most ``size`` offsets; empty ranges are dropped."""
     if size <= 0:

@@ -21,7 +21,7 @@ import numpy as np
 from srm.domain.names.record_headers import Transform
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Run, Runs
-from srm.domain.offset_map.runs import both_ends
+from srm.domain.offset_map.runs import both_ends, skip_ranges
 from srm.errors import UsageError
 
 
@@ -114,9 +114,8 @@ def plan_partition(
     decided = tuple((a, b) for a, b in sorted(whole.decided) if b > source_start and a < source_end)
     texts = [left_out] if left_out else []
     texts += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in decided]
-    waits = max([source_end, *(b for a, b in whole.decided if a <= source_end)])
-    if waits < log_end:
-        texts.append(f"source offsets {both_ends(waits, log_end)} are not copied yet")
+    if (following := skip_ranges(source_end, whole.decided)) < log_end:
+        texts.append(f"source offsets {both_ends(following, log_end)} are not copied yet")
     return replace(
         whole,
         source_start=source_start,

@@ -136,7 +136,7 @@ def look_at_source(context: FlowContext, topics: Topics, maps: FlowMaps) -> Sour
     counted = [place for place in ends if place.topic not in beats]
     late = list[tuple[bool, int, TopicPartition, int]]()
     for place in counted:
-        position = maps.get(place).position
+        position = maps.to_copy(place)
         at = starts.get(place, ends[place]) if position is None else position.source_next
         if ends[place] > at:
             status = (maps.statuses or {}).get(place)

@@ -424,7 +424,7 @@ class MoveFacts:
             heard_ms = heard.get(remote, 0)
             known = PartitionKnown(
                 original,
-                self.maps.get(original).position,
+                self.maps.to_copy(original),
                 heard_ms,
                 self.away.recent.get(place, 0),
                 self._stop_reason(original, heard_ms if source is None else source.time_ms),

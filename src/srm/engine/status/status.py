@@ -191,7 +191,7 @@ def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[Partition
     maps, source = facts.maps, facts.source
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
-        at, end = maps.get(place).position, source.ends.get(place)
+        at, end = maps.to_copy(place), source.ends.get(place)
         status, damage = (maps.statuses or {}).get(place), maps.errors.get(place)
         begin = at.source_next if at else source.starts.get(place, end or 0)
         yield PartitionRow(

@@ -9,6 +9,7 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
 from srm.domain.flow_state.replication_records import (
     PAUSE_KEY,
+    Decision,
     PartitionPosition,
     Pause,
     SlotReport,
@@ -93,6 +94,21 @@ def test_while_the_source_answers_all_that_it_has_and_the_copy_has_not_is_lost(
     forecast = status.standing.forecast
     assert (forecast.not_copied, forecast.at_most) == (status.remaining, 500)
     assert "500 records (20 s) lost, at most" in status.standing.line
+
+
+@pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
+@pytest.mark.parametrize("decision", ["keep", "discard"])
+def test_what_a_settlement_leaves_on_the_source_is_not_to_copy_before_the_replicator_resumes(
+    world: CopiedTopic, look: Callable[[FlowContext], FlowStatus], decision: Decision
+) -> None:
+    before = world.maps.maps[ORIGINAL]
+    world.leave(decision)
+    world.maps.maps[ORIGINAL] = before
+
+    status = look(world.forward)
+
+    assert status.standing is not None
+    assert (status.remaining, status.standing.forecast.not_copied) == (0, 0)
 
 
 @pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
