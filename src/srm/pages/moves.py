@@ -52,8 +52,8 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
         plain_table((*head, "resumes at", "re-read", "skipped", "state"), cells, title),
         *_left_out(rows, most),
         *([forecast_view(plan.forecast, request.source, most)] if plan.forecast else []),
-        *_list_names("warning", plan.warnings, "yellow"),
-        *_list_names("blocked", plan.blocking, "bold red"),
+        *_list_names("warning", plan.warnings, "yellow", most),
+        *_list_names("blocked", plan.blocking, "bold red", most),
     )
 
 
@@ -69,8 +69,8 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
         *_left_out(forecast.topics, most),
         *([plain_table(of_groups, map(group_cells, groups))] if groups else []),
         *_left_out(forecast.groups, most),
-        *_list_names("unknown", unknown, "yellow"),
-        *_list_names("open transaction", forecast.transactions, "yellow"),
+        *_list_names("unknown", unknown, "yellow", most),
+        *_list_names("open transaction", forecast.transactions, "yellow", most),
         *_list_names("note", forecast.notes, "dim"),
     )
 
@@ -316,8 +316,10 @@ def _requests(lines: Sequence[str]) -> list[Text]:
     return _list_names("please", lines, "bold magenta")
 
 
-def _list_names(label: str, lines: Iterable[str], style: str) -> list[Text]:
-    return [Text.assemble((label, style), f": {line}") for line in lines]
+def _list_names(
+    label: str, lines: Sequence[str], style: str, most: int | None = None
+) -> list[Text]:
+    return [Text.assemble((label, style), f": {line}") for line in few(lines, most or len(lines))]
 
 
 def _tick(yes: bool) -> Text:  # noqa: FBT001 -- a cell of a table

@@ -102,6 +102,16 @@ def test_partitions_that_nobody_reads_are_left_out_of_the_plan() -> None:
     assert rows(as_text(plan_view(plan)), "billing") == []
 
 
+def test_a_run_shows_the_first_of_many_reasons_and_how_many_more_there_are() -> None:
+    plan = replace(PLAN, blocking=tuple(f"Payments-{n} is stopped" for n in range(1_000)))
+
+    assert rows(as_text(plan_view(plan, 2)), "blocked") == [
+        ["blocked:", "Payments-0", "is", "stopped"],
+        ["blocked:", "Payments-1", "is", "stopped"],
+        ["blocked:", "and", "998", "more"],
+    ]
+
+
 def test_the_summary_of_a_plan_counts_by_group() -> None:
     summary = plan_summary(PLAN)
 
