@@ -394,13 +394,17 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
 
 
 # A move in these steps waits for nothing, so its gate says nothing to anybody.
-_SENT = "clients have been sent to {target}; 'srm failover report {move}' shows how it went"
+_SENT: Final = "clients have been sent to {target}; "
+_AGAIN: Final = "the same 'srm failover run' with --move-id {move} "
+_FINISH: Final = f"{_SENT}after a kill {_AGAIN}verifies and reports it"
 _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
-    "planned": "no client is held; the same 'srm failover run' with --move-id {move} executes it",
-    "released": "clients remain on {source}; the same 'srm failover run' with --move-id {move} "
-    "tries again",
-    "reported": _SENT,
+    "planned": f"no client is held; {_AGAIN}executes it",
+    "released": f"clients remain on {{source}}; {_AGAIN}tries again",
+    "gone": _FINISH,
+    "verified": _FINISH,
+    "reported": f"{_SENT}'srm failover report {{move}}' shows how it went",
 }
+_HELD: Final = f"after a kill {_AGAIN}continues it, 'srm failover release {{move}}' ends it"
 
 
 def status(
@@ -428,7 +432,8 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     if line is not None:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", sync=seen))
-    return Looked(seen, lambda console: console.print(view, *seen.notes, sep="\n"))
+    notes = Text("\n".join((*seen.notes, _HELD.format(move=move_id))))
+    return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
 
 
 def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:
