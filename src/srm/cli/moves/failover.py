@@ -39,7 +39,7 @@ from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import reasons_text, some
 from srm.engine import moves
-from srm.engine.flows.supervision import operator
+from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import RunEvent
 from srm.engine.moves.effects import lift_fence
 from srm.engine.moves.records import MoveContext, MoveStore
@@ -427,6 +427,8 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
         line = at_rest(planned, progress)
         try:
             seen = moves.status(context, move_id)
+            if line and not progress.is_decided:
+                line += paused_for(move_id, context)
         except UnavailableError as error:
             raise UnavailableError(f"{line or f'{move_id}: {progress.step}'}; {error}") from error
     if line is not None:
@@ -434,6 +436,13 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     view = move_view(planned, RunEvent("wait", sync=seen))
     notes = Text("\n".join((*seen.notes, _HELD.format(move=move_id))))
     return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
+
+
+def paused_for(move_id: str, context: MoveContext) -> str:
+    """Name the pause that an undecided move has left, and the command that ends it."""
+    pause, flow = pause_in_force(context.forward), context.forward.config.flow
+    ends = f"; {flow} is paused for it, 'srm failover release {move_id}' ends that"
+    return ends if pause is not None and move_id in pause.moves else ""
 
 
 def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from io import StringIO
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from rich.console import Console
+from tests.unit.engine.moves.control.moving import busy_world, config_in
+from tests.unit.engine.moves.giving_up import Disaster
 from tests.waiting import eventually
 
 from srm.cli.moves import failover
-from srm.cli.moves.failover import at_rest, shown
+from srm.cli.moves.failover import at_rest, paused_for, shown
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress, MoveStep
 from srm.domain.moves.request import MoveRequest
+from srm.engine import moves
 from srm.engine.moves import RunEvent
 from srm.engine.moves.verification import VerifyStatus
 
@@ -128,3 +133,18 @@ def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held() 
     assert (at_rest(planned, given_up) or "").startswith(
         "m1: released after 45.5 s of hold: T-0 is stopped; clients remain on P;"
     )
+
+
+def test_the_pause_that_a_killed_run_has_left_is_named_until_the_move_is_released(
+    tmp_path: Path,
+) -> None:
+    disaster = Disaster(busy_world(config_in(tmp_path)))
+    disaster.planned()
+    disaster.switch.pause(Pause("", "ann", "P is lost", 1, "m1"))
+
+    assert paused_for("m1", disaster.context) == (
+        "; P->B is paused for it, 'srm failover release m1' ends that"
+    )
+    assert paused_for("m2", disaster.context) == ""
+    moves.release(disaster.context, "m1")
+    assert paused_for("m1", disaster.context) == ""
