@@ -16,7 +16,7 @@ from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicFor
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
-from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, span
+from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, span
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
@@ -447,12 +447,12 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
         yield f"forecast: {amount(forecast.not_copied, 'record')} not copied, {bound}"
     if found is None:
         return
-    read = sum(group.records for group in found.groups.values())
+    read = [f"{name} {group.records:,}" for name, group in sorted(found.groups.items())]
     gone = sum(entry.only_copied for entry in found.partitions)
     without = f", without {gone:,} that had been copied" if gone else ""
     yield (
         f"outcome: {amount(found.records, 'record')} had not been copied; groups had read "
-        f"{read:,} of them; "
+        f"of them: {some(read) or 'none'}; "
         f"{report.source} returned {found.source_return}{without} (settled by {found.by})"
     )
     for unread in found.unread:

@@ -17,13 +17,22 @@ from tests.unit.domain.moves.report.reporting import (
     signing_key,
 )
 
+from srm.domain.moves.disaster import GroupOutcome
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.revisions import KeptReport, Signed
 from srm.errors import UsageError
 from srm.pages import files
 from srm.pages.files import export_report, signature_file
 from srm.pages.html import SHOWN_PARTITIONS, report_page
-from srm.pages.moves import as_text, costs, re_read_text, report_line, report_view, verdict_text
+from srm.pages.moves import (
+    as_text,
+    costs,
+    outcome_lines,
+    re_read_text,
+    report_line,
+    report_view,
+    verdict_text,
+)
 from srm.pages.reports import (
     list_row,
     list_view,
@@ -111,8 +120,18 @@ def test_a_disaster_shows_forecast_and_outcome_side_by_side() -> None:
     assert r"| billing | 40 | 2 | 3 |" in text
     shown = as_text(report_view(DISASTER))
     assert "forecast: 312 records not copied, at most 330" in shown
-    assert "outcome: 315 records had not been copied" in shown
+    assert "outcome: 315 records had not been copied; groups had read of them: billing 3;" in shown
     assert "outcome" not in as_text(report_view(REPORT))
+
+
+def test_what_several_groups_had_read_of_the_same_records_is_not_summed() -> None:
+    assert DISASTER.outcome is not None
+    most = GroupOutcome({"Payments-0": 300}, {})
+    found = replace(DISASTER.outcome, groups={"a": most, "b": most})
+
+    [line] = [one for one in outcome_lines(replace(DISASTER, outcome=found)) if "had read" in one]
+
+    assert "315 records had not been copied; groups had read of them: a 300, b 300; P" in line
 
 
 def test_a_move_that_lost_what_was_forecast_is_not_called_clean() -> None:
