@@ -384,8 +384,8 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
     for topic in found.topics:
         if topic.routed_by and choices[topic.topic] in {"keep", "discard"}:
             yield (
-                f"topic {topic.topic}: move {topic.routed_by} has redirected its clients to "
-                f"{source}, and their records there do not count: --merge {topic.topic}"
+                f"topic {topic.topic}: move {topic.routed_by} has sent its clients to {source}, "
+                f"so what they write there is no residue: --merge {topic.topic}"
             )
     for entry in found.partitions:
         if entry.error and choices.get(entry.topic) != "merge":
