@@ -86,16 +86,10 @@ def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, SrmError]:
     limit.known.update(zip((keys[alias] for alias in left), found, strict=True))
     wrong = {alias: limit.known[key] for alias, key in keys.items()}
     return {
-        alias: _silence(error, alias, keys[alias][1]) if error.retriable else error
+        alias: GivenUpError(error.what, error.action) if error.retriable else error
         for alias, error in wrong.items()
         if error is not None
     }
-
-
-def _silence(error: SrmError, alias: str, servers: str) -> SrmError:
-    key = f"{alias}.bootstrap.servers"
-    action = error.action or f"start its brokers, or correct {key}"
-    return GivenUpError(f"{error.what} ({key} = {servers})", action)
 
 
 @contextmanager

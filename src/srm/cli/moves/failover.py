@@ -324,7 +324,7 @@ _SILENCE_S: Final = 8.0
 def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], None]]:
     """Yield the function that shows each event: a redrawn view, or lines without a terminal.
 
-    Requests to a cluster that has just died take half a minute each: that silence is shown, too.
+    A request to a cluster that has just died takes half a minute: that silence is shown, too.
     """
     flow, news, over = plan.request.flow, threading.Event(), threading.Event()
     print_line = _line_printer(plan, console)

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from srm import patience
 from srm.clock import pauses
 from srm.config.model import ClientKind, ClusterClients
 from srm.errors import SrmError, UnavailableError
@@ -193,6 +194,8 @@ class Clients:
         self.alias = alias
         self.props = props
         self.timeout_s = timeout_s
+        self._key = alias, props.admin.get("bootstrap.servers", "")
+        self._patience = patience.current()
         self.reader_lock = threading.RLock()
         self._brokers = BrokerCalls(alias, self.props.admin)
         self._reading = BrokerCalls(alias, self.props.consumer)
@@ -284,6 +287,14 @@ class Clients:
         elif not refusal.retriable:
             raise refusal
 
+    def _require_answer(self, limit_s: float, error: SrmError | None = None) -> None:
+        """Raise why the cluster gives no first answer; a command remembers it."""
+        [refusal] = refusals_of([(self.alias, self.props.admin)], limit_s)
+        if self._patience is not None:
+            self._patience.known[self._key] = refusal
+        if refusal is not None:
+            raise refusal from error
+
     def label(self, doing: str) -> str:
         return f"{doing} on cluster {self.alias}"
 
@@ -291,8 +302,10 @@ class Clients:
         """Run an idempotent request until it succeeds, fails for good, or the time is up.
 
         It is given the seconds it may take, at first half of them all. ``doing`` and ``needs`` are
-        for messages.
+        for messages. A command that waited in vain gives its next one the limit of a first answer.
         """
+        if self._patience is not None and self._patience.known.get(self._key) is not None:
+            self._require_answer(self._patience.seconds)
         deadline = time.monotonic() + self.timeout_s
         pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while True:
@@ -306,9 +319,7 @@ class Clients:
                 if now - began >= limit_s:
                     self.discard_admin()  # it may be stranded
                 if now >= deadline:
-                    [refusal] = refusals_of([(self.alias, self.props.admin)], _REFUSAL_S)
-                    if refusal is not None and not refusal.retriable:
-                        raise refusal from error
+                    self._require_answer(_REFUSAL_S, error)
                     raise
             finally:
                 self._current.client = None

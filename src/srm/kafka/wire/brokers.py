@@ -90,15 +90,20 @@ def refusals_of(
     clusters: Sequence[tuple[str, Mapping[str, str]]], timeout_s: float = TIMEOUT_S
 ) -> list[SrmError | None]:
     """Do the same for librdkafka's properties of clusters, at the same time; blocks."""
-    looks = [
-        (addresses(properties), SecurityAccess(read_security(alias, properties)))
-        for alias, properties in clusters
-    ]
     done: Future[list[SrmError | None]] = Future()
+
+    async def one(alias: str, properties: Mapping[str, str]) -> SrmError | None:
+        access = SecurityAccess(read_security(alias, properties))
+        found = await refusal(addresses(properties), access, timeout_s)
+        if found is None or not found.retriable:
+            return found
+        key = f"{alias}.bootstrap.servers"
+        what = f"{found.what} ({key} = {properties['bootstrap.servers']})"
+        return UnavailableError(what, found.action or f"start its brokers, or correct {key}")
 
     async def look() -> None:
         try:
-            done.set_result(await asyncio.gather(*(refusal(*one, timeout_s) for one in looks)))
+            done.set_result(await asyncio.gather(*(one(*each) for each in clusters)))
         except BaseException as error:  # noqa: BLE001 -- the caller's thread raises it
             done.set_exception(error)
 

@@ -12,6 +12,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from tests.waiting import DEADLINE_S
 
+from srm import patience
 from srm.config.model import ClusterClients
 from srm.errors import UnavailableError
 from srm.kafka.admin import clients as module
@@ -24,6 +25,43 @@ from srm_lab.stack.process import LOOPBACK, free_port
 def clients() -> Clients:
     props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}"}
     return Clients("P", ClusterClients.alike(props), timeout_s=1)
+
+
+@pytest.mark.parametrize(
+    ("state", "tries", "limits", "said"),
+    [
+        ("lost", 1, [3, 7, 7], ["lost"] * 3),
+        ("slow", 3, [3, 3, 3], ["late"] * 3),
+        ("back", 3, [3, 7, 3, 3], ["lost", "late", "late"]),
+    ],
+)
+def test_only_a_cluster_that_is_lost_costs_a_command_the_time_of_one_request(
+    monkeypatch: pytest.MonkeyPatch, state: str, tries: int, limits: list[float], said: list[str]
+) -> None:
+    """Each further request, also of another flow, first gets the limit of a first answer."""
+    given: list[float] = []
+    tried: list[float] = []
+
+    def refusals(_clusters: object, limit_s: float) -> list[UnavailableError | None]:
+        given.append(limit_s)
+        answers = state == "slow" or (state == "back" and len(given) > 1)
+        return [None if answers else UnavailableError("lost")]
+
+    def request(limit_s: float) -> None:
+        tried.append(limit_s)
+        raise UnavailableError("late")
+
+    monkeypatch.setattr(module, "refusals_of", refusals)
+    props = ClusterClients.alike({"bootstrap.servers": "P:1"})
+    with patience.limit(7):
+        first, second = (Clients("P", props, timeout_s=0) for _ in range(2))
+    texts: list[str] = []
+    for clients in (first, first, second):
+        with pytest.raises(UnavailableError) as raised:
+            clients.call("describing", request)
+        texts.append(str(raised.value))
+
+    assert (len(tried), given, texts) == (tries, limits, said)
 
 
 def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster(clients: Clients) -> None:
