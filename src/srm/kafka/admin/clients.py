@@ -7,8 +7,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -287,8 +288,18 @@ class Clients:
         elif not refusal.retriable:
             raise refusal
 
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Let a command wait in vain once, then as for a first answer; raise what is wrong."""
+        if self._patience is not None and self._patience.known.get(self._key) is not None:
+            self._require_answer(self._patience.seconds)
+        try:
+            yield
+        except UnavailableError as error:
+            self._require_answer(_REFUSAL_S, error)
+            raise
+
     def _require_answer(self, limit_s: float, error: SrmError | None = None) -> None:
-        """Raise why the cluster gives no first answer; a command remembers it."""
         [refusal] = refusals_of([(self.alias, self.props.admin)], limit_s)
         if self._patience is not None:
             self._patience.known[self._key] = refusal
@@ -302,28 +313,26 @@ class Clients:
         """Run an idempotent request until it succeeds, fails for good, or the time is up.
 
         It is given the seconds it may take, at first half of them all. ``doing`` and ``needs`` are
-        for messages. A command that waited in vain gives its next one the limit of a first answer.
+        for messages.
         """
-        if self._patience is not None and self._patience.known.get(self._key) is not None:
-            self._require_answer(self._patience.seconds)
         deadline = time.monotonic() + self.timeout_s
         pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-        while True:
-            began = time.monotonic()
-            limit_s = max(1.0, (deadline - began) * _FIRST_ATTEMPT)
-            try:
-                with kafka_errors(self.label(doing), needs):
-                    return request(limit_s)
-            except UnavailableError as error:
-                now = time.monotonic()
-                if now - began >= limit_s:
-                    self.discard_admin()  # it may be stranded
-                if now >= deadline:
-                    self._require_answer(_REFUSAL_S, error)
-                    raise
-            finally:
-                self._current.client = None
-            time.sleep(next(pause_s))
+        with self.patient():
+            while True:
+                began = time.monotonic()
+                limit_s = max(1.0, (deadline - began) * _FIRST_ATTEMPT)
+                try:
+                    with kafka_errors(self.label(doing), needs):
+                        return request(limit_s)
+                except UnavailableError:
+                    now = time.monotonic()
+                    if now - began >= limit_s:
+                        self.discard_admin()  # it may be stranded
+                    if now >= deadline:
+                        raise
+                finally:
+                    self._current.client = None
+                time.sleep(next(pause_s))
 
     def request(
         self, doing: str, request: Call[_T], needs: Needs = NOTHING, *, as_consumer: bool = False

@@ -226,11 +226,11 @@ class KafkaControlWriter:
         with kafka_errors(where, self._needs):
             self._producer: Producer | None = open_writer(clients.producer_properties(), more)
         try:
-            self._take_over()
-        except KafkaException as error:
-            failure = translate(error, where, self._needs)
+            with clients.patient(), kafka_errors(where, self._needs):
+                self._take_over()
+        except SrmError:
             self.close()
-            raise failure from error
+            raise
 
     def write(
         self, tables: _Tables, before_commit: Callable[[], None] = lambda: None
@@ -271,10 +271,11 @@ class KafkaControlWriter:
     def _take_over(self) -> None:
         # librdkafka looks for the coordinator as soon as init_transactions is called, and if it is
         # not connected by then, half a second later.
+        deadline = time.monotonic() + self._clients.timeout_s
         with suppress(KafkaException):
-            self._open.list_topics(internal_topics.MOVES, timeout=self._clients.timeout_s)
+            self._open.list_topics(internal_topics.MOVES, timeout=self._clients.timeout_s / 2)
             self._open.poll(0.05)
-        self._open.init_transactions(self._clients.timeout_s)
+        self._open.init_transactions(deadline - time.monotonic())
 
     def _send(
         self, tables: _Tables, where: str, needs: Mapping[int, str]

@@ -85,14 +85,14 @@ class KafkaCompactedTopic:
                 stamps.extend(broker_time(message))
 
         try:
-            with kafka_errors(self._writing, needs):
+            with self._clients.patient(), kafka_errors(self._writing, needs):
                 for key, value in records.items():
                     self._produce(producer, key, value, on_delivery)
                 left = producer.flush(self._clients.timeout_s)
-            if failures:
-                raise translate(failures[0], self._writing, needs)
-            if left:
-                raise UnavailableError(f"{self._writing}: no acknowledgement in time; retry")
+                if failures:
+                    raise translate(failures[0], self._writing, needs)
+                if left:
+                    raise UnavailableError(f"{self._writing}: no acknowledgement in time; retry")
         except SrmError:
             self._clients.discard_producer()
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
@@ -17,6 +18,7 @@ from srm.config.model import ClusterClients
 from srm.errors import UnavailableError
 from srm.kafka.admin import clients as module
 from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.state.writers import KafkaControlWriter
 from srm.kafka.tables.compacted import KafkaCompactedTopic
 from srm_lab.stack.process import LOOPBACK, free_port
 
@@ -62,6 +64,36 @@ def test_only_a_cluster_that_is_lost_costs_a_command_the_time_of_one_request(
         texts.append(str(raised.value))
 
     assert (len(tried), given, texts) == (tries, limits, said)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda clients: KafkaCompactedTopic(clients, "table", 0).read(),
+        lambda clients: KafkaCompactedTopic(clients, "table", 0).write({b"k": b"v"}),
+        lambda clients: KafkaControlWriter(clients, "srm-control-records"),
+    ],
+    ids=["read", "write", "take over"],
+)
+def test_who_waited_in_vain_gives_the_next_one_the_limit_of_a_first_answer(
+    monkeypatch: pytest.MonkeyPatch, wait: Callable[[Clients], object]
+) -> None:
+    limits: list[float] = []
+
+    def refusals(_clusters: object, limit_s: float) -> list[UnavailableError]:
+        limits.append(limit_s)
+        return [UnavailableError("lost")]
+
+    monkeypatch.setattr(module, "refusals_of", refusals)
+    props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}"}
+    with patience.limit(7):
+        clients = Clients("P", ClusterClients.alike(props), timeout_s=0.2)
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="lost"):
+            wait(clients)
+    clients.close()
+
+    assert limits == [3, 7]
 
 
 def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster(clients: Clients) -> None:
