@@ -345,13 +345,16 @@ class _Run:
         plan = self.plan
         if plan.request.is_unplanned:
             return
+        silence = ""
         while True:
             try:
                 self.sync = status = wait_status(self.context, plan.move_id)
             except UnavailableError as error:
                 if time.monotonic() > self.deadline:
                     raise
-                log.warning("move %s waits: %s", plan.move_id, error)
+                if str(error) != silence:
+                    log.warning("move %s waits: %s", plan.move_id, error)
+                silence = str(error)
             else:
                 if status.ready:
                     return

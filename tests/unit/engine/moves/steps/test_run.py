@@ -151,7 +151,10 @@ def test_a_cluster_that_is_away_for_a_moment_only_delays(world: World) -> None:
     assert run(world, outage).ok
 
 
-def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(world: World) -> None:
+def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each look says the same at once: it is printed when it is new."""
     clients = Clients(world)
 
     def die(event: RunEvent) -> None:
@@ -165,6 +168,9 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(world: World) -> 
     assert raised.value.action == (
         "if P is lost: srm failover run --mode unplanned --source P --target B"
     )
+    assert [text for text in caplog.messages if " waits: " in text] == [
+        "move m1 waits: cluster P does not answer"
+    ]
 
 
 def died() -> object:
