@@ -223,7 +223,7 @@ def if_possible(cluster: Cluster, act: Callable[[], object]) -> None:
     try:
         act()
     except SrmError as error:
-        log.warning("cluster %s, the move continues: %s", cluster.alias, error)
+        log.warning("cluster %s is left as it is: %s", cluster.alias, error)
 
 
 def fence_if_possible(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:

@@ -173,6 +173,23 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(
     ]
 
 
+def test_a_release_without_the_target_does_not_say_that_the_move_continues(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = Clients(world)
+
+    def die(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "wait":
+            world.b.fail()
+
+    with pytest.raises(UnavailableError):
+        run(world, die, replace(REQUEST, wait_seconds=1))
+
+    assert not [text for text in caplog.messages if "continues" in text], caplog.text
+    assert "cluster B is left as it is: " in caplog.text
+
+
 def died() -> object:
     raise UnavailableError("cluster P does not answer")
 
