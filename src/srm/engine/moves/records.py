@@ -329,19 +329,21 @@ class MoveStore:
 
     tables: Sequence[ControlTables]
     where: str = ""
+    missing: Sequence[UnavailableError] = ()
 
     @classmethod
     def read(cls, context: MoveContext) -> Self:
         """Read both clusters; one of them may be unavailable."""
         where = f"{context.target.alias} or {context.source.alias}"
-        return cls(read_both(context, ControlTables.read_moves), where)
+        found, missing = read_both(context, ControlTables.read_moves)
+        return cls(found, where, missing if context.condemned is None else ())
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
         if (plan := self.plan(move_id)) is None:
-            raise NotFoundError(
-                f"move {move_id!r} is not known on {self.where}; see 'srm failover status', or "
-                f"plan it"
-            )
+            what = f"move {move_id!r} is not known on {self.where}"
+            for error in self.missing:
+                raise UnavailableError(f"{what}: {error.what}", error.action)
+            raise NotFoundError(what, "see 'srm failover status', or plan it")
         return plan, self.progress(move_id)
 
     def plan(self, move_id: str) -> MovePlan | None:
@@ -387,8 +389,10 @@ def save_note(context: MoveContext, note: WaitNote) -> None:
     context.target.compacted_topic(internal_topics.MOVES).write({key: note.value()})
 
 
-def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
-    """Read target and source concurrently; one of them may be unavailable."""
+def read_both(
+    context: MoveContext, read: Callable[[Cluster], _T]
+) -> tuple[list[_T], list[UnavailableError]]:
+    """Read target and source concurrently; one of them may be unavailable, as the error says."""
     found: list[_T] = []
     missing: list[UnavailableError] = []
     with ThreadPoolExecutor(2, thread_name_prefix="srm-moves") as pool:
@@ -399,7 +403,7 @@ def read_both(context: MoveContext, read: Callable[[Cluster], _T]) -> list[_T]:
                 missing.append(error)
     if not found:
         raise missing[0]
-    return found
+    return found, missing
 
 
 def on_brokers_clock(context: MoveContext) -> MoveContext:
@@ -661,7 +665,7 @@ class InForce:
     def read(cls, context: MoveContext, plan: MovePlan) -> Self:
         """Read the current state; one cluster is enough."""
         progress = MoveStore.read(context).progress(plan.move_id)
-        routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)])
+        routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)[0]])
         return cls.of(plan, progress, routes)
 
     @classmethod

@@ -631,3 +631,15 @@ def test_a_share_group_that_was_synced_after_its_checkpoint_is_one_still(
 
     assert plan.groups[0].positions[0].resume == 97
     assert any("share group queue continues" in line for line in plan.warnings)
+
+
+def test_a_move_that_only_a_silent_cluster_may_know_is_not_called_unknown(
+    disaster: Disaster,
+) -> None:
+    """Seen after a kill -9 of B: status and release said that nothing knows the move."""
+    plan = disaster.planned()
+    context = disaster.world.context()
+    disaster.world.b.fail()
+
+    with pytest.raises(UnavailableError, match=r"not known on B or P: .*B does not answer"):
+        MoveStore.read(context).load(plan.move_id)
