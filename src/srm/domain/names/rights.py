@@ -200,7 +200,8 @@ def _on_copies(
         return
     yield from _on_each(cluster, operations, "--topic", names.topics)
     heartbeats = names.policy.format_remote_topic(alias, internal_topics.HEARTBEATS)
-    yield NeededRight(cluster, operations, "--topic", heartbeats)
+    for name in heartbeats, internal_topics.checkpoints(alias, names.policy.separator):
+        yield NeededRight(cluster, operations, "--topic", name)
 
 
 def _resource(pattern: str) -> tuple[str, bool]:

@@ -95,6 +95,17 @@ def test_patterns_become_prefixes_and_offset_syncs_go_where_the_file_says(config
     assert "Write topic mm2-offset-syncs.P.internal on B" in found
 
 
+def test_the_checkpoints_topic_is_granted_where_no_prefix_covers_it(config: Path) -> None:
+    """``IdentityReplicationPolicy`` gives copies no prefix; the checkpoints topic has one."""
+    policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    config.write_text(f"{PROPERTIES}replication.policy.class = {policy}\n")
+
+    found = rights_of(config)
+
+    operations = {right.split()[0] for right in found if "P.checkpoints.internal on B" in right}
+    assert operations >= {"Create", "Write", "Read"}
+
+
 def test_each_line_is_a_command_for_the_cluster_of_the_file(config: Path) -> None:
     result = CliRunner().invoke(app, ["rights", "--config", str(config), "--principal", "User:me"])
 
