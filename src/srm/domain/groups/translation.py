@@ -276,8 +276,9 @@ def _on_one_name(
     """Translate where both flows copy into one name.
 
     The group has not read: the source's own records from the commit on, and those of the target
-    whose copies are at or after the commit. It continues at the first of either in the target's
-    log, and reads some again, as the logs have different orders.
+    whose copies are at or after the commit, or that were kept there and not passed. It continues
+    at the first of either in the target's log, and reads some again, as the logs have different
+    orders.
     """
     known, log, there = back.offset_map, facts.upstream_log, facts.downstream_log
     if log is None or there is None or found.state not in {"translated", *UNREACHED}:
@@ -288,7 +289,7 @@ def _on_one_name(
         why = back.damage or back.gap or "the opposite flow has not reported yet"
         reason = f"records of {back.downstream} that {facts.upstream} holds are not known: {why}"
         return Translation("map-behind", remaining=1, reason=reason)
-    theirs = max(known.next_unread(offset), there.start)
+    theirs = max(known.next_unread(offset, back.losses.kept), there.start)
     readable = known.next_unread(max(offset, log.start))
     if lost := known.source_records_between(readable, there.start):
         reason = f"{amount(lost, 'record')} of {back.target} already deleted by retention there"

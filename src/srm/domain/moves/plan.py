@@ -218,7 +218,7 @@ def _to_read_there(log: LogRange | None, offset: int | None) -> int:
 
 def _passed_kept(group: GroupPosition, resume: int) -> int:
     """Count the kept offsets on the target between the group's commit there and ``resume``."""
-    facts = group.facts
+    facts = group.facts.back or group.facts
     log, been = facts.downstream_log, group.target_committed or 0
     if facts.direction == "forward" or log is None:
         return 0

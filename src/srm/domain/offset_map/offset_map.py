@@ -317,10 +317,15 @@ class OffsetMap:
             return None
         return max(source_offset, int(self._source_start[at]))
 
-    def next_unread(self, committed: int) -> int:
-        """Return the first source record whose copy a reader has not read, else the map's end."""
-        found = self.next_record(self._read_before(committed) or 0)
-        return (self.known_source_end or 0) if found is None else found
+    def next_unread(self, committed: int, kept: Iterable[tuple[int, int]] = ()) -> int:
+        """Return the first source record whose copy a reader has not read, else the map's end.
+
+        Ranges ``kept`` on the source have no copies; a reader that has not passed them, unread.
+        """
+        read = self._read_before(committed) or 0
+        found = self.next_record(read)
+        unread = (self.known_source_end or 0) if found is None else found
+        return min([unread, *(max(start, read) for start, end in kept if end > read)])
 
     def records_between(self, target_from: int, target_to: int) -> int:
         """Count copied records at target offsets in ``[target_from, target_to)``."""

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.groups.translation import LogRange, PartitionFacts, translate
+from srm.domain.flow_state.replication_records import PartitionNotes
+from srm.domain.groups.translation import LogRange, Losses, PartitionFacts, translate
 from srm.domain.moves.plan import GroupPosition, partition_move
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
@@ -95,6 +96,31 @@ def test_there_and_back_a_group_skips_nothing_and_meets_no_conflict(first: list[
             assert set(p[: row.resume]) <= {*p[:left], *b[:read]}, (left, at, read)
             again = {*p[row.resume :]} & {*p[:left], *b[:read]}
             assert row.re_read == len(again), (left, at, read)
+
+
+def test_a_group_that_goes_back_reads_what_was_kept_there_unless_it_has_passed_that() -> None:
+    """B died with b3 and b4, which were kept on it; P copied p5 to p9 to B after its return."""
+    p = [one for one in ON_P if one not in {"b3", "b4"}]
+    b = ["b0", "b1", "b2", *ON_P[:5], "b3", "b4", *ON_P[10:], "b5"]
+    p = [*p, "b5"]
+    known = facts(p, b)
+    assert known.back is not None
+    losses = Losses.of(
+        [PartitionNotes.from_decision("keep", "r", ("T", 0, "id"), (8, 10), "kept", 0)], None
+    )
+    known = replace(known, back=replace(known.back, losses=losses))
+
+    for read in range(len(p) + 1):
+        passed = {"b3", "b4"} if "b5" in p[:read] else set[str]()
+        unread = [at for at, value in enumerate(b) if value not in {*p[:read], *passed}]
+
+        found = translate(known, read)
+        row = partition_move(GroupPosition(known, read, None, target_is_ours=False))
+
+        assert (found.state, found.offset) == ("translated", min(unread, default=len(b))), read
+        assert row.passed_kept == len(passed)
+    on_b = partition_move(GroupPosition(known, len(p) - 1, 9, target_is_ours=False))
+    assert on_b.resume == 9, "it has read b3 on B"
 
 
 def test_records_that_the_opposite_flow_has_not_examined_are_not_skipped() -> None:
