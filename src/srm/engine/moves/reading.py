@@ -455,8 +455,11 @@ def _if_authorized(
 def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
     """Add what the copies show of the source to a look at the target alone."""
     target, logs = context.target, facts.target.logs
+    of_source = context.forward.config.names.original  # a kept name may be of the target alone
     names = {
-        pair.target_topic: pair.original for pair in facts.pairs if pair.direction == "forward"
+        pair.target_topic: pair.original
+        for pair in facts.pairs
+        if pair.direction == "forward" and of_source(pair.target_topic)
     }
     copies = {
         TopicPartition(names[place.topic], place.partition): place

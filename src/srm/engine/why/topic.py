@@ -276,7 +276,8 @@ def _exists(facts: TopicFacts) -> WhyStep:
         text = f"{source} does not let srm see whether the topic exists"
         return question.no(text, grant("Read", facts.topic, source))
     left = f", {facts.config.flow.target} still has its copy {facts.remote}"
-    text = f"{source} has no topic {facts.topic}{left * (facts.remote in facts.on_target)}"
+    is_copy = facts.remote in facts.on_target and facts.config.names.original(facts.remote)
+    text = f"{source} has no topic {facts.topic}{left if is_copy else ''}"
     return question.no(text)
 
 

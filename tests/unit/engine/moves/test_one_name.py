@@ -14,11 +14,13 @@ from tests.unit.engine.moves.control.moving import (
     config_in,
     held,
 )
+from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster
 
 from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.moves.plan import PartitionMove
 from srm.domain.moves.routing import Ack, FenceKind
 from srm.domain.names import internal_topics
+from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine import moves
@@ -27,6 +29,7 @@ from srm.errors import UnavailableError
 
 THERE, BACK = Flow("P", "B"), Flow("B", "P")
 PLACE = TopicPartition("Payments", 0)
+UNPLANNED_ALL = replace(UNPLANNED, topics=())
 POLICY = "replication.policy.class = IdentityReplicationPolicy\n"
 
 
@@ -143,6 +146,24 @@ def test_a_fence_on_a_topic_that_no_flow_copies_into_is_no_danger(tmp_path: Path
     plan = moves.plan(world.context(), replace(REQUEST, fence="acl"), dry_run=True)
 
     assert not any("fence" in line for line in plan.warnings)
+
+
+def test_a_topic_that_only_the_target_has_is_no_copy_that_a_loss_is_counted_of(
+    tmp_path: Path,
+) -> None:
+    disaster = Disaster(busy_world(config_in(tmp_path)))
+    disaster.world.b.add_topic("Payments2")
+    disaster.world.b.produce("Payments2", records=3)
+    context = disaster.context
+    names = config_in(tmp_path, PROPERTIES + POLICY).flow(THERE)
+    for recorded in ({"Payments"}, {"Payments", "Payments2"}):
+        copies = RecordedCopies(frozenset(), frozenset(recorded))
+        known = replace(context.forward, config=replace(names, recorded=copies))
+
+        plan = moves.plan(replace(context, forward=known), UNPLANNED_ALL, dry_run=True)
+
+        assert plan.forecast is not None
+        assert {topic.topic for topic in plan.forecast.topics} == recorded
 
 
 @pytest.fixture

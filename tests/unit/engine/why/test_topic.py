@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tests.unit.engine.one_name import OneName
 from tests.unit.engine.status.test_loss_forecast import running
 from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
@@ -17,6 +19,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
+from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.why import why_topic
 
 PLACE = TopicPartition("Topic", 0)
@@ -95,6 +98,18 @@ def test_a_topic_that_was_deleted_says_that_its_copy_is_left(flow: RunningFlow) 
 
     assert answer.known
     assert answer.verdict == "not copied: P has no topic Topic, B still has its copy P.Topic"
+
+
+def test_a_topic_that_only_the_target_has_is_no_copy_under_one_name(tmp_path: Path) -> None:
+    world = OneName(tmp_path, "topics = .*\n")
+    world.clusters["B"].add_topic("Own")
+    world.record(Flow("P", "B"))
+    context = world.context()
+    known = with_recorded(context.config, context.source, context.target)
+
+    answer = why_topic(replace(context, config=known), "Own")
+
+    assert answer.verdict == "not copied: P has no topic Own"
 
 
 @pytest.mark.parametrize(("alias", "topic"), [("P", "Topic"), ("B", "P.Topic")])
