@@ -428,7 +428,7 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
         try:
             seen = moves.status(context, move_id)
             if line and not progress.is_decided:
-                line += paused_for(move_id, context)
+                line += pause_note(move_id, context)
         except UnavailableError as error:
             raise UnavailableError(f"{line or f'{move_id}: {progress.step}'}; {error}") from error
     if line is not None:
@@ -438,7 +438,7 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
 
 
-def paused_for(move_id: str, context: MoveContext) -> str:
+def pause_note(move_id: str, context: MoveContext) -> str:
     """Name the pause that an undecided move has left, and the command that ends it."""
     pause, flow = pause_in_force(context.forward), context.forward.config.flow
     ends = f"; {flow} is paused for it, 'srm failover release {move_id}' ends that"

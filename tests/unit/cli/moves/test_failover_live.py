@@ -13,7 +13,7 @@ from tests.unit.engine.moves.giving_up import Disaster
 from tests.waiting import eventually
 
 from srm.cli.moves import failover
-from srm.cli.moves.failover import at_rest, paused_for, shown
+from srm.cli.moves.failover import at_rest, pause_note, shown
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
@@ -142,9 +142,9 @@ def test_the_pause_that_a_killed_run_has_left_is_named_until_the_move_is_release
     disaster.planned()
     disaster.switch.pause(Pause("", "ann", "P is lost", 1, "m1"))
 
-    assert paused_for("m1", disaster.context) == (
+    assert pause_note("m1", disaster.context) == (
         "; P->B is paused for it, 'srm failover release m1' ends that"
     )
-    assert paused_for("m2", disaster.context) == ""
+    assert pause_note("m2", disaster.context) == ""
     moves.release(disaster.context, "m1")
-    assert paused_for("m1", disaster.context) == ""
+    assert pause_note("m1", disaster.context) == ""
