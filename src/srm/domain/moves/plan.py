@@ -136,9 +136,18 @@ class PartitionMove(GroupPlace):
     @property
     def left_to_reset(self) -> bool:
         """Return whether the clients' auto.offset.reset decides on records, in reverse always."""
-        undecided = self.state == "no-commit" and self.committed is None
         records = self.lag > 0 or self.direction == "reverse"
-        return undecided and records and self.target_committed is None
+        return self._has_no_commit and records and self.target_committed is None
+
+    @property
+    def left_to_commit(self) -> bool:
+        """Return whether a commit among the records of several clusters passes unread ones."""
+        is_shared = self.target_topic == self.topic and self.target_committed is not None
+        return self._has_no_commit and self.lag > 0 and is_shared
+
+    @property
+    def _has_no_commit(self) -> bool:
+        return self.state == "no-commit" and self.committed is None
 
 
 def partition_move(group: GroupPosition) -> PartitionMove:

@@ -570,13 +570,20 @@ def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> I
                 f"group {group.group} will read {amount(position.re_read, 'record')} of "
                 f"{position.target} again"
             )
+    source, target = request.source, request.target
+    if unread := [position.name for position in group.positions if position.left_to_commit]:
+        yield (
+            f"group {group.group} has committed nothing for {some(unread)} on {source}: it "
+            f"continues at its own commit on {target}, after records of {source} that it may not "
+            f"have read"
+        )
     reset = "auto.offset.reset of its clients"
     if is_share:
         reset = "share.auto.offset.reset of the group there"
     if undecided := [position.name for position in group.positions if position.left_to_reset]:
         yield (
             f"group {group.group} has committed nothing for {some(undecided)}: it starts "
-            f"there on {request.target} as {reset} says"
+            f"there on {target} as {reset} says"
         )
 
 

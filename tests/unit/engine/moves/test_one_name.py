@@ -45,6 +45,29 @@ def world(tmp_path: Path) -> World:
     return world
 
 
+def test_a_commit_of_another_clusters_move_that_passes_unread_records_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    """The group has read partition 0 on P; a move from C has placed it in partition 1 of B."""
+    world, other = (
+        World(config_in(tmp_path, PROPERTIES + POLICY), partitions=2),
+        PLACE._replace(partition=1),
+    )
+    for place in (PLACE, other):
+        for cluster in (world.p, world.b):
+            cluster.produce("Payments", place.partition, records=40)
+        world.maps[THERE].put(place, [Run(0, 0, 40)], Position(40, 40, 40))
+        world.maps[BACK].put(place, [], Position(40, 40, 40))
+    world.p.commit("near", {PLACE: 40})
+    world.b.commit("near", {other: 40})
+
+    plan = moves.plan(world.context(), replace(REQUEST, groups=("near",)), dry_run=True)
+
+    assert plan.blocking == ()
+    [warning] = [text for text in plan.warnings if "committed nothing" in text]
+    assert "near has committed nothing for Payments-1 on P: it continues at its own" in warning
+
+
 def gone(world: World) -> MoveContext:
     """Send near to B, where producers write 7 payments, which are copied to P."""
     context = held(world, replace(REQUEST, groups=("near",)))
