@@ -30,7 +30,7 @@ from srm.cli.console import (
     tidying_up,
     topic_option,
 )
-from srm.cli.flows.for_flows import print_table
+from srm.cli.flows.for_flows import print_table, say
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.plan import MovePlan
@@ -416,9 +416,10 @@ def status(
 
 def _all_moves(pair: TwoClusters) -> Looked:
     with pair.open(only_look=True) as context:
-        found = MoveStore.read(context).moves()
+        store = MoveStore.read(context)
+    found = store.moves()
     steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
-    return Looked(steps, lambda console: _render_moves(console, found))
+    return Looked(steps, lambda console: render_moves(console, found, store.missing))
 
 
 def _one_move(move_id: str, pair: TwoClusters) -> Looked:
@@ -458,7 +459,13 @@ def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:
     return f"{planned.move_id}: {step}{held}{why}; {said}"
 
 
-def _render_moves(console: Console, found: Sequence[tuple[MovePlan, MoveProgress]]) -> None:
+def render_moves(
+    console: Console,
+    found: Sequence[tuple[MovePlan, MoveProgress]],
+    missing: Sequence[UnavailableError] = (),
+) -> None:
+    for error in missing:
+        say(console, f"Moves that only this cluster knows are missing: {error}", "yellow")
     if not found:
         console.print("No move has been planned yet; plan one with: srm failover plan")
         return

@@ -87,7 +87,7 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         ("topic",),
     ),
     "failover status": (
-        lambda console: failover._render_moves(
+        lambda console: failover.render_moves(
             console, [(filled(MovePlan, request=REQUEST), filled(MoveProgress))]
         ),
         ("move_id", "group"),
@@ -151,7 +151,7 @@ def test_a_plan_that_an_operator_approves_and_a_list_of_moves_are_shown_to_the_l
         (filled(MovePlan, request=REQUEST, move_id=f"m{number}"), filled(MoveProgress))
         for number in range(300)
     ]
-    failover._render_moves(open_console(), made)
+    failover.render_moves(open_console(), made)
     assert "m299 " in capsys.readouterr().out
 
 

@@ -13,7 +13,7 @@ from tests.unit.engine.moves.giving_up import Disaster
 from tests.waiting import eventually
 
 from srm.cli.moves import failover
-from srm.cli.moves.failover import at_rest, pause_note, shown
+from srm.cli.moves.failover import at_rest, pause_note, render_moves, shown
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
@@ -22,6 +22,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.engine import moves
 from srm.engine.moves import RunEvent
 from srm.engine.moves.verification import VerifyStatus
+from srm.errors import UnavailableError
 
 PLAN = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), (), "f")
 
@@ -133,6 +134,14 @@ def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held() 
     assert (at_rest(planned, given_up) or "").startswith(
         "m1: released after 45.5 s of hold: T-0 is stopped; clients remain on P;"
     )
+
+
+def test_the_list_of_moves_names_a_cluster_that_did_not_answer() -> None:
+    out = StringIO()
+
+    render_moves(Console(file=out), [], [UnavailableError("P is silent")])
+
+    assert "Moves that only this cluster knows are missing: P is silent" in out.getvalue()
 
 
 def test_the_pause_that_a_killed_run_has_left_is_named_until_the_move_is_released(
