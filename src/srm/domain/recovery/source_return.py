@@ -385,7 +385,7 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
         if topic.routed_by and choices[topic.topic] in {"keep", "discard"}:
             yield (
                 f"topic {topic.topic}: move {topic.routed_by} has sent its clients to {source}, "
-                f"so what they write there is no residue: --merge {topic.topic}"
+                f"so what they write there does not count as residue: --merge {topic.topic}"
             )
     for entry in found.partitions:
         if entry.error and choices.get(entry.topic) != "merge":

@@ -448,7 +448,7 @@ def test_what_clients_write_under_a_route_to_the_source_is_no_residue(
     route(returned.context.source, Route(ERA, "P", "go", "m2", decided=True))
 
     with pytest.raises(
-        GateClosedError, match=r"move m2 has sent .* to P.* no residue: --merge Payments"
+        GateClosedError, match=r"move m2 has sent .* to P.* not count as residue: --merge Payments"
     ):
         returned.settle(Payments=choice)
     assert (returned.notes, pause_in_force(returned.context)) == ([], PAUSE)
