@@ -182,8 +182,9 @@ class _Session:
 
 def _drop(session: _Session) -> None:
     """Drop what a producer holds; a callback that is not served would keep it and its threads."""
-    session.producer.purge()
-    session.producer.flush(_POLL_S)
+    with suppress(KafkaException):  # a fatal error that its writes have reported already
+        session.producer.purge()
+        session.producer.flush(_POLL_S)
 
 
 @contextmanager

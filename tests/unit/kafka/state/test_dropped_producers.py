@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.waiting import eventually
 
 from srm.kafka.state import writers
@@ -16,6 +17,24 @@ DEAD = {"bootstrap.servers": "127.0.0.1:1"}
 
 def threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+class RefusedProducer:
+    """A producer without the right to write: each call that serves its callbacks raises."""
+
+    def purge(self) -> None:
+        pass
+
+    def flush(self, _timeout_s: float) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+
+def test_a_writer_closes_whatever_its_producer_says_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writers, "open_writer", lambda *_: RefusedProducer())
+
+    KafkaStateLog("B", DEAD).close()
 
 
 def closed() -> None:
