@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from typing import Final, TypeVar, get_args
@@ -42,7 +42,7 @@ from srm.engine.moves.facts import (
 )
 from srm.engine.moves.records import MoveContext, RoutingHistory, RoutingTables
 from srm.engine.ports import FlowContext, FlowMaps
-from srm.errors import AuthorizationError, NotFoundError, UsageError
+from srm.errors import AuthorizationError, NotFoundError, SrmError, UsageError
 
 log = logging.getLogger(__name__)
 _K = TypeVar("_K")
@@ -62,6 +62,8 @@ class MoveScope:
 _Logs = tuple[Starts, Mapping[str, Offsets]]
 _CLOCKS_MS: Final = 60_000
 """Maximum difference between clocks of producers and slots."""
+_MARKERS: Final = 8
+"""Maximum offsets between two positions that may all be markers; more are taken for records."""
 
 
 def originals(topics: Collection[str], config: FlowConfig) -> set[str]:
@@ -355,6 +357,7 @@ def read_target(
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))
     described = target.groups(queried) if with_groups and queried else {}
     committed, errors = per_group(target.commits_of(queried))
+    away = _past_markers(target, pairs, away, committed)
     described |= _born_since(target, described, committed)
     places = partitions_of(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
@@ -381,19 +384,46 @@ def read_target(
     )
 
 
+def _passed(
+    away: Away, committed: Mapping[str, Offsets], topics: Collection[str]
+) -> Iterator[tuple[str, TopicPartition, int, int]]:
+    """Yield the groups whose own commit has passed their last known position, and both offsets."""
+    for group, places in away.places.items():
+        for place, last in places.items():
+            theirs = committed.get(group, {}).get(place, last.offset)
+            if place.topic in topics and theirs > last.offset:
+                yield group, place, last.offset, theirs
+
+
+def _past_markers(
+    target: Cluster, pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Offsets]
+) -> Away:
+    """Move positions in topics of the target past markers, as Java's commits do."""
+    own = {pair.target_topic for pair in pairs if pair.direction == "reverse"}
+    near = [one for one in _passed(away, committed, own) if one[3] - one[2] <= _MARKERS]
+    places = {(place, offset) for _, place, offset, _ in near}
+    try:
+        first = target.first_records(places) if places else {}
+    except SrmError as error:
+        log.warning("markers on %s are unknown: %s", target.alias, error)
+        return away
+    moved = {group: {**positions} for group, positions in away.places.items()}
+    for group, place, offset, theirs in near:
+        record = first.get((place, offset))
+        if (place, offset) in first and (record is None or record.offset >= theirs):
+            moved[group][place] = replace(moved[group][place], offset=theirs)
+    return replace(away, places=moved)
+
+
 def _wanted_after_loss(
     pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Offsets]
 ) -> Mapping[TopicPartition, Wanted]:
     """Return the map parts around last known positions that a group's own commit has passed."""
     wanted = dict[TopicPartition, Wanted]()
     originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
-    for group, places in away.places.items():
-        for place, last in places.items():
-            theirs = committed.get(group, {}).get(place)
-            if place.topic in originals and theirs is not None and theirs > last.offset:
-                original = TopicPartition(originals[place.topic], place.partition)
-                around = Wanted.of((), (last.offset, theirs))
-                wanted[original] = wanted.get(original, Wanted()) | around
+    for _, place, offset, theirs in _passed(away, committed, originals):
+        original = TopicPartition(originals[place.topic], place.partition)
+        wanted[original] = wanted.get(original, Wanted()) | Wanted.of((), (offset, theirs))
     return wanted
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from tests.unit.engine.moves.control.moving import REQUEST, Killed, busy_world
+from tests.unit.engine.moves.control.moving import (
+    PROPERTIES,
+    REQUEST,
+    Killed,
+    busy_world,
+    config_in,
+)
 from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaster
 
 from srm.config.model import Config
@@ -539,6 +546,30 @@ def test_a_place_that_is_not_known_in_a_log_with_records_is_a_warning(disaster: 
 
     assert not plan.blocking
     assert any("near has committed nothing for B.Payments-0" in line for line in plan.warnings)
+
+
+@pytest.mark.parametrize("following", [0, 5])
+@pytest.mark.parametrize(("records", "own"), [(0, False), (2, True)])
+def test_a_commit_further_by_markers_alone_is_at_the_last_known_place(
+    tmp_path: Path, records: int, own: bool, following: int
+) -> None:
+    """A Java consumer commits after the markers of a topic of B; its place came back from P."""
+    back = "reverse.checkpointing.enabled = true\nreverse.checkpointed.topics = .*\n"
+    disaster = Disaster(busy_world(config_in(tmp_path, PROPERTIES + back)))
+    world, own_topic = disaster.world, TopicPartition("Payments", 0)
+    world.b.produce("Payments", records=3)
+    world.copy("B", "P")
+    world.p.commit("near", {TopicPartition("B.Payments", 0): 3})
+    emit(world.context().forward)
+    world.b.produce("Payments", records=records)
+    world.b.mark("Payments")
+    world.b.produce("Payments", records=following)
+    world.b.commit("near", {own_topic: 3 + records + 1})
+
+    plan = disaster.planned()
+
+    assert any("keep later commits of their own" in text for text in plan.warnings) == own
+    assert world.offsets("B", "near")["Payments-0"] == 3 + records + 1
 
 
 def test_a_group_keeps_its_own_later_commit_and_holds_up_no_other(disaster: Disaster) -> None:
