@@ -147,7 +147,7 @@ class Forecast:
     @property
     def still(self) -> str:
         count = sum(group.re_read for group in self.groups if group.stood_still)
-        return f", {count:,} of that by groups that were idle when last checked" if count else ""
+        return f", {count:,} of that by groups without progress at the last check" if count else ""
 
     def numbers(self) -> dict[str, int | float | None]:
         """Return the numbers to approve by name, in records or seconds."""

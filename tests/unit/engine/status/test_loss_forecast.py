@@ -278,9 +278,9 @@ def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: Copi
     still = {group.group: group.stood_still for group in standing.forecast.groups}
     assert still == {"audit": True, "reader": False}
     assert standing.forecast.re_read == 2 + 1
-    told = "at most 3 read again, 2 of that by groups that were idle when last checked, 2 of 2"
+    told = "at most 3 read again, 2 of that by groups without progress at the last check, 2 of 2"
     assert told in standing.line
-    assert "of that by groups that were idle" in standing.forecast.line("P")
+    assert "of that by groups without progress" in standing.forecast.line("P")
 
 
 def test_no_group_is_asked_for_on_the_target(world: CopiedTopic, monkeypatch) -> None:
