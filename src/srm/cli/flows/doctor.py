@@ -172,7 +172,9 @@ def _cluster(cluster: KafkaCluster, name: str) -> Iterator[Check]:
         text = "not compared: no KRaft controller, or no right Describe on the cluster"
         yield Check(name, "ok", text)
         return
-    text = f"{found.ahead_ms / 1000:+.1f} s from this host's, within {found.within_ms / 1000:.1f} s"
+    text = (
+        f"{found.ahead_ms / 1000:+z.1f} s from this host's, within {found.within_ms / 1000:.1f} s"
+    )
     if abs(found.ahead_ms) > _SKEW_MS + found.within_ms:
         yield Check(name, "warning", text, "synchronise the clocks (NTP): ages and RPO are wrong")
     else:

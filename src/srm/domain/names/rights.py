@@ -174,10 +174,9 @@ def client_rights(names: FlowNames, groups: Collection[str]) -> tuple[NeededRigh
     source, target = names.flow.source, names.flow.target
     for cluster, other in ((source, target), (target, source)):
         rights += _on_each(cluster, ("Read", "Write"), "--topic", names.topics)
-        for name, prefixed in map(_resource, names.topics):
-            copy = names.policy.format_remote_topic(other, "" if name == ANY_NAME else name)
-            is_prefix = prefixed or name == ANY_NAME
-            rights.append(NeededRight(cluster, ("Read",), "--topic", copy, is_prefix))
+        for pattern in names.topics:
+            copies = _copies(names, other, pattern)
+            rights.append(NeededRight(cluster, ("Read",), "--topic", *copies))
         rights += _on_each(cluster, ("Read",), "--group", groups)
         rights.append(NeededRight(cluster, ("Read", "Write"), "--topic", internal_topics.ROUTING))
         rights += _on_each(cluster, ("Write",), "--transactional-id", groups)
@@ -195,13 +194,27 @@ def _on_copies(
     cluster: str, operations: tuple[str, ...], names: FlowNames, alias: str
 ) -> Iterator[NeededRight]:
     """Yield rights on the copies of a cluster's topics; a policy may give them no prefix."""
-    if prefix := names.policy.format_remote_topic(alias, ""):
+    prefix, has_prefix = _copies(names, alias, ".*")
+    if has_prefix:
         yield NeededRight(cluster, operations, "--topic", prefix, prefixed=True)
         return
-    yield from _on_each(cluster, operations, "--topic", names.topics)
+    for name, prefixed in dict.fromkeys(_copies(names, alias, one) for one in names.topics):
+        yield NeededRight(cluster, operations, "--topic", name, prefixed)
     heartbeats = names.policy.format_remote_topic(alias, internal_topics.HEARTBEATS)
     for name in heartbeats, internal_topics.checkpoints(alias, names.policy.separator):
         yield NeededRight(cluster, operations, "--topic", name)
+
+
+def _copies(names: FlowNames, alias: str, pattern: str) -> tuple[str, bool]:
+    """Return the name that covers the copies of topics, and whether it is a prefix."""
+    name, prefixed = _resource(pattern)
+    begin = "" if name == ANY_NAME else name
+    copy = names.policy.format_remote_topic(alias, begin)
+    if begin and not prefixed:
+        return copy, False
+    longer = names.policy.format_remote_topic(alias, f"{begin}x")
+    covering = (one for one in (copy, begin) if one and longer.startswith(one))
+    return next(((one, True) for one in covering), (ANY_NAME, False))
 
 
 def _resource(pattern: str) -> tuple[str, bool]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.rights import documented
+from tests.suffix_policy import SUFFIX_POLICY
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -104,6 +105,21 @@ def test_the_checkpoints_topic_is_granted_where_no_prefix_covers_it(config: Path
 
     operations = {right.split()[0] for right in found if "P.checkpoints.internal on B" in right}
     assert operations >= {"Create", "Write", "Read"}
+
+
+@pytest.mark.parametrize(("policy", "suffix"), [("Identity", ""), (SUFFIX_POLICY, "-from-P")])
+@pytest.mark.parametrize("role", [("service",), ("client", "--group", "app")])
+def test_copies_without_a_prefix_are_granted_by_their_names(
+    config: Path, policy: str, suffix: str, role: tuple[str, ...]
+) -> None:
+    name = "IdentityReplicationPolicy" if policy == "Identity" else policy
+    lines = f"topics = payments, or.*, .*x\nreplication.policy.class = {name}\n"
+    config.write_text(f"{PROPERTIES}{lines}")
+
+    found = {right.partition(" topic ")[2] for right in rights_of(config, "--role", *role)}
+
+    assert {f"payments{suffix} on B", "or* on B", "* on B"} <= found
+    assert not {"kafka-cluster* on B", "-from-P* on B"} & found, "no prefix without a name"
 
 
 def test_each_line_is_a_command_for_the_cluster_of_the_file(config: Path) -> None:
