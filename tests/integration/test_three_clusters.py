@@ -220,8 +220,8 @@ def test_a_cluster_that_is_away_or_refuses_srm_stops_no_flow_between_the_others(
 
     with ring.replicating() as application:
         ring.wait_until_copied(b, p)
-        application.wait_for_trouble(Flow(p, c), "check that the cluster is up")
-        application.wait_for_trouble(Flow(c, p), "check that the cluster is up")
+        application.wait_for_trouble(Flow(p, c), f"{c}.bootstrap.servers")
+        application.wait_for_trouble(Flow(c, p), f"{c}.bootstrap.servers")
         assert _next_step(ring) == "supervise", "no second application is started"
 
         secured.start()
@@ -259,7 +259,7 @@ def test_a_cluster_that_is_away_or_refuses_srm_stops_no_flow_between_the_others(
         ring.write(c)
         ring.wait_until_copied(c, p)
         ring.wait_until_copied(p, c)
-        application.wait_for_trouble(Flow(p, b), "check that the cluster is up")
+        application.wait_for_trouble(Flow(p, b), f"cluster {b}")
         assert _next_step(ring) == "supervise"
 
         ring.brokers[b].start()
