@@ -384,7 +384,7 @@ def read_target(
     )
 
 
-def _passed(
+def _further_commits(
     away: Away, committed: Mapping[str, Offsets], topics: Collection[str]
 ) -> Iterator[tuple[str, TopicPartition, int, int]]:
     """Yield the groups whose own commit has passed their last known position, and both offsets."""
@@ -400,7 +400,7 @@ def _past_markers(
 ) -> Away:
     """Move positions in topics of the target past markers, as Java's commits do."""
     own = {pair.target_topic for pair in pairs if pair.direction == "reverse"}
-    near = [one for one in _passed(away, committed, own) if one[3] - one[2] <= _MARKERS]
+    near = [one for one in _further_commits(away, committed, own) if one[3] - one[2] <= _MARKERS]
     places = {(place, offset) for _, place, offset, _ in near}
     try:
         first = target.first_records(places) if places else {}
@@ -421,7 +421,7 @@ def _wanted_after_loss(
     """Return the map parts around last known positions that a group's own commit has passed."""
     wanted = dict[TopicPartition, Wanted]()
     originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
-    for _, place, offset, theirs in _passed(away, committed, originals):
+    for _, place, offset, theirs in _further_commits(away, committed, originals):
         original = TopicPartition(originals[place.topic], place.partition)
         wanted[original] = wanted.get(original, Wanted()) | Wanted.of((), (offset, theirs))
     return wanted
