@@ -357,10 +357,11 @@ def read_target(
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))
     described = target.groups(queried) if with_groups and queried else {}
     committed, errors = per_group(target.commits_of(queried))
-    away = _past_markers(target, pairs, away, committed)
     described |= _born_since(target, described, committed)
     places = partitions_of(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
+    own = {pair.target_topic for pair in pairs if pair.direction == "reverse"}
+    away = _past_markers(target, away, committed, {tp for tp in served if tp.topic in own})
     positioned = {*read, *also}
     maps_ms = context.now_ms()
     wanted = _wanted_after_loss(pairs, away, committed)
@@ -396,11 +397,11 @@ def _further_commits(
 
 
 def _past_markers(
-    target: Cluster, pairs: Collection[TopicPair], away: Away, committed: Mapping[str, Offsets]
+    target: Cluster, away: Away, committed: Mapping[str, Offsets], own: Collection[TopicPartition]
 ) -> Away:
-    """Move positions in topics of the target past markers, as Java's commits do."""
-    own = {pair.target_topic for pair in pairs if pair.direction == "reverse"}
-    near = [one for one in _further_commits(away, committed, own) if one[3] - one[2] <= _MARKERS]
+    """Move positions in the target's own partitions past markers, as Java's commits do."""
+    further = _further_commits(away, committed, {place.topic for place in own})
+    near = [one for one in further if one[1] in own and one[3] - one[2] <= _MARKERS]
     places = {(place, offset) for _, place, offset, _ in near}
     try:
         first = target.first_records(places) if places else {}

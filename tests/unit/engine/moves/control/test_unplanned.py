@@ -548,15 +548,11 @@ def test_a_place_that_is_not_known_in_a_log_with_records_is_a_warning(disaster: 
     assert any("near has committed nothing for B.Payments-0" in line for line in plan.warnings)
 
 
-@pytest.mark.parametrize("following", [0, 5])
-@pytest.mark.parametrize(("records", "own"), [(0, False), (2, True)])
-def test_a_commit_further_by_markers_alone_is_at_the_last_known_place(
-    tmp_path: Path, records: int, own: bool, following: int
-) -> None:
-    """A Java consumer commits after the markers of a topic of B; its place came back from P."""
+def further_commit(folder: Path, records: int = 0, following: int = 0) -> Disaster:
+    """A Java consumer has committed after the marker of a topic of B; its place is known from P."""
     back = "reverse.checkpointing.enabled = true\nreverse.checkpointed.topics = .*\n"
-    disaster = Disaster(busy_world(config_in(tmp_path, PROPERTIES + back)))
-    world, own_topic = disaster.world, TopicPartition("Payments", 0)
+    disaster = Disaster(busy_world(config_in(folder, PROPERTIES + back)))
+    world = disaster.world
     world.b.produce("Payments", records=3)
     world.copy("B", "P")
     world.p.commit("near", {TopicPartition("B.Payments", 0): 3})
@@ -564,12 +560,32 @@ def test_a_commit_further_by_markers_alone_is_at_the_last_known_place(
     world.b.produce("Payments", records=records)
     world.b.mark("Payments")
     world.b.produce("Payments", records=following)
-    world.b.commit("near", {own_topic: 3 + records + 1})
+    world.b.commit("near", {TopicPartition("Payments", 0): 3 + records + 1})
+    return disaster
+
+
+@pytest.mark.parametrize("following", [0, 5])
+@pytest.mark.parametrize(("records", "own"), [(0, False), (2, True)])
+def test_a_commit_further_by_markers_alone_is_at_the_last_known_place(
+    tmp_path: Path, records: int, own: bool, following: int
+) -> None:
+    disaster = further_commit(tmp_path, records, following)
 
     plan = disaster.planned()
 
     assert any("keep later commits of their own" in text for text in plan.warnings) == own
-    assert world.offsets("B", "near")["Payments-0"] == 3 + records + 1
+    assert disaster.world.offsets("B", "near")["Payments-0"] == 3 + records + 1
+
+
+def test_markers_of_a_partition_without_a_leader_are_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disaster = further_commit(tmp_path)
+    disaster.world.b.leaderless = {TopicPartition("Payments", 0)}
+
+    disaster.planned()
+
+    assert "markers on B are unknown" not in caplog.text
 
 
 def test_a_group_keeps_its_own_later_commit_and_holds_up_no_other(disaster: Disaster) -> None:
