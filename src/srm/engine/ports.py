@@ -45,10 +45,10 @@ class FlowMaps:
 
     def to_copy(self, partition: TopicPartition) -> Position | None:
         """Return the position to copy from, after what decisions leave on the source."""
-        if (position := self.get(partition).position) is None:
-            return None
-        notes = in_force(self.notes.get(partition, ()))
-        ranges = (note.left_out for note in notes if note.left_out)
+        position, notes = self.get(partition).position, self.notes.get(partition)
+        if position is None or not notes:
+            return position
+        ranges = (note.left_out for note in in_force(notes) if note.left_out)
         return replace(position, source_next=skip_ranges(position.source_next, ranges))
 
 

@@ -320,7 +320,7 @@ class OffsetMap:
     def next_unread(self, committed: int, kept: Iterable[tuple[int, int]] = ()) -> int:
         """Return the first source record whose copy a reader has not read, else the map's end.
 
-        Ranges ``kept`` on the source have no copies; a reader that has not passed them, unread.
+        Ranges ``kept`` on the source have no copies: they are unread until the reader passes them.
         """
         read = self._read_before(committed) or 0
         found = self.next_record(read)

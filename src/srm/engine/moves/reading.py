@@ -361,7 +361,7 @@ def read_target(
     places = partitions_of(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
     own = {pair.target_topic for pair in pairs if pair.direction == "reverse"}
-    away = _past_markers(target, away, committed, {tp for tp in served if tp.topic in own})
+    away = _after_markers(target, away, committed, {tp for tp in served if tp.topic in own})
     positioned = {*read, *also}
     maps_ms = context.now_ms()
     wanted = _wanted_after_loss(pairs, away, committed)
@@ -386,25 +386,24 @@ def read_target(
 
 
 def _further_commits(
-    away: Away, committed: Mapping[str, Offsets], topics: Collection[str]
+    away: Away, committed: Mapping[str, Offsets]
 ) -> Iterator[tuple[str, TopicPartition, int, int]]:
     """Yield the groups whose own commit has passed their last known position, and both offsets."""
     for group, places in away.places.items():
         for place, last in places.items():
             theirs = committed.get(group, {}).get(place, last.offset)
-            if place.topic in topics and theirs > last.offset:
+            if theirs > last.offset:
                 yield group, place, last.offset, theirs
 
 
-def _past_markers(
+def _after_markers(
     target: Cluster, away: Away, committed: Mapping[str, Offsets], own: Collection[TopicPartition]
 ) -> Away:
     """Move positions in the target's own partitions past markers, as Java's commits do."""
-    further = _further_commits(away, committed, {place.topic for place in own})
-    near = [one for one in further if one[1] in own and one[3] - one[2] <= _MARKERS]
-    places = {(place, offset) for _, place, offset, _ in near}
+    further = _further_commits(away, committed)
+    near = [(g, tp, at, to) for g, tp, at, to in further if tp in own and to - at <= _MARKERS]
     try:
-        first = target.first_records(places) if places else {}
+        first = target.first_records({(tp, at) for _, tp, at, _ in near}) if near else {}
     except SrmError as error:
         log.warning("markers on %s are unknown: %s", target.alias, error)
         return away
@@ -422,9 +421,10 @@ def _wanted_after_loss(
     """Return the map parts around last known positions that a group's own commit has passed."""
     wanted = dict[TopicPartition, Wanted]()
     originals = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
-    for _, place, offset, theirs in _further_commits(away, committed, originals):
-        original = TopicPartition(originals[place.topic], place.partition)
-        wanted[original] = wanted.get(original, Wanted()) | Wanted.of((), (offset, theirs))
+    for _, place, offset, theirs in _further_commits(away, committed):
+        if place.topic in originals:
+            original = TopicPartition(originals[place.topic], place.partition)
+            wanted[original] = wanted.get(original, Wanted()) | Wanted.of((), (offset, theirs))
     return wanted
 
 

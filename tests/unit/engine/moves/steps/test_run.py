@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -151,19 +151,24 @@ def test_a_cluster_that_is_away_for_a_moment_only_delays(world: World) -> None:
     assert run(world, outage).ok
 
 
+def run_without(world: World, die: Callable[[], None]) -> None:
+    """Run a move during which a cluster dies under the hold."""
+    clients = Clients(world)
+
+    def show(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "wait":
+            die()
+
+    run(world, show, replace(REQUEST, wait_seconds=1))
+
+
 def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each look says the same at once: it is printed when it is new."""
-    clients = Clients(world)
-
-    def die(event: RunEvent) -> None:
-        clients(event)
-        if event.step == "wait":
-            world.p.topics = died
-
     with pytest.raises(UnavailableError) as raised:
-        run(world, die, replace(REQUEST, wait_seconds=1))
+        run_without(world, lambda: setattr(world.p, "topics", died))
     assert raised.value.what == "cluster P does not answer"
     assert raised.value.action == (
         "if P is lost: srm failover run --mode unplanned --source P --target B"
@@ -176,15 +181,8 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(
 def test_a_release_without_the_target_does_not_say_that_the_move_continues(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clients = Clients(world)
-
-    def die(event: RunEvent) -> None:
-        clients(event)
-        if event.step == "wait":
-            world.b.fail()
-
     with pytest.raises(UnavailableError):
-        run(world, die, replace(REQUEST, wait_seconds=1))
+        run_without(world, world.b.fail)
 
     assert not [text for text in caplog.messages if "continues" in text], caplog.text
     assert "cluster B is left as it is: " in caplog.text
