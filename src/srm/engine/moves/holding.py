@@ -58,7 +58,14 @@ from srm.engine.moves.effects import (
 )
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.planning import findings, route_problem, unsettled_problems
-from srm.engine.moves.reading import MoveScope, read_facts, read_outlook, read_target
+from srm.engine.moves.reading import (
+    MoveScope,
+    groups_after_loss,
+    groups_on_source,
+    read_facts,
+    read_outlook,
+    read_target,
+)
 from srm.engine.moves.records import (
     SIDES,
     Attempt,
@@ -200,7 +207,34 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
         lag_at_hold={group.group: group.lag for group in fresh.facts.plans},
         members_at_hold={group.group: len(group.members) for group in fresh.facts.plans},
         log_ends_at_hold=by_name(fresh.facts.original_ends()),
+        left_alone=_late_groups(context, plan, fresh.facts),
     )
+
+
+def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict[str, str]:
+    """Return the groups that only a plan of now would move, with the reason why they stay.
+
+    An approval may take an hour.
+    """
+    request, routing = plan.request, facts.routing
+    if request.groups:
+        return {}
+    if facts.is_away:
+        found = groups_after_loss(context, request, facts.away, routing)
+        why = f"known on {request.target} only since the plan: plan a move with --group"
+    else:
+        found = groups_on_source(context, request, plan.topics).groups
+        why = f"reads on {request.source} only since the plan: start it on {request.target}"
+    ours = {"", request.source}
+    late = {
+        group: why
+        for group in found
+        if group not in plan.group_names
+        if routing.cluster_of(group_subject(group), request.source) in ours
+    }
+    for group in late:
+        log.warning("move %s: group %s is not changed: %s", plan.move_id, group, why)
+    return late
 
 
 def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
@@ -273,6 +307,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
         lag_at_hold={group.group: group.lag for group in before.plans},
         members_at_hold={group: before.followers(group) for group in plan.group_names},
         forecast=forecast,
+        left_alone=_late_groups(context, plan, final),
     )
 
 

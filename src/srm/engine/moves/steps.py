@@ -188,7 +188,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         context.now_ms(),
         intended={name: offsets_to_write(group.positions) for name, group in set_now.items()},
         skipped={name: group.total_skipped for name, group in set_now.items()},
-        left_alone=left,
+        left_alone={**progress.left_alone, **left},
     )
     what = f"apply of move {plan.move_id}"
     transact(context, what, lambda registers: _keep(registers, plan, applied, context))

@@ -690,3 +690,23 @@ def test_a_move_that_only_a_silent_cluster_may_know_is_not_called_unknown(
 
     with pytest.raises(UnavailableError, match=r"not known on B or P: .*B does not answer"):
         MoveStore.read(context).load(plan.move_id)
+
+
+def test_a_group_whose_checkpoint_came_after_the_plan_is_named_and_moves_by_a_plan_of_its_own(
+    disaster: Disaster,
+) -> None:
+    context, world = disaster.context, disaster.world
+    moves.plan(context, replace(UNPLANNED, groups=()), "m1")
+    world.p.commit_idle("late", {TopicPartition("Payments", 0): 5})
+    emit(world.context().forward)
+    world.p.fail()
+
+    report = moves.carry_out(context, "m1", poll_seconds=0.001)
+
+    assert (
+        "group late was not changed: known on B only since the plan: plan a move with --group"
+        in (report.problems)
+    )
+    moves.plan(context, replace(UNPLANNED, groups=("late",)), "m2")
+    assert not moves.carry_out(context, "m2", poll_seconds=0.001).problems
+    assert world.offsets("B", "late")["P.Payments-0"] == 5

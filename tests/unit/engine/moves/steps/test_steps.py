@@ -339,3 +339,22 @@ def test_settings_that_changed_since_the_plan_stop_the_hold(world: World) -> Non
 
     with pytest.raises(ConflictError, match="plan it again"):
         moves.hold(world.context(), "m1")
+
+
+def test_a_group_that_reads_the_topics_only_since_the_plan_is_named_in_the_report(
+    world: World,
+) -> None:
+    context = planned(world, MoveRequest("failover", "P", "B", ("Payments",)))
+    world.p.commit_idle("late", {TopicPartition("Payments", 0): 5})
+
+    moves.hold(context, "m1")
+    world.obey("near", "far", "other")
+    world.passing()
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+
+    found = moves.report(context, "m1")
+    assert world.offsets("B", "late") == {}
+    assert "group late was not changed: reads on P only since the plan: start it on B" in (
+        "; ".join(found.problems)
+    )
