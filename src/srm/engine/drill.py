@@ -26,7 +26,7 @@ from typing import Final
 
 from srm.domain.groups.proof import TranslationClaim, Verdict, differences
 from srm.domain.groups.translation import PartitionFacts, Translation
-from srm.domain.moves.disaster import DRILL_KEY, LEASE_MS, Drill, DrillGroup, superfluous
+from srm.domain.moves.disaster import DRILL_KEY, DRILL_LEASE_MS, Drill, DrillGroup, superfluous
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
@@ -133,7 +133,7 @@ def _is_alive(drill: Drill, age_ms: int) -> bool:
             return False
         except PermissionError:
             pass  # it exists
-    return age_ms < LEASE_MS
+    return age_ms < DRILL_LEASE_MS
 
 
 @cache
@@ -147,7 +147,7 @@ def place_of_processes() -> str:
 
 
 _AT_A_TIME: Final = 4  # members that read concurrently
-_RENEW_S: Final = LEASE_MS / 4000
+_RENEW_S: Final = DRILL_LEASE_MS / 4000
 _READ_S: Final = 25.0  # time limit of each, including the join
 
 _MOST_TEXTS: Final = 200  # of a plan

@@ -322,7 +322,7 @@ def _names(move_id: str) -> Iterator[str]:
 
 
 DRILL_KEY: Final = b"drill:"
-LEASE_MS: Final = 120_000
+DRILL_LEASE_MS: Final = 120_000
 """Maximum interval between heartbeats of a running drill; without them it is dead."""
 MOST_KEPT: Final = 200
 """Number of drills of a flow whose results are kept."""

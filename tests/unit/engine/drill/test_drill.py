@@ -14,7 +14,7 @@ from tests.unit.engine.status.test_loss_forecast import running as report_positi
 
 from srm.domain.groups.group_sync import all_entries
 from srm.domain.groups.mm2_records import Checkpoint
-from srm.domain.moves.disaster import LEASE_MS, Drill, DrillGroup
+from srm.domain.moves.disaster import DRILL_LEASE_MS, Drill, DrillGroup
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.engine import drill as drill_run
@@ -280,7 +280,7 @@ def test_a_drill_that_runs_elsewhere_is_left_alone_until_its_time_is_over(world)
     emit(world.forward)
     assert shadows(world.b) == [f"{drill.shadow_prefix}audit"]
 
-    world.clock.advance(LEASE_MS)
+    world.clock.advance(DRILL_LEASE_MS)
     emit(world.forward)
     assert shadows(world.b) == []
     [left] = read_drills(world.b)
@@ -415,7 +415,7 @@ def test_a_drill_that_is_killed_while_its_records_are_written_is_removed(
     moves = world.b.compacted_topic(internal_topics.MOVES)
     moves.write(dict([*done.to_records().items()][:after]))
 
-    world.clock.advance(LEASE_MS)
+    world.clock.advance(DRILL_LEASE_MS)
     emit(world.forward)
 
     assert shadows(world.b) == []
