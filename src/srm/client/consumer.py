@@ -602,7 +602,7 @@ class FailoverConsumer:
         self._check_open()
         if self._member is None:
             return [TopicPartition(one.topic, one.partition) for one in partitions]
-        return self._member.native.position(partitions)
+        return self._member.position(partitions)
 
     def assignment(self) -> Partitions:
         """As confluent-kafka's; none while held."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from srm.client.messages import FailoverMessage, named_errors, stamp
 from srm.client.threads import Aside
@@ -110,6 +110,14 @@ class Membership:
             for one in offsets
             if one.offset >= 0
         )
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return positions; librdkafka's pass markers, where no record was handed over."""
+        found = self.native.position(partitions)
+        for one in found:
+            if one.offset >= 0:
+                one.offset = self._delivered.get((one.topic, one.partition), OFFSET_INVALID)
+        return found
 
     def _counts(self, message: Any) -> bool:
         error = message.error()

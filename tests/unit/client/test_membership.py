@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
 from srm.client.membership import Membership
 
@@ -18,10 +18,16 @@ class Native:
         self.stored: list[TopicPartition] = []
         self.commits_by_itself = False
         self.committed_offsets: dict[tuple[str, int], int] = {}
+        self.positions: dict[int, int] = {}
 
     def consume(self, count: int, _timeout: float) -> list[Message]:
         found, self.messages = self.messages[:count], self.messages[count:]
         return found
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return [
+            TopicPartition(p.topic, p.partition, self.positions[p.partition]) for p in partitions
+        ]
 
     def store_offsets(self, offsets: list[TopicPartition]) -> None:
         self.stored += offsets
@@ -64,6 +70,18 @@ def test_messages_of_a_partition_that_is_lost_while_a_batch_fills_are_not_handed
     assert not made.has_handed_over([TopicPartition("T", 0, 6)])
     assert made.has_handed_over([TopicPartition("T", 1, 8)])
     assert not made.has_handed_over([TopicPartition("T", 1, 9)])
+
+
+def test_a_position_is_after_the_last_message_handed_over_not_after_a_marker() -> None:
+    """Librdkafka's is after both, and a commit of it would pass for one of an earlier stay."""
+    made, native = member(message(0, 5), message(1, 7))
+    made.fetch(2, 0.0)
+    made.take(1)
+    native.positions = {0: 7, 1: 8}
+    positions = made.position([TopicPartition("T", 0), TopicPartition("T", 1)])
+
+    assert [one.offset for one in positions] == [6, OFFSET_INVALID]
+    assert made.has_handed_over(positions)
 
 
 def test_the_last_message_of_each_partition_is_stored_and_what_others_have_is_lost() -> None:
