@@ -230,6 +230,7 @@ class Transactions:
     _is_initialized: bool = False
     _init_timeout: float = -1.0
     _open: _Native | None = None
+    _sent: list[tuple[Any, Sequence[TopicPartition]]] = field(default_factory=list)
 
     def init(self, timeout: float) -> None:
         """Acquire the producer id; HeldError: a hold outlasted the producer's timeout."""
@@ -282,11 +283,13 @@ class Transactions:
             )
         except GivenUpError as error:
             raise self._over() from error
+        if native is not None:
+            self._sent.append((metadata, positions))
 
     def commit(self, timeout: float) -> None:
         """Commit; KafkaException, requiring an abort: the cluster is abandoned."""
         self.require_alive()
-        doing = "committing the transaction"
+        doing, sent = "committing the transaction", [*self._sent]
         try:
             self._finish(doing, lambda producer: producer.commit_transaction(timeout))
         except GivenUpError as error:
@@ -294,6 +297,8 @@ class Transactions:
                 f"{doing} on cluster {self.cluster}: a move abandoned the cluster, whether the "
                 "transaction was committed there is unknown; abort it here and continue"
             ) from error
+        for metadata, positions in sent:
+            metadata.confirm(positions)
 
     def abort(self, timeout: float) -> None:
         """Abort; on an abandoned cluster without a request."""
@@ -365,6 +370,7 @@ class Transactions:
 
     def _end(self) -> None:
         self.cluster = self._open = None
+        self._sent.clear()
         self.on_end()
 
     def _naming(self, doing: str) -> Any:

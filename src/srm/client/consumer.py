@@ -49,6 +49,10 @@ class GroupMetadata:
         """Return whether these offsets were read in that stay."""
         return self._membership.has_handed_over(offsets)
 
+    def confirm(self, offsets: Sequence[TopicPartition]) -> None:
+        """Record that a transaction has committed these offsets."""
+        self._membership.confirm(offsets)
+
 
 Processing = Literal["automatic", "explicit"]
 
@@ -319,7 +323,7 @@ class FailoverConsumer:
         self, member: Membership, offsets: Partitions | None, *, asynchronous: bool
     ) -> Partitions | None:
         with named_errors(member.label("committing"), member.needs):
-            if not asynchronous:
+            if not asynchronous or self._leaving:  # the answer would come too late
                 return member.commit(offsets)
             which = {} if offsets is None else {"offsets": offsets}
             member.native.commit(asynchronous=True, **which)
@@ -489,7 +493,9 @@ class FailoverConsumer:
         self._announcer.forget_losses(self._subject)
         self._leaving = True
         try:
-            if self._commits and not member.commit_processed():
+            if not self._commits:
+                member.read_commits()
+            elif not member.commit_processed():
                 self._announcer.lose(self._subject, member.count_uncommitted(member.assignment))
             with named_errors(member.label("leaving"), member.needs):
                 member.close()
@@ -544,7 +550,7 @@ class FailoverConsumer:
                 if self._commits:
                     member.commit_once()
                 elif self._leaving:
-                    self._announcer.lose(self._subject, member.count_uncommitted(partitions))
+                    self._announcer.lose(self._subject, member.count_unconfirmed(partitions))
         except KafkaException as error:
             member.warn("committing at a rebalance", error)
             member.lose_unsure(partitions)
@@ -593,9 +599,11 @@ class FailoverConsumer:
 
     def committed(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, on the present cluster."""
-        member = self._open_member(timeout, "reading committed offsets")
-        with named_errors(member.label("reading committed offsets"), member.needs):
-            return member.native.committed(partitions, timeout=timeout)
+        return self._ask(
+            timeout,
+            "reading committed offsets",
+            lambda of: of.committed(partitions, timeout=timeout),
+        )
 
     def position(self, partitions: Partitions) -> Partitions:
         """As confluent-kafka's; without offsets while held."""
@@ -669,9 +677,10 @@ class FailoverConsumer:
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As confluent-kafka's, of the present cluster."""
-        native = self._open_member(timeout, "listing topics").native
         which = {} if topic is None else {"topic": topic}
-        return native.list_topics(**which, timeout=timeout)
+        return self._ask(
+            timeout, "listing topics", lambda of: of.list_topics(**which, timeout=timeout)
+        )
 
     def get_watermark_offsets(
         self,
@@ -680,13 +689,28 @@ class FailoverConsumer:
         cached: bool = False,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
     ) -> tuple[int, int]:
         """As confluent-kafka's, of the present cluster."""
-        native = self._open_member(timeout, "reading watermarks").native
-        return native.get_watermark_offsets(partition, timeout=timeout, cached=cached)
+        return self._ask(
+            timeout,
+            "reading watermarks",
+            lambda of: of.get_watermark_offsets(partition, timeout=timeout, cached=cached),
+        )
 
     def offsets_for_times(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, by those of the present cluster."""
-        native = self._open_member(timeout, "looking offsets up").native
-        return native.offsets_for_times(partitions, timeout=timeout)
+        return self._ask(
+            timeout,
+            "looking offsets up",
+            lambda of: of.offsets_for_times(partitions, timeout=timeout),
+        )
+
+    def _ask(self, timeout: float, doing: str, call: Callable[[Consumer], Any]) -> Any:
+        """Query the present cluster; KafkaException: it is abandoned, the next poll leaves it."""
+        member = self._open_member(timeout, doing)
+        with named_errors(member.label(doing), member.needs):
+            try:
+                return member.run(lambda: call(member.native))
+            except GivenUpError as error:
+                raise KafkaException(KafkaError(_STATE, str(error), retriable=True)) from error
 
 
 def _flag(conf: Mapping[str, Any], name: str) -> bool:

@@ -222,12 +222,17 @@ class Membership:
             if one.error is None and one.offset >= 0:
                 self._confirmed[one.topic, one.partition] = one.offset
 
+    def read_commits(self) -> None:
+        """Read what the group has committed: librdkafka answers no such query while it closes."""
+        committed = self._read_commits(self.assignment)
+        self.confirm(TopicPartition(*place, offset) for place, offset in committed.items())
+
     def _read_commits(self, partitions: Sequence[TopicPartition]) -> dict[Place, int]:
         if not partitions:
             return {}
         wanted = [TopicPartition(one.topic, one.partition) for one in partitions]
         try:
-            found = self._run(lambda: self.native.committed(wanted, timeout=5.0))
+            found = self.run(lambda: self.native.committed(wanted, timeout=5.0))
         except KafkaException as error:
             log.warning("group %s: committed offsets are not known: %s", self.group, error)
             return {}
@@ -292,7 +297,7 @@ class Membership:
 
     def _commit(self, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
         which = {} if offsets is None else {"offsets": offsets}
-        return self._run(lambda: self.native.commit(asynchronous=False, **which)) or []
+        return self.run(lambda: self.native.commit(asynchronous=False, **which)) or []
 
     @property
     def _under_way(self) -> list[TopicPartition]:
@@ -308,7 +313,8 @@ class Membership:
         self.native.close()
         self.aside.leave()
 
-    def _run(self, call: Callable[[], _T]) -> _T:
+    def run(self, call: Callable[[], _T]) -> _T:
+        """Make a call that may block; GivenUpError: the cluster is abandoned."""
         # confluent-kafka refuses calls of other threads while it closes a consumer. librdkafka
         # answers no other thread while a rebalance callback runs.
         return call() if self._closing or self._rebalancing else self.aside.call(call)

@@ -61,6 +61,7 @@ class Native:
         self.properties = properties
         self.calls: list[str] = []
         self.messages: list[Message] = []
+        self.committed_offset = -1001
         self.subscribed: dict[str, Any] = {}
         Native.made.append(self)
 
@@ -76,14 +77,18 @@ class Native:
         return self.messages.pop(0) if self.messages else None
 
     def committed(self, partitions: list[TopicPartition], **_: object) -> list[TopicPartition]:
-        return partitions
+        return [TopicPartition(p.topic, p.partition, self.committed_offset) for p in partitions]
+
+    def consumer_group_metadata(self) -> object:
+        return object()
 
     def store_offsets(self, **_: object) -> None: ...
 
-    def commit(self, **_: object) -> list[TopicPartition]:
+    def commit(self, offsets: Any = (), *, asynchronous: bool) -> list[TopicPartition]:
+        assert not asynchronous
         Native.before_commit()
         self._answer("commit")
-        return []
+        return list(offsets)
 
     def close(self) -> None:
         self._answer("close")
@@ -100,7 +105,7 @@ class Native:
 class Application:
     """Has read and processed records on P; notes which of its callbacks run, and where."""
 
-    def __init__(self, config: Config, **conf: object) -> None:
+    def __init__(self, config: Config, on_revoke: Any = None, **conf: object) -> None:
         self.watcher = Watcher(config)
         self.called: list[tuple[str, bool]] = []
         conf = {"group.id": "g", "error_cb": lambda _error: self.note("error"), **conf}
@@ -108,7 +113,7 @@ class Application:
         self.consumer.subscribe(
             ["Payments"],
             on_assign=lambda *_: self.note("assign"),
-            on_revoke=lambda *_: self.note("revoke"),
+            on_revoke=on_revoke or (lambda *_: self.note("revoke")),
             on_lost=lambda *_: self.note("lost"),
         )
         for _ in range(READ + 1):  # of the last one it is not known whether it is processed
@@ -197,6 +202,74 @@ def test_a_commit_that_waits_is_over_and_a_later_one_asks_nothing(config: Config
     assert application.consumer.commit(asynchronous=False) == []
 
 
+@pytest.mark.parametrize(
+    ("query", "arguments"),
+    [
+        ("committed", ([],)),
+        ("list_topics", ()),
+        ("get_watermark_offsets", (TopicPartition("Payments", 0),)),
+        ("offsets_for_times", ([],)),
+    ],
+)
+def test_a_query_that_waits_is_over(
+    config: Config, natives: list[Native], query: str, arguments: tuple[Any, ...]
+) -> None:
+    application = Application(config)
+
+    def wait(*_: object, **__: object) -> None:
+        application.watcher.now = HOLD
+        assert Native.answers.wait(DEADLINE_S)
+
+    setattr(natives[0], query, wait)
+    with pytest.raises(KafkaException, match="abandoned") as refused:
+        getattr(application.consumer, query)(*arguments)
+    assert refused.value.args[0].retriable()
+    assert application.consumer.poll(0) is None
+    assert application.consumer.cluster is None
+
+
+def test_offsets_that_a_transaction_has_committed_are_not_read_again(
+    config: Config, routes: Routes
+) -> None:
+    application = Application(config, **{"enable.auto.commit": False})
+    metadata = application.consumer.consumer_group_metadata()
+    transactions = begun(routes)
+    routes.natives["P"].answers.set()
+    transactions.send_offsets([TopicPartition("Payments", 0, READ)], metadata, 1.0)
+    transactions.abort(-1)
+    transactions.begin(1.0)
+    transactions.send_offsets([TopicPartition("Payments", 0, READ - 1)], metadata, 1.0)
+    transactions.commit(-1)
+
+    application.watcher.now = HOLD
+    assert application.consumer.poll(0) is None
+    assert application.uncommitted == {"Payments-0": 2}
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_what_was_not_committed_is_known_before_a_close_in_which_no_query_is_answered(
+    config: Config, natives: list[Native], commits: bool
+) -> None:
+    def commit(consumer: FailoverConsumer, partitions: list[TopicPartition]) -> None:
+        if commits:
+            consumer.commit(
+                offsets=[TopicPartition(one.topic, one.partition, READ) for one in partitions]
+            )
+
+    application = Application(config, on_revoke=commit, **{"enable.auto.commit": False})
+    native = natives[0]
+    native.on_p = False
+
+    def close() -> None:
+        native.committed = None
+        native.subscribed["on_revoke"](native, [TopicPartition("Payments", 0)])
+
+    native.close, native.committed_offset = close, READ - 1
+    application.watcher.now = PLANNED
+    assert application.consumer.poll(0) is None
+    assert application.uncommitted == {"Payments-0": 1 if commits else 2}
+
+
 def test_a_planned_hold_in_which_the_cluster_dies_ends_when_it_is_given_up(
     config: Config,
 ) -> None:
@@ -246,6 +319,8 @@ class Producer:
 
     def begin_transaction(self) -> None:
         self.calls.append("begin")
+
+    def send_offsets_to_transaction(self, *_: object) -> None: ...
 
     def commit_transaction(self, _timeout: float) -> None:
         self.when()
