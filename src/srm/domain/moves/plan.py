@@ -175,6 +175,10 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         row = _without_waiting(row, group, found, log)
     elif found.state == "translated":
         row = replace(row, resume=found.offset)
+    elif (found.state, facts.direction) == ("no-target", "reverse") and not group.is_away:
+        # The original was created again with fewer partitions: there is no place to continue at.
+        unread = max(0, log.end - max(committed or 0, log.start))
+        row = replace(row, state="no-commit", lag=unread, skipped=unread)
     if row.resume is None:
         return row
     row = replace(

@@ -11,7 +11,9 @@ from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histo
 
 from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.groups.translation import LogRange, Losses, PartitionFacts
-from srm.domain.moves.plan import GroupPosition, partition_move
+from srm.domain.moves.plan import GroupPosition, partition_move, position_problem
+from srm.domain.moves.request import MoveRequest
+from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 
 
@@ -82,6 +84,20 @@ def test_a_commit_in_an_empty_partition_waits_for_nothing() -> None:
     facts = replace(history.facts("forward"), downstream_log=None)
 
     assert partition_move(GroupPosition(facts, 0, None, False)).state == "no-commit"
+
+
+@pytest.mark.parametrize(("committed", "unread"), [(10, 0), (7, 3)])
+def test_a_copy_whose_original_has_fewer_partitions_now_holds_a_group_only_for_what_is_unread(
+    committed: int, unread: int
+) -> None:
+    copy, original = TopicPartition("P.Payments", 2), TopicPartition("Payments", 2)
+    facts = PartitionFacts("reverse", copy, original, "P", LogRange(0, 10, 10), None, OffsetMap())
+    row = partition_move(GroupPosition(facts, committed, None, False))
+
+    assert (row.state, row.resume, row.lag, row.skipped) == ("no-commit", None, unread, unread)
+    problem = position_problem("audit", row, MoveRequest("failback", "B", "P"))
+    assert (problem is None) == (not unread)
+    assert "does not exist" in (problem or "does not exist")
 
 
 @pytest.mark.parametrize(
