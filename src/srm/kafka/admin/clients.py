@@ -76,6 +76,9 @@ class BrokerCalls:
             raise UnavailableError(
                 f"cluster {self._alias}: no answer within {timeout_s:g} s; retry"
             ) from error
+        finally:
+            if brokers.replaced_by:
+                self.close()  # a cluster rebuilt in its place is met by the next call
 
     def close(self) -> None:
         """Close the connections and end the thread; the next call starts another."""

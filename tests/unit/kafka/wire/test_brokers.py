@@ -13,6 +13,7 @@ from tests.waiting import DEADLINE_S
 
 from srm.domain.names.topics import TopicPartition
 from srm.errors import UnavailableError
+from srm.kafka.admin.clients import BrokerCalls
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.cluster import WireCluster
 from srm.kafka.wire.requests import FIND_COORDINATORS
@@ -160,6 +161,28 @@ def test_a_bootstrap_server_of_another_cluster_says_that_ours_was_rebuilt(
         assert wire.replaced_by == "other"
         await wire.close()
         front.stop()
+
+    play(scenario)
+
+
+def test_calls_meet_a_rebuilt_cluster_after_one_refusal() -> None:
+    """A replicator runs on while a site is rebuilt: it has to emit checkpoints of the new one."""
+
+    async def scenario() -> None:
+        broker = await Cluster("one").broker(1)
+        calls = BrokerCalls("P", properties(broker))
+
+        async def seen() -> str:
+            answer = await asyncio.to_thread(calls.run, lambda brokers: brokers.look(), DEADLINE_S)
+            return str(answer["cluster_id"])
+
+        assert await seen() == "one"
+        broker.stop()
+        await Cluster("other").broker(1, port=broker.port)
+        with pytest.raises(UnavailableError, match="now belongs to another cluster, other"):
+            await seen()
+        assert await seen() == "other"
+        calls.close()
 
     play(scenario)
 
