@@ -208,7 +208,7 @@ def verdict_text(report: MoveReport) -> str:
         return "not clean"
     most = _re_read_in_all(report)[1]
     found = report.outcome.records if report.outcome else 0
-    if report.mode != "unplanned" or not (report.rpo_at_most != 0 or found or most):
+    if report.mode != "unplanned" or not (report.rpo_at_most != 0 or found or most != 0):
         return "clean"
     bound = report.forecast.at_most if report.forecast else None
     return "as forecast" if bound is None or found <= bound else "more lost than forecast"
@@ -223,15 +223,18 @@ def re_read_texts(report: MoveReport) -> dict[str, str]:
     return {name: span(*bounds) for name, bounds in _re_read_spans(report)}
 
 
-def _re_read_in_all(report: MoveReport) -> tuple[int, int]:
+def _re_read_in_all(report: MoveReport) -> tuple[int, int | None]:
     spans = [bounds for _, bounds in _re_read_spans(report)]
-    return sum(known for known, _ in spans), sum(most for _, most in spans)
+    bounds = [most for _, most in spans if most is not None]
+    return sum(known for known, _ in spans), sum(bounds) if len(bounds) == len(spans) else None
 
 
-def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int]]]:
-    said = {each.group: each.re_read for each in report.forecast.groups} if report.forecast else {}
+def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int | None]]]:
+    forecast = report.forecast
+    said = {each.group: each.re_read for each in forecast.groups} if forecast else {}
     for name, group in report.groups.items():
-        yield name, (group.re_read, max(group.re_read, said.get(name, 0)))
+        is_unseen = forecast is not None and name in forecast.unseen
+        yield name, (group.re_read, None if is_unseen else max(group.re_read, said.get(name, 0)))
 
 
 def rpo_text(report: MoveReport) -> str:

@@ -161,6 +161,10 @@ def test_what_nobody_has_counted_is_not_said_to_be_nothing() -> None:
     assert "| read again | 2 to 40 | records |" in report_markdown(DISASTER)
     assert "<b>2 to 40</b>" in page
     assert re_read_text(REPORT) == "2", "a planned move has counted"
+    assert DISASTER.forecast is not None
+    blind = replace(DISASTER, forecast=replace(DISASTER.forecast, groups=(), unseen=("billing",)))
+    assert re_read_text(blind) == "2 or more"
+    assert "read again by 0 groups, an unknown number by billing;" in blind.forecast.line("P")
 
 
 def test_forecast_and_outcome_are_joined_by_topic_and_group_whichever_names_them() -> None:

@@ -17,7 +17,7 @@ from typing import Final, Literal, Self
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.domain.text.amount import amount, duration
+from srm.domain.text.amount import amount, duration, some
 from srm.domain.text.documents import Document, decode, read_json
 from srm.errors import IntegrityError, UsageError
 
@@ -156,7 +156,7 @@ class Forecast:
             "records_not_copied": self.not_copied,
             "records_lost_at_most": self.at_most,
             "seconds_lost": self.seconds,
-            "records_read_again_at_most": self.re_read,
+            "records_read_again_at_most": None if self.unseen else self.re_read,
             "seconds_since_the_source_answered": None if age_ms is None else age_ms / 1000,
             "groups": len(self.groups),
         }
@@ -170,9 +170,11 @@ class Forecast:
         elif self.at_most > self.not_copied:
             bound = f", {self.at_most:,} at most"
         known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
+        unseen = f", an unknown number by {some(self.unseen)}" if self.unseen else ""
         return (
             f"{lost}{seconds} of {source} not copied{bound}; at most {self.re_read:,} read again "
-            f"by {amount(len(self.groups), 'group')}{self.still}; {source} last answered {known}"
+            f"by {amount(len(self.groups), 'group')}{self.still}{unseen}; {source} last answered "
+            f"{known}"
         )
 
 
