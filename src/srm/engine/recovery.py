@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol
 
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes, in_force
 from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome
-from srm.domain.moves.progress import hold_again
+from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.routing import topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
@@ -46,7 +46,7 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets
 from srm.engine.groups.ledger import read_ledger
-from srm.engine.moves.records import MoveStore, RoutingTables, as_move, level
+from srm.engine.moves.records import RoutingTables, as_move, level, undecided_moves
 from srm.engine.ports import FlowContext, FlowSwitch
 from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, UnavailableError
 from srm.replication.ports import DecodedRecord
@@ -408,14 +408,10 @@ class ReturnedFlow:
         left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
         if not left_out or found.pause is None:
             return
-        store = MoveStore.read(as_move(self.context))
-        for move_id in found.pause.moves:
-            if store.plan(move_id) is None or (at := store.progress(move_id)).is_decided:
-                continue
+        for at in undecided_moves(self.context, found.pause):
             yield (
-                f"move {move_id} has paused {self.context.config.flow} and is {at.step}, not "
-                f"decided: {some(left_out)} can only be merged; {hold_again(move_id)}, or end it "
-                f"('srm failover release {move_id}')"
+                f"move {at.move_id} has paused {self.context.config.flow} and is {at.step}, not "
+                f"decided: {some(left_out)} can only be merged; {end_of_pause(at.move_id)}"
             )
 
     def _copies(self, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:

@@ -63,6 +63,11 @@ def hold_again(move_id: str) -> str:
     return f"hold it again (repeat its 'srm failover run' with --move-id {move_id})"
 
 
+def end_of_pause(move_id: str) -> str:
+    """Say how an operator ends the pause of an undecided move."""
+    return f"{hold_again(move_id)}, or end it ('srm failover release {move_id}')"
+
+
 @dataclass(frozen=True)
 class GroupResume:
     """One group on the target after go; offsets are keyed ``topic-partition``.

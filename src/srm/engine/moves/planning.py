@@ -14,6 +14,7 @@ from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
+from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, home_route, subjects_of
 from srm.domain.text.amount import Reason, amount, some
@@ -36,11 +37,13 @@ from srm.engine.moves.records import (
     MoveContext,
     MoveStore,
     Registers,
+    as_move,
     ensure_topics,
     homes_to_move,
     on_brokers_clock,
     sides_of,
     transact,
+    undecided_moves,
 )
 from srm.engine.moves.surroundings import surrounding_warnings
 from srm.engine.ports import FlowContext
@@ -346,10 +349,13 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
     back = flow.config.flow.reverse
     pause = read_pause(StateTopic(flow.source, back.source).read_commands())
     if pause is not None:
+        open_move = next(undecided_moves(as_move(flow).reverse, pause), None)
         yield Reason.saying(
             f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
             f"{back.target} never gets",
-            f"settle its return first: srm return status --flow '{back}'",
+            f"settle its return first: srm return status --flow '{back}'"
+            if open_move is None
+            else end_of_pause(open_move.move_id),
         )
 
 

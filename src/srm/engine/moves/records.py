@@ -20,6 +20,7 @@ from functools import cached_property, partial
 from typing import Any, Final, Literal, Self, TypeVar
 
 from srm.clock import now_s
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.disaster import Outcome, stored_outcome
 from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan
@@ -417,6 +418,13 @@ def on_brokers_clock(context: MoveContext) -> MoveContext:
 def without_source(context: FlowContext) -> MoveContext:
     """Return the flow and its opposite for an unplanned move, with an abandoned source."""
     return as_move(replace(context, source=away_cluster(context.config.flow.source)))
+
+
+def undecided_moves(context: FlowContext, pause: Pause) -> Iterator[MoveProgress]:
+    """Yield the known moves of a pause that the flow's target has not decided."""
+    store = MoveStore.read(without_source(context))
+    known = (store.progress(move_id) for move_id in pause.moves if store.plan(move_id))
+    return (progress for progress in known if not progress.is_decided)
 
 
 def as_move(context: FlowContext) -> MoveContext:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import nlargest
 
 from srm.domain.flow_state.liveness_thresholds import is_silent
+from srm.domain.flow_state.replication_records import read_pause
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.plan import GroupPlan
+from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
@@ -31,7 +33,7 @@ from srm.engine.groups.proving import Survey
 from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.planning import nothing_to_move, unsettled_problems
 from srm.engine.moves.reading import read_outlook, read_target
-from srm.engine.moves.records import without_source
+from srm.engine.moves.records import undecided_moves, without_source
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
     FlowFacts,
@@ -98,9 +100,12 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
     now_ms, commands = context.now_ms(), state_topic(context).read_commands()
     topics, error = source_look.selected_topics(context)
     known: MoveFacts | None = None
+    undecided: Iterable[MoveProgress] = ()
     errors: dict[str, str] = {}
     try:
         known = read_known(context, also=topics)
+        pause = read_pause(commands)
+        undecided = () if pause is None else undecided_moves(context, pause)
     except UnavailableError:
         raise
     except SrmError as failed:
@@ -123,7 +128,9 @@ def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
         known = known if source.error else with_commits(context, known)
         current = forecast_of(context, known, None if source.error else source)
     shown = current if status.pause is None else None
-    status = replace(status, errors={**status.errors, **errors}, standing=shown)
+    ids = tuple(one.move_id for one in undecided)
+    errors = {**status.errors, **errors}
+    status = replace(status, errors=errors, standing=shown, undecided=ids)
     if with_groups:
         status = _with_groups(context, status, known, surveyed)
     partitions = {name: as_waiting(status, views) for name, views in reported.items()}

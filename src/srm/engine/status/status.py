@@ -15,6 +15,7 @@ from srm.domain.flow_state.replication_records import State as ReportedState
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.proof import FlowProof
 from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.progress import end_of_pause
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import both_ends
 from srm.domain.text.amount import Reason, amount, some
@@ -111,6 +112,7 @@ class FlowStatus:
 
     ``standing`` is the forecast if the source died now, None for a paused flow. With
     ``source_error`` the lag is as of ``heard_ms``, the source's last answer to a slot (0: unknown).
+    ``undecided``: moves that have paused the flow and may still be released.
     """
 
     flow: Flow
@@ -128,6 +130,7 @@ class FlowStatus:
     pause: replication_records.Pause | None = None
     heard_ms: int = 0
     selects: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     @property
     def idle(self) -> str:
@@ -348,8 +351,9 @@ def off_reason(flow: Flow) -> Reason:
     return Reason("switched off", f"set {flow}.enabled=true")
 
 
-def pause_reason(flow: Flow, pause: replication_records.Pause) -> Reason:
-    return Reason(pause.reason, f"srm return status --flow '{flow}'")
+def pause_reason(flow: Flow, pause: replication_records.Pause, undecided: Sequence[str]) -> Reason:
+    ends = end_of_pause(undecided[0]) if undecided else f"srm return status --flow '{flow}'"
+    return Reason(pause.reason, ends)
 
 
 def flow_findings(found: FlowStatus) -> Iterator[Finding]:
@@ -393,7 +397,7 @@ def _not_copied(found: FlowStatus) -> Iterator[Finding]:
     if not found.enabled:
         yield Finding("off", off_reason(found.flow))
     if found.pause is not None:
-        yield Finding("paused", pause_reason(found.flow, found.pause))
+        yield Finding("paused", pause_reason(found.flow, found.pause, found.undecided))
     for reason in supervision.down_reasons(found.flow, found.driver, found.slots):
         yield Finding("replicator", reason)
 
@@ -440,7 +444,10 @@ def hints(
 ) -> Iterator[Reason]:
     """Yield the obstacles of a flow, each with the command or key that removes it; pure."""
     flow = found.flow
-    if found.pause is not None:
+    if found.undecided:
+        waits = f"nothing is copied until move {found.undecided[0]} is decided or released"
+        yield Reason(waits, end_of_pause(found.undecided[0]))
+    elif found.pause is not None:
         yield Reason(
             f"nothing is copied until {flow.source} answers and its records are settled",
             f"srm return status --flow '{flow}', or, rebuilt and empty, "

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 
 from srm.config.keys import KEYS
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.replication_records import Pause
+from srm.domain.flow_state.replication_records import read_pause
 from srm.domain.names.flow_topics import Refusal
 from srm.domain.names.policy import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.names.topics import Flow
@@ -20,6 +20,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListPair
 from srm.engine.flows.source_look import originals_of
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, read_checkpoints, selection_of
+from srm.engine.moves.records import undecided_moves
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.engine.status.status import off_reason, pause_reason
@@ -123,15 +124,19 @@ def near(name: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(one for lower in found for one in sorted(by_lower[lower]) if one != name)
 
 
-def flow_steps(flow: Flow, *, enabled: bool, pause: Pause | None) -> Iterator[WhyStep]:
+def why_paused(context: FlowContext, commands: Mapping[bytes, bytes]) -> Reason | None:
+    if (pause := read_pause(commands)) is None:
+        return None
+    flow, by = context.config.flow, f" by {pause.by}" if pause.by else ""
+    undecided = tuple(one.move_id for one in undecided_moves(context, pause))
+    return pause_reason(flow, pause, undecided).within(f"{flow} is paused{by}")
+
+
+def flow_steps(flow: Flow, *, enabled: bool, pause: Reason | None) -> Iterator[WhyStep]:
     question, off = Question("enabled", f"is the flow {flow} enabled?"), off_reason(flow)
     yield question.yes() if enabled else question.no(f"{flow} is {off.text}", off.action)
     question = Question("not-paused", "is the flow not paused?")
-    if pause is None:
-        yield question.yes("not paused")
-    else:
-        by = f" by {pause.by}" if pause.by else ""
-        yield question.because(pause_reason(flow, pause).within(f"{flow} is paused{by}"))
+    yield question.yes("not paused") if pause is None else question.because(pause)
 
 
 _T = TypeVar("_T")

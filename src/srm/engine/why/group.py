@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
-from srm.domain.flow_state.replication_records import DriverHeartbeat, Pause, read_pause
+from srm.domain.flow_state.replication_records import DriverHeartbeat
 from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
 from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.mm2_records import Checkpoint
@@ -46,6 +46,7 @@ from srm.engine.why.answer import (
     list_text,
     near,
     not_known,
+    why_paused,
 )
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 
@@ -80,7 +81,7 @@ class GroupLook:
     lists: ControlLists
     group: str
     now_ms: int
-    pause: Pause | None = None
+    pause: Reason | None = None
     driver: DriverHeartbeat | None = None
     source_error: str = ""
     found: GroupDescription | None = None
@@ -134,7 +135,7 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
         control_lists.load(context.target, config.flow),
         name,
         context.now_ms(),
-        read_pause(commands),
+        why_paused(context, commands),
         driver=None if beat is None or beat.ended else beat,
         emitted=_read_emission(context, name),
         proof=read_proof(context.target, config.flow),

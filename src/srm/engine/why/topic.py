@@ -8,7 +8,7 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import is_silent
-from srm.domain.flow_state.replication_records import Pause, begin_of_copy, in_force, read_pause
+from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.flow_topics import FlowTopics, Refusal
 from srm.domain.text.amount import Reason, ago, amount, grant, some
@@ -41,6 +41,7 @@ from srm.engine.why.answer import (
     list_text,
     near,
     not_known,
+    why_paused,
 )
 from srm.errors import SrmError, UnavailableError
 
@@ -131,7 +132,7 @@ class TopicFacts:
     requested: str
     on_source: Mapping[str, TopicDescription]
     on_target: Mapping[str, TopicDescription]
-    pause: Pause | None = None
+    pause: Reason | None = None
     source_error: str = ""
     hidden: bool = False
     copying: Copying | None = None
@@ -168,7 +169,7 @@ def read_topic(context: FlowContext, name: str) -> TopicFacts:
         name if name != topic else "",
         on_source,
         on_target,
-        read_pause(commands),
+        why_paused(context, commands),
         source_error,
         hidden=not source_error
         and topic not in on_source

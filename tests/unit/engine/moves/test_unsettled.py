@@ -11,9 +11,11 @@ from tests.unit.engine.moves.giving_up import Disaster, disaster
 from srm.domain.flow_state.replication_records import Pause
 from srm.engine import moves
 from srm.engine.drill import run_drill
+from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.records import MoveContext
 from srm.engine.status.observing import flow_status
-from srm.engine.why import why_group
+from srm.engine.status.status import flow_health
+from srm.engine.why import why_group, why_topic
 from srm.errors import ConflictError
 
 __all__ = ["disaster"]
@@ -74,3 +76,37 @@ def test_a_drill_the_status_and_why_say_the_same(back: MoveContext) -> None:
     assert reason in flow_status(flow).hints
     steps = {step.name: step for step in why_group(flow, "near").steps}
     assert steps["movable"].answer == reason
+
+
+@pytest.mark.parametrize("step", ["plan", "hold"])
+def test_what_waits_for_an_undecided_move_names_the_way_to_end_it(
+    disaster: Disaster, step: str
+) -> None:
+    """A run killed before its decision: nothing has come back yet that could be settled."""
+    disaster.planned()
+    if step == "hold":
+        disaster.through("hold")
+    else:
+        disaster.switch.pause(Pause("r1", "ann", "unplanned failover m1: P is lost", 1, "m1"))
+    flow = disaster.world.context().forward
+    again, end = "repeat its 'srm failover run' with --move-id m1", "'srm failover release m1'"
+
+    said = [
+        flow_status(flow).hints[0],
+        flow_health(flow_status(flow)).reasons[0].action,
+        {one.name: one for one in why_topic(flow, "Payments").steps}["not-paused"].action,
+        {one.name: one for one in why_group(flow, "near").steps}["not-paused"].action,
+        *(one.action for one in unsettled_problems(disaster.world.context("B", "P").forward)),
+    ]
+
+    assert len(said) == 5
+    assert all(again in one and end in one and "srm return" not in one for one in said)
+
+
+def test_what_waits_for_a_decided_move_names_the_return(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+
+    [hint, *_] = flow_status(disaster.world.context().forward).hints
+
+    assert "srm return status --flow 'P->B'" in hint
