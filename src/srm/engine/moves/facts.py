@@ -48,7 +48,7 @@ from srm.domain.moves.plan import (
 )
 from srm.domain.moves.progress import HELD, MoveProgress, Observation, WaitNote
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
+from srm.domain.moves.routing import LEASE_MS, group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason, ago, amount, excerpt
 from srm.engine.cluster_ports import GroupDescription, Topics
@@ -471,6 +471,14 @@ class Look:
     def held_ms(self) -> int | None:
         return self.progress.times_ms.get("holding") if self.progress.step in HELD else None
 
+    @property
+    def lapse(self) -> str:
+        """Say that the hold has run out, by the clocks of its processes; empty while it lasts."""
+        held = map(self.facts.routing.merge.get, self.facts.subjects)
+        beats = [one.time_ms for one in held if one and one.move_id == self.progress.move_id]
+        age_ms, source = self.now_ms - max(beats, default=self.now_ms), self.facts.request.source
+        return f"the hold ran out, its clients continue on {source}" if age_ms > LEASE_MS else ""
+
     @cached_property
     def status(self) -> SyncStatus:
         facts = self.facts
@@ -514,6 +522,7 @@ class Look:
             timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
             rpo_records=sum(missing.values()),
             missing=tuple(missing),
+            notes=tuple(filter(None, [self.lapse])),
             asks=self.requests,
         )
 
@@ -547,8 +556,8 @@ def _writer_reasons(look: Look) -> Iterator[str]:
     request = look.facts.request
     for topic, offsets in sorted(look.moving.items()):
         quiet = f"{request.quiet_s(unrouted=topic in look.unrouted):g} s"
-        if topic in look.unrouted:
-            quiet += ": a producer that follows no route wrote to it recently"
+        if topic in look.unrouted and not look.lapse:
+            quiet += ": a producer that follows no route may have written to it recently"
         grown = f"{amount(offsets, 'offset')} since the hold"
         yield (
             f"topic {topic} is still written to on {request.source} ({grown}): stop its producers"

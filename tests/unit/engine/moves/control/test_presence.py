@@ -263,3 +263,22 @@ def test_a_plan_says_that_the_state_of_a_streams_application_does_not_move(world
 
     assert "group far is a Kafka Streams application with state (far-counts-changelog)" in found
     assert "faraway" not in found
+
+
+def test_a_hold_that_ran_out_says_so_and_blames_no_producer_that_follows_none(
+    world: World,
+) -> None:
+    """Its clients work on the source again, so another process finds that the topic has grown."""
+    context = held(world)
+    say(world, "held", 1)
+    world.passing(2_000)
+    moves.wait_status(context, "m1")
+    assert not any("ran out" in note for note in moves.status(context, "m1").notes)
+    world.passing(61_000)
+    say(world, "resumed", 1)
+    world.p.produce("Payments", producer_id=7, timestamp_ms=world.clock())
+
+    status = moves.status(world.context(), "m1")
+
+    assert status.notes == ("the hold ran out, its clients continue on P",)
+    assert any(reason == "topic Payments must be idle on P for 5 s" for reason in status.blocking)
