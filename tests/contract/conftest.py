@@ -20,6 +20,7 @@ from srm.clock import now_ms
 from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import Cluster, TopicSpec
+from srm.errors import NotFoundError
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.simulation.loop import simulated_loop
@@ -251,6 +252,18 @@ def unique() -> str:
 
 @pytest.fixture
 def topic(site: Site, unique: str) -> str:
-    """Create a topic with two partitions on cluster P."""
+    """Create a topic with two partitions on cluster P, which group coordinators know, too.
+
+    They learn of a new topic after the brokers that describe it, and refuse its offsets till then.
+    """
     site.cluster.create_topics([TopicSpec(unique, 2, 1, {})])
+
+    def is_known() -> bool:
+        try:
+            site.cluster.commit_idle(f"{unique}-first", {TopicPartition(unique, 1): 0})
+        except NotFoundError:
+            return False
+        return True
+
+    eventually(is_known, f"the coordinator knows {unique}")
     return unique
