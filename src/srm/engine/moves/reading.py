@@ -86,7 +86,10 @@ def topics_to_move(
     """Return the topics that a request names, or all copied; without the source, with a copy."""
     forward, reverse = context.forward.config, context.reverse.config
     names, flow = forward.names, forward.flow
+    own = originals(on_target, reverse)
     if request.is_unplanned:
+        # A name that both would keep is of a third cluster unless a flow copies it to the source.
+        own = {topic for topic in own if reverse.enabled or not names.keeps_name(topic)}
         copied = {
             original
             for topic in on_target
@@ -98,6 +101,7 @@ def topics_to_move(
     else:
         on_source = context.source.topics()
         copied = originals(on_source, forward)
+        own = {topic for topic in own if names.replica(topic) in on_source}
         there = {*on_source, *on_target}
         missing = f"exists neither on {flow.source} nor on {flow.target}"
     for topic in request.topics:
@@ -109,7 +113,7 @@ def topics_to_move(
             )
         if topic not in there:
             raise NotFoundError(f"topic {topic!r} {missing}")
-    return tuple(sorted(request.topics or copied | originals(on_target, reverse)))
+    return tuple(sorted(request.topics or copied | own))
 
 
 def groups_on_source(

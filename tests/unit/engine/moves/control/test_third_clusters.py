@@ -12,13 +12,14 @@ from tests.unit.engine.moves.control.moving import World, config_in
 from srm.client.routing import RoutingWatcher
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.request import Mode, MoveRequest
 from srm.domain.moves.routing import ERA, Ack, KnownRoutes, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.moves.reading import topics_to_move
 from srm.engine.moves.records import ControlTables, MoveContext, ensure_topics
 from srm_lab.testing.fake_switch import FakeSwitch
 
@@ -315,3 +316,23 @@ def test_a_move_of_some_clients_outranks_an_earlier_one_of_all(tmp_path: Path) -
     move(world, "A", "B", "m1")
 
     assert {world.routes("A")[subject].generation for subject in SUBJECTS} == {ERA + 1}
+
+
+@pytest.mark.parametrize("mode", ["planned", "unplanned"])
+def test_topics_that_only_another_source_of_a_fan_in_has_do_not_move(
+    tmp_path: Path, mode: Mode
+) -> None:
+    """Their routes name no cluster: producers of B would go to C with those of A."""
+    lines = ["clusters = A, B, C", "groups = .*", "A->C.topics = Payments", "B->C.topics = Orders"]
+    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in NAMES]
+    lines += ["A->C.enabled = true", "B->C.enabled = true", "topics = .*"]
+    lines += ["replication.policy.class = IdentityReplicationPolicy"]
+    world = World(config_in(tmp_path, "\n".join(lines)), aliases=NAMES, topics=())
+    for alias, topics in (("A", ["Payments"]), ("B", ["Orders"]), ("C", ["Payments", "Orders"])):
+        for topic in topics:
+            world.clusters[alias].add_topic(topic)
+    request = MoveRequest("failover", "A", "C", mode=mode)
+
+    moving = topics_to_move(world.context("A", "C"), request, world.clusters["C"].topics())
+
+    assert moving == ("Payments",)
