@@ -151,7 +151,7 @@ class PartitionMove(GroupPlace):
 
 
 def partition_move(group: GroupPosition) -> PartitionMove:
-    """Decide where the group continues. Without the source ``lag`` counts offsets on the target."""
+    """Decide where the group continues. Without the source ``lag`` counts what the target holds."""
     facts, log = group.facts, group.facts.upstream_log or _NOTHING
     found = _after_loss(group) if group.is_away else translate(facts, group.committed)
     if found.state in {"no-map", "no-target"} and log.end <= log.start:
@@ -164,7 +164,7 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         direction=facts.direction,
         state=found.state,
         committed=committed,
-        lag=_to_read_there(facts.downstream_log, found.offset)
+        lag=_to_read_there(facts, found.offset)
         if group.is_away
         else facts.records_upstream(max(committed or 0, log.start), log.end),
         target_committed=group.target_committed,
@@ -222,11 +222,20 @@ def _after_loss(group: GroupPosition) -> Translation:
     return Translation("translated", resume, last.upstream_offset, dropped=dropped, reason=reason)
 
 
-def _to_read_there(log: LogRange | None, offset: int | None) -> int:
-    """Count the offsets of a log on the target from an offset on, by default from its start."""
+def _to_read_there(facts: PartitionFacts, offset: int | None) -> int:
+    """Count what the target holds from an offset on, by default from the start of the log.
+
+    Of a copy these are records where the map is loaded, and never the markers at its end.
+    """
+    log, known = facts.downstream_log, facts.offset_map
     if log is None or log is UNKNOWN_LOG:
         return 0
-    return log.end - (log.start if offset is None else offset)
+    start, end = log.start if offset is None else offset, known.last_target_end
+    if facts.direction == "reverse" or facts.back or known.first is None or end is None:
+        return log.end - start
+    first, reached = known.first[1], max(end, known.known_target_end or 0)
+    copied = facts.records_downstream(max(start, first), min(end, log.end))
+    return max(0, first - start) + copied + max(0, log.end - max(start, reached))
 
 
 def _passed_kept(group: GroupPosition, resume: int) -> int:
@@ -279,7 +288,7 @@ def _beside_consumers(
     # After a loss a commit of the group is newer than srm's own write, or the only one.
     is_newer = again > 0 or group.last is None or group.last.by_srm
     if group.is_away and is_newer and not group.overwrite:
-        lag = max(0, _to_read_there(group.facts.downstream_log, theirs))
+        lag = max(0, _to_read_there(group.facts, theirs))
         return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")
     one_map = replace(group.facts, back=None)
     at = translate(one_map, group.committed).offset if again and group.was_there else None

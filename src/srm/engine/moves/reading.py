@@ -22,6 +22,7 @@ from srm.domain.names.topics import ActiveProducer, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, Topics
 from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
+from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import (
     WITHOUT_OFFSETS,
     groups_with_offsets,
@@ -30,7 +31,15 @@ from srm.engine.groups.checkpoints import (
 )
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import read_proof
-from srm.engine.groups.translate import Maps, Starts, WantedMaps, logs_of, past_markers, starts_of
+from srm.engine.groups.translate import (
+    Logs,
+    Maps,
+    Starts,
+    WantedMaps,
+    logs_of,
+    past_markers,
+    starts_of,
+)
 from srm.engine.moves.facts import (
     Away,
     MoveFacts,
@@ -375,6 +384,8 @@ def read_target(
         **dict.fromkeys(places, UNKNOWN_LOG),
         **logs_of(target, served, starts_of(target, served)),
     }
+    if pause_in_force(context.forward) is not None:
+        maps = past_markers(maps, target, _ends_of_copies(pairs, logs), logs)  # those of seals
     return MoveFacts(
         request=request,
         topics=topics,
@@ -466,6 +477,14 @@ def _read_copies(
     return found
 
 
+def _ends_of_copies(
+    pairs: Collection[TopicPair], logs: Logs
+) -> dict[TopicPartition, tuple[TopicPartition, int]]:
+    names = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
+    copies = [(copy, log.end) for copy, log in logs.items() if copy.topic in names]
+    return {TopicPartition(names[copy.topic], copy.partition): (copy, end) for copy, end in copies}
+
+
 def read_writers(
     cluster: Cluster, places: Collection[TopicPartition]
 ) -> tuple[ActiveProducer, ...]:
@@ -504,10 +523,10 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
     own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
     newest = target.newest_times(own) if own else {}
     late = [
-        (at.source_end - at.source_next, copy, at.target_next - 1)
+        (at.source_end - at.source_next, copy, end - 1)
         for original, copy in copies.items()
         if (at := facts.maps.get(original).position) is not None and copy in own
-        if at.source_end > at.source_next and at.target_next
+        if at.source_end > at.source_next and (end := facts.maps.get(original).last_target_end)
     ]
     # The newest timestamp of a log with lag may be that of a marker.
     last = record_times(target, [one[1:] for one in nlargest(MOST_READ, late)])

@@ -9,7 +9,9 @@ from tests.unit.engine.moves.giving_up import Disaster, disaster
 
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
+from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.records import MoveStore
+from srm.engine.status.observing import observe
 
 __all__ = ["disaster"]
 
@@ -131,3 +133,41 @@ def test_the_seal_of_a_copy_is_no_sign_of_a_quiet_source(disaster: Disaster) -> 
     assert final is not None
     assert (planned.seconds, planned.at_most) == (1.4, 307)
     assert (final.seconds, final.at_most) == (1.4, 307)
+
+
+def test_the_seal_of_a_copy_is_no_record_that_is_read_again(disaster: Disaster) -> None:
+    """Drill and plan come before the seals, forecast and report after them."""
+    world = disaster.world
+    world.start("near", "P", {"Payments": 100})
+    emit(world.context().forward)
+    planned = disaster.planned().forecast
+    disaster.switch.before_seal = lambda: world.b.mark("P.Payments")
+
+    disaster.through("hold")
+
+    final = MoveStore.read(disaster.context).progress("m1").forecast
+    shown = observe(world.context().forward).outlook
+    assert planned is not None
+    assert final is not None
+    assert shown is not None
+    counts = [{one.group: one.re_read for one in each.groups} for each in (planned, final)]
+    assert counts == [{"far": 91, "near": 0}] * 2
+    assert {plan.group: shown.read_again(plan) for plan in shown.plans} == counts[0]
+
+
+def test_what_a_copy_took_after_its_last_report_is_read_again(disaster: Disaster) -> None:
+    world = disaster.world
+    world.start("near", "P", {"Payments": 100})
+    emit(world.context().forward)
+
+    def copy_on() -> None:
+        world.b.produce("P.Payments", records=3)
+        world.b.mark("P.Payments")
+
+    disaster.planned()
+    disaster.switch.before_seal = copy_on
+    disaster.through("hold")
+
+    final = MoveStore.read(disaster.context).progress("m1").forecast
+    assert final is not None
+    assert {one.group: one.re_read for one in final.groups}["near"] == 4  # the marker, too
