@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -520,7 +521,7 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]
 def group_warnings(facts: MoveFacts) -> Iterator[str]:
     for group in facts.plans:
         is_share = group.group in facts.share_groups
-        yield from _warnings_of(group, facts.request, is_share=is_share)
+        yield from _warnings_of(group, facts.request)
         if is_share:
             yield from _losses_of_share_group(group, facts)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
@@ -528,6 +529,7 @@ def group_warnings(facts: MoveFacts) -> Iterator[str]:
                 f"group {group.group} has committed nothing: it starts on "
                 f"{facts.request.target} as auto.offset.reset of its clients says"
             )
+    yield from _without_place(facts)
     own = [
         group.group
         for group in facts.plans
@@ -557,7 +559,7 @@ def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
         )
 
 
-def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> Iterator[str]:
+def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
     for position in group.positions:
         if position.skipped and request.accept_skips:
             yield (
@@ -583,25 +585,36 @@ def _warnings_of(group: GroupPlan, request: MoveRequest, *, is_share: bool) -> I
             f"continues at its own commit on {target}, after records of {source} that it may not "
             f"have read"
         )
-    reset = "auto.offset.reset of its clients"
-    if is_share:
-        reset = "share.auto.offset.reset of the group there"
-    if undecided := [position.name for position in group.positions if position.left_to_reset]:
+
+
+def _without_place(facts: MoveFacts) -> Iterator[str]:
+    """Yield what auto.offset.reset decides, in one line for groups with the same partitions."""
+    alike = defaultdict[tuple[tuple[str, ...], str], list[str]](list)
+    for group in facts.plans:
+        share = "share." if group.group in facts.share_groups else ""
+        if names := tuple(one.name for one in group.positions if one.left_to_reset):
+            alike[names, share].append(group.group)
+    for (names, share), groups in alike.items():
         yield (
-            f"group {group.group} has committed nothing for {some(undecided)}: it starts "
-            f"there on {target} as {reset} says"
+            f"{_have(groups)} committed nothing for {some(names)}: where to start there on "
+            f"{facts.request.target} is decided as {share}auto.offset.reset says"
         )
+
+
+def _have(groups: Sequence[str]) -> str:
+    if len(groups) == 1:
+        return f"group {groups[0]} has"
+    return f"{amount(len(groups), 'group')} ({some(groups)}) have"
 
 
 def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
     target, flow = facts.request.target, facts.request.flow
-    for plan in facts.plans:
-        if not facts.known_places(plan):
-            yield (
-                f"group {plan.group} has no checkpoint and no commit of its own: it starts on "
-                f"{target} as auto.offset.reset of its clients says. While {flow.source} answers, "
-                f"run srm checkpoints emit --flow '{flow}'"
-            )
+    if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:
+        yield (
+            f"{_have(unseen)} no checkpoint and no own commit: where to start on {target} is "
+            f"decided as auto.offset.reset of clients says. While {flow.source} answers, run "
+            f"srm checkpoints emit --flow '{flow}'"
+        )
     if unserved := facts.without_leader:
         yield (
             f"no broker of {target} leads {some([str(place) for place in unserved])} now: groups "

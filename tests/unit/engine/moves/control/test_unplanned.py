@@ -545,7 +545,7 @@ def test_a_place_that_is_not_known_in_a_log_with_records_is_a_warning(disaster: 
     plan = disaster.planned()
 
     assert not plan.blocking
-    assert any("near has committed nothing for B.Payments-0" in line for line in plan.warnings)
+    assert any("near) have committed nothing for B.Payments-0" in line for line in plan.warnings)
 
 
 def further_commit(folder: Path, records: int = 0, following: int = 0) -> Disaster:

@@ -473,3 +473,14 @@ def inflows(world: World, source: str, target: str, topic: str) -> list[str]:
     move = MoveRequest("failback", source, target, topics=(topic,))
     warnings = moves.plan(world.context(source, target), move, dry_run=True).warnings
     return [line.split(" ")[0] for line in warnings if "copies records of another" in line]
+
+
+def test_groups_without_a_place_in_the_same_partitions_share_a_warning(world: World) -> None:
+    """Hundreds of groups read one topic alone: a line of each would hide all other warnings."""
+    world.b.produce("Payments", records=5)
+    world.copy("B", "P")
+
+    warnings = moves.plan(world.context(), REQUEST, dry_run=True).warnings
+
+    [warning] = [one for one in warnings if "auto.offset.reset" in one]
+    assert "2 groups (far, near) have committed nothing for B.Payments-0" in warning
