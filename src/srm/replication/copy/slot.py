@@ -379,8 +379,11 @@ class Slot:
         signs = SourceSigns()
         while True:
             copies, now = list(self._partitions.copies.values()), now_s()
-            ends = {copy: copy.source_end for copy in copies}
-            highs = {copy: copy.source_high for copy in copies}
+            # srm writes the heartbeats of the source itself: a lost one is no loss.
+            is_beats = self._context.config.names.is_heartbeats
+            counted = [copy for copy in copies if not is_beats(copy.assigned.topic)]
+            ends = {copy: copy.source_end for copy in counted}
+            highs = {copy: copy.source_high for copy in counted}
             signs.look(self._partitions.source_heard_s(), ends, now, highs)
             held = signs.held_back.items()
             ends_of_held = tuple(

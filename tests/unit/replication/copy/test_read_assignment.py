@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -99,8 +101,11 @@ class Untold:
     def __init__(self) -> None:
         self.beats = 0
 
-    def beat(self, *_: object) -> None:
+        self.growth = 0
+
+    def beat(self, *signs: Any) -> None:
         self.beats += 1
+        self.growth = max(self.growth, signs[3])
 
     def report(self, *_: object) -> None: ...
 
@@ -264,3 +269,29 @@ def test_a_slot_ends_for_good_once_another_application_drives_the_flow() -> None
             await site.running
 
     play(scenario, driver="ours")
+
+
+@pytest.mark.parametrize(("topic", "grows"), [("Topic", True), ("heartbeats", False)])
+def test_heartbeats_are_no_growth_of_the_source(
+    monkeypatch: pytest.MonkeyPatch, topic: str, grows: bool
+) -> None:
+    """A source without any traffic would seem to lose a record in each second that it is away."""
+    monkeypatch.setattr(slot, "until_next", lambda _: 0.001)
+    assigned = replace(ASSIGNED, topic=topic)
+
+    async def scenario(site: Site) -> None:
+        partitions = site.slot._partitions
+        site.feed.read(1, Assignment("0", 1, (assigned,)))
+        site.starts.known.set()
+        await until(lambda: assigned in partitions.copies)
+
+        def heard() -> float:
+            partitions.copies[assigned].source_end += 30
+            return time.monotonic()
+
+        monkeypatch.setattr(partitions, "source_heard_s", heard)
+        beats = site.told.beats
+        await until(lambda: site.told.beats > beats + 3)
+        assert (site.told.growth > 0) is grows
+
+    play(scenario)
