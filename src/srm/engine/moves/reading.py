@@ -384,8 +384,9 @@ def read_target(
         **dict.fromkeys(places, UNKNOWN_LOG),
         **logs_of(target, served, starts_of(target, served)),
     }
+    past_seals: FlowMaps | None = None
     if pause_in_force(context.forward) is not None:
-        maps = past_markers(maps, target, _ends_of_copies(pairs, logs), logs)  # those of seals
+        past_seals = past_markers(maps, target, _ends_of_copies(pairs, logs), logs)
     return MoveFacts(
         request=request,
         topics=topics,
@@ -397,6 +398,7 @@ def read_target(
         maps=maps,
         maps_ms=maps_ms,
         routing=routing,
+        past_seals=past_seals,
     )
 
 
@@ -523,10 +525,10 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
     own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
     newest = target.newest_times(own) if own else {}
     late = [
-        (at.source_end - at.source_next, copy, end - 1)
+        (at.source_end - at.source_next, copy, at.target_next - 1)
         for original, copy in copies.items()
         if (at := facts.maps.get(original).position) is not None and copy in own
-        if at.source_end > at.source_next and (end := facts.maps.get(original).last_target_end)
+        if at.source_end > at.source_next and at.target_next
     ]
     # The newest timestamp of a log with lag may be that of a marker.
     last = record_times(target, [one[1:] for one in nlargest(MOST_READ, late)])

@@ -11,7 +11,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.records import MoveStore
-from srm.engine.status.observing import observe
+from srm.engine.status.observing import flow_status, observe
 
 __all__ = ["disaster"]
 
@@ -147,12 +147,14 @@ def test_the_seal_of_a_copy_is_no_record_that_is_read_again(disaster: Disaster) 
 
     final = MoveStore.read(disaster.context).progress("m1").forecast
     shown = observe(world.context().forward).outlook
+    [topic] = flow_status(world.context().forward).topics
     assert planned is not None
     assert final is not None
     assert shown is not None
     counts = [{one.group: one.re_read for one in each.groups} for each in (planned, final)]
     assert counts == [{"far": 91, "near": 0}] * 2
     assert {plan.group: shown.read_again(plan) for plan in shown.plans} == counts[0]
+    assert topic.copied == 101  # as before the seal
 
 
 def test_what_a_copy_took_after_its_last_report_is_read_again(disaster: Disaster) -> None:
