@@ -168,7 +168,7 @@ def _partition_table(console: Console, partitions: Iterable[PartitionReturn]) ->
     columns = "partition", "from", "to", "residue", "first", "last", ""
     rows = [
         (
-            *(entry.place, str(first), str(end), entry.records),
+            *(entry.place, str(first), str(max(first, end - 1)), entry.records),
             *(moment(entry.first_ms), moment(entry.last_ms), "; ".join(_remarks(entry))),
         )
         for entry in partitions
