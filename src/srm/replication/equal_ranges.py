@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from ctypes import Structure, c_int32, c_int64, c_void_p
 from enum import IntEnum
@@ -18,13 +19,13 @@ from typing import Final
 
 import numpy as np
 
-from srm.domain.offset_map.runs import Runs
+from srm.domain.offset_map.runs import OffsetSet, Runs
 from srm.domain.verification.verification import RangeResult, SideResult, new_hash
 from srm.domain.verification.verification_plan import RangePlan
 from srm.errors import IntegrityError, SrmError
-from srm.replication.batches.batch import INT32, LENGTH_AT, PREFIX
+from srm.replication.batches.batch import INT32, LENGTH_AT, PREFIX, batches
 from srm.replication.batches.codecs import open_batch
-from srm.replication.log_reader import LogReader
+from srm.replication.log_reader import LogReader, fetches
 from srm.replication.native.library import NativeLibrary, address, layout
 from srm.replication.ports import FetchedPartition
 
@@ -221,6 +222,30 @@ async def prove_equal(
     finally:
         for side in sides:
             await side.close()
+
+
+async def unmapped_copies(plan: RangePlan, target: LogReader) -> list[tuple[int, int]]:
+    """Return target offsets outside the map by writers of copies, where the source lacks as many.
+
+    A walk that finds a copy without its original cannot know which offset that had.
+    """
+    runs, end = plan.runs, min(plan.target_end, plan.target_log_end)
+    mapped = OffsetSet((run.target_start, run.target_end) for run in runs)
+    written = [
+        (batch.producer_id, max(plan.target_start, batch.base_offset), batch.last_offset + 1)
+        async for _, fetched in fetches(target, plan.target_start, end)
+        for batch in batches(fetched.records)
+        if batch.last_offset >= plan.target_start and not batch.is_control
+    ]
+    writers = {one for one, a, b in written if (at := mapped.next(a)) is not None and at < b}
+
+    def room(at: int) -> int:
+        index = bisect_right(runs, at, key=lambda run: run.target_start)
+        start = runs[index - 1].source_end if index else plan.source_start
+        return (runs[index].source_start if index < len(runs) else plan.source_end) - start
+
+    found = [part for one, a, b in written if one in writers for part in mapped.add(a, b)]
+    return [(a, b) for a, b in found if b - a <= room(a)]
 
 
 async def _prove(

@@ -27,7 +27,7 @@ from srm.engine.verification import VerificationRequest, carry_out, plan, progre
 from srm.errors import SrmError
 from srm.kafka.tables.single_records import record_of
 from srm.kafka.wire.cluster import open_wire
-from srm.replication.equal_ranges import prove_equal
+from srm.replication.equal_ranges import prove_equal, unmapped_copies
 from srm.replication.log_reader import LogReader
 from srm.replication.native.library import NativeLibrary, native_library
 from srm.spark.jobs import TASKS_PER_CORE, cores, read, reader, spread
@@ -108,9 +108,19 @@ def _compare_records(clusters: BothClusters, plans: list[RangePlan]) -> Iterator
             source = open_reader("source", committed=plan.committed)
             target = open_reader("target", committed=not plan.shared)
             try:
-                yield _compare_one(plan, source, target)
+                found = _compare_one(plan, source, target)
+                if found.foreign and plan.compacted:
+                    plan = asyncio.run(_with_unmapped(clusters, plan))  # noqa: PLW2901
+                    found = _compare_one(plan, source, target)
+                yield found
             except SrmError as error:
                 yield str(error)
+
+
+async def _with_unmapped(clusters: BothClusters, plan: RangePlan) -> RangePlan:
+    async with open_wire("target", clusters.target) as wire:
+        log = LogReader(wire, plan.copy, topic_id_bytes(plan.target_id), read_committed=False)
+        return replace(plan, unmapped=tuple(await unmapped_copies(plan, log)))
 
 
 def _compare_one(plan: RangePlan, source: Consumer, target: Consumer) -> RangeResult:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.batches import Record as Stored
 from tests.batches import marker, stored
 from tests.native import CANNOT_BUILD
+from tests.unit.replication.resume.two_logs import Log as Broker
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Run, coalesce
@@ -22,7 +23,8 @@ from srm.domain.verification.verification_plan import RangePlan, cut
 from srm.errors import UnavailableError
 from srm.replication import equal_ranges
 from srm.replication.batches.batch import seal
-from srm.replication.equal_ranges import prove_equal
+from srm.replication.equal_ranges import prove_equal, unmapped_copies
+from srm.replication.log_reader import LogReader
 from srm.replication.native.library import FILE, NativeLibrary
 from srm.replication.ports import FetchedPartition
 
@@ -321,3 +323,26 @@ def test_a_log_that_gives_nothing_is_left_to_consumers(monkeypatch):
     readers = Silent(source, TopicPartition("pay", 0)), Reader(target, TopicPartition("pay", 0))
 
     assert asyncio.run(prove_equal(plan, *readers, NATIVE)) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("gap", "writer", "expected"),
+    [
+        pytest.param(4, 7, [(13, 15)], id="copies whose originals were compacted unmapped"),
+        pytest.param(1, 7, [], id="more copies than the source has lost"),
+        pytest.param(4, 8, [], id="records of another producer"),
+    ],
+)
+def test_copies_outside_the_map_are_known_by_their_writer_and_by_room_on_the_source(
+    gap: int, writer: int, expected: list[tuple[int, int]]
+) -> None:
+    def batch(offsets: range, producer: int) -> bytes:
+        return stored([Stored(at, 1, b"k", b"%d" % at) for at in offsets], producer_id=producer)
+
+    first, again, last = range(10, 13), range(13, 15), range(16, 20)
+    log = Broker([batch(first, 7), batch(again, writer), marker(15, 7, 3), batch(last, 7)], 10)
+    plan = RangePlan("T", 0, "P.T", 100, 107 + gap, 107 + gap, 10, 20, 20, [])
+    plan = replace(plan, runs=[Run(100, 10, 3), Run(103 + gap, 16, 4)])
+    reader = LogReader(log, TopicPartition("P.T", 0), b"", False)  # type: ignore[arg-type]
+
+    assert asyncio.run(unmapped_copies(plan, reader)) == expected

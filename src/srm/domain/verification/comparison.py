@@ -143,6 +143,7 @@ class _Comparison:
         self._source, self._target = _Side(source), _Side(target)
         self._on_target = _Places([(r.source_start, r.source_end, r.shift) for r in plan.runs])
         self._on_source = _Places([(r.target_start, r.target_end, -r.shift) for r in plan.runs])
+        self._unmapped = OffsetSet(plan.unmapped)
         self._foreign = 0
         self._one_sided = 0
         self._difference: Difference | None = None
@@ -185,9 +186,9 @@ class _Comparison:
         ):
             self._target.leave_out()
             return
-        self._foreign += 1
-        self._differs(None, target.offset, "foreign")
-        self._target.take(self._frame(target))
+        is_own = self._unmapped.next(target.offset) == target.offset
+        self._foreign += not is_own
+        self._only(self._target, target, (None, target.offset), "foreign", may_lack=is_own)
 
     def _pair(self, source: ComparedRecord, target: ComparedRecord) -> None:
         ours, theirs = self._frame(source), self._frame(target)

@@ -32,7 +32,7 @@ class RangePlan:
     Logs can end before the range, after a loss. ``compacted`` topics may lack records on one side.
     ``timestamps`` is False if the target sets them. ``left_out`` names records not compared.
     ``transform``: what the flow changes; others write to a ``shared`` copy, too. A flow that is not
-    ``committed`` copies open and aborted transactions.
+    ``committed`` copies open and aborted transactions. ``unmapped`` target offsets are of the flow.
     """
 
     topic: str
@@ -54,6 +54,7 @@ class RangePlan:
     transform: Transform | None = None
     shared: bool = False
     committed: bool = True
+    unmapped: tuple[tuple[int, int], ...] = ()
 
     @property
     def names(self) -> tuple[str, int, str]:

@@ -324,7 +324,8 @@ class SourceWalk:
         if former.count:
             notes.append(
                 f"{former.count} records at target offsets {former.first} to {former.last} are of "
-                "a topic that had the name before, or gone from the source: not in the map"
+                "a topic that had the name before, or gone from the source (compacted, deleted or "
+                "truncated there): not in the map"
             )
         if place.owed:
             notes.append(
@@ -334,7 +335,7 @@ class SourceWalk:
         if removed.count:
             notes.append(
                 f"{removed.count} records at target offsets {removed.first} to {removed.last} are "
-                "gone from the source: not in the map"
+                "gone from the source (compacted, deleted or truncated there): not in the map"
             )
         return notes
 

@@ -280,3 +280,18 @@ def test_what_was_left_on_the_source_by_decision_is_not_compared_and_told(
     assert results[(first, end),].outcome == "equal"
     assert results[(first, end),].source_records == copied
     assert f"source offsets {first} to {end - 1} were excluded" in results[(first, end),].reason
+
+
+def test_a_copy_that_has_no_original_to_be_mapped_to_is_one_sided() -> None:
+    """Compaction of the source was faster than the map; another program's record is foreign."""
+    source, target = source_log(), target_log(list(range(COUNT)))
+    own, other = record(SHIFT + COUNT, 5), record(SHIFT + COUNT + 1, 6)
+    plan = replace(plan_for(COUNT + 2, compacted=True), target_end=SHIFT + COUNT + 2)
+    known = replace(plan, unmapped=((SHIFT + COUNT, SHIFT + COUNT + 1),))
+
+    found = verify(known, source, [*target, own])
+    assert (found.outcome, found.one_sided, found.foreign) == ("equal", 1, 0)
+    found = verify(known, source, [*target, own, other])
+    assert found.difference == difference(None, SHIFT + COUNT + 1, "foreign")
+    assert (found.one_sided, found.foreign) == (1, 1)
+    assert verify(plan, source, [*target, own]).outcome == "different"
