@@ -285,12 +285,23 @@ def carry_out(
         except BaseException as error:
             if step.releases:
                 _release_after(context, move_id, error)
-                if isinstance(error, UnavailableError) and not plan.request.is_unplanned:
+                if isinstance(error, UnavailableError) and _lacks_its_source(context, plan):
                     flow = plan.request.flow
                     lost = f"if {flow.source} is lost: srm failover run --mode unplanned"
                     raise UnavailableError(str(error), f"{lost} {flow.options}") from error
             raise
     return run.report
+
+
+def _lacks_its_source(context: MoveContext, plan: MovePlan) -> bool:
+    """Return True if a planned move has no answer from its source."""
+    if plan.request.is_unplanned:
+        return False
+    try:
+        context.source.topics()
+    except UnavailableError:
+        return True
+    return False
 
 
 def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:

@@ -181,8 +181,9 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(
 def test_a_release_without_the_target_does_not_say_that_the_move_continues(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(UnavailableError):
+    with pytest.raises(UnavailableError) as raised:
         run_without(world, world.b.fail)
+    assert "if P is lost" not in str(raised.value), "it is B that does not answer"
 
     assert not [text for text in caplog.messages if "continues" in text], caplog.text
     assert "cluster B is left as it is: " in caplog.text
