@@ -122,7 +122,7 @@ class UnavailableError(SrmError):
 
 
 class GivenUpError(UnavailableError):
-    """An unplanned move has abandoned the cluster; srm no longer calls or waits for it."""
+    """The cluster was silent, or a move has abandoned it; srm does not wait for it now."""
 
 
 class AuthorizationError(SrmError):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
 
-from srm.errors import SrmError
+from srm.errors import GivenUpError, SrmError
 
+_Key = tuple[str, str]
 DEFAULT_S: Final = 4.0
 """Seconds for TCP, TLS, a login and one answer, all of them together."""
+_BELIEVED_S: Final = 5.0
+"""A refusal counts as long, because a command makes several calls one after another."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,18 @@ class FirstAnswers:
     """Limit of the first answers in ``seconds``; ``known``: error or None by alias and address."""
 
     seconds: float
-    known: dict[tuple[str, str], SrmError | None] = field(default_factory=dict)
+    known: dict[_Key, SrmError | None] = field(default_factory=dict)
+    _until: dict[_Key, float] = field(default_factory=dict)
+
+    def note(self, key: _Key, found: SrmError | None) -> SrmError | None:
+        """Note what is wrong with a cluster, None if it answers; return it as calls raise it."""
+        is_silent = found is not None and found.retriable
+        self.known[key] = GivenUpError(found.what, found.action) if found and is_silent else found
+        self._until[key] = time.monotonic() + _BELIEVED_S
+        return self.known[key]
+
+    def recent_refusal(self, key: _Key) -> SrmError | None:
+        return self.known[key] if self._until.get(key, 0.0) > time.monotonic() else None
 
 
 _current: ContextVar[FirstAnswers | None] = ContextVar("srm_patience", default=None)
@@ -31,11 +46,12 @@ def current() -> FirstAnswers | None:
 
 
 @contextmanager
-def limit(seconds: float | None) -> Iterator[None]:
+def limit(seconds: float | None) -> Iterator[FirstAnswers | None]:
     """Give each cluster that the block opens some seconds for its first answer, None: no limit."""
-    token = _current.set(None if seconds is None else FirstAnswers(seconds))
+    answers = None if seconds is None else FirstAnswers(seconds)
+    token = _current.set(answers)
     try:
-        yield
+        yield answers
     finally:
         _current.reset(token)
 

@@ -23,7 +23,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control import control_lists
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.errors import GivenUpError, SrmError
+from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.brokers import refusals_of
@@ -83,13 +83,9 @@ def _silent(ends: Mapping[str, ClusterClients]) -> dict[str, SrmError]:
     keys = {alias: (alias, of.admin.get("bootstrap.servers", "")) for alias, of in ends.items()}
     left = [alias for alias, key in keys.items() if key not in limit.known]
     found = refusals_of([(alias, ends[alias].admin) for alias in left], limit.seconds)
-    limit.known.update(zip((keys[alias] for alias in left), found, strict=True))
-    wrong = {alias: limit.known[key] for alias, key in keys.items()}
-    return {
-        alias: GivenUpError(error.what, error.action) if error.retriable else error
-        for alias, error in wrong.items()
-        if error is not None
-    }
+    for alias, error in zip(left, found, strict=True):
+        limit.note(keys[alias], error)
+    return {alias: error for alias, key in keys.items() if (error := limit.known[key]) is not None}
 
 
 @contextmanager

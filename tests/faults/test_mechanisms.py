@@ -23,7 +23,7 @@ from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.offset_map.map_records import topic_id_bytes
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import IntegrityError
-from srm.kafka.state.slot_state import MapStarts, broker_configs
+from srm.kafka.state.slot_state import MapStarts
 from srm.kafka.state.writers import KafkaStateLog
 from srm.replication import claim as claims
 from srm.replication import codes, partition, report
@@ -296,7 +296,7 @@ async def _an_owner_that_sleeps_until_the_broker_has_forgotten_it(bench: Bench) 
     target = bench.lab.target
     async with bench.connected():
         older = bench.owner()
-        lifetime_s = claims.claim_lifetime_s(broker_configs(bench.lab.target_props))
+        lifetime_s = claims.claim_lifetime_s(bench.lab.target.broker_configs())
         await older.claim(lifetime_s)
         bench.write(10, 10)
         await older.fetch()

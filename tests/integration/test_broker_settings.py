@@ -8,24 +8,30 @@ from collections.abc import Callable
 
 import pytest
 
-from srm.kafka.state.slot_state import broker_configs
+from srm.config.model import ClusterClients
+from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration, pytest.mark.timeout(400)]
+
+
+def settings_of(servers: str) -> dict[str, str]:
+    with KafkaCluster("X", ClusterClients.alike({"bootstrap.servers": servers})) as cluster:
+        return cluster.broker_configs()
 
 
 def test_settings_are_read_from_every_broker_and_one_that_hangs_holds_nobody_up(
     cluster_factory: Callable[..., list[KafkaBroker]],
 ) -> None:
     brokers = cluster_factory("X", 2, **{"producer.id.expiration.ms": "60000"})
-    servers = {"bootstrap.servers": ",".join(broker.bootstrap for broker in brokers)}
+    every_broker = ",".join(broker.bootstrap for broker in brokers)
 
-    everybody = broker_configs(servers)
+    everybody = settings_of(every_broker)
     hangs = brokers[1].pid
     assert hangs is not None
     os.kill(hangs, signal.SIGSTOP)
     try:
-        the_rest = broker_configs({"bootstrap.servers": brokers[0].bootstrap})
+        the_rest = settings_of(brokers[0].bootstrap)
     finally:
         os.kill(hangs, signal.SIGCONT)
 

@@ -33,7 +33,6 @@ from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.driver_log import KafkaDriverLog
-from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.state.writers import KafkaStateLog
 from srm.replication.copy.slot import SlotSpec
 from srm.replication.driver.duties import emit_heartbeats
@@ -390,7 +389,8 @@ def test_without_the_brokers_settings_defaults_are_assumed_and_the_right_is_name
 ) -> None:
     srm = srm_with(world.secured, documented(without=BROKER_SETTINGS))
 
-    assert broker_configs(srm.target) == {}
+    with KafkaCluster("B", ClusterClients.alike(srm.target)) as cluster:
+        assert cluster.broker_configs() == {}
     assert "assuming Kafka's defaults" in caplog.text
     assert "grant DescribeConfigs on the cluster" in caplog.text
 

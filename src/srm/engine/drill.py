@@ -35,6 +35,7 @@ from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.control.control_topics import ensure_stamped
+from srm.engine.flows.cluster_absence import loudness
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
@@ -86,7 +87,8 @@ def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
     try:
         remove_leftovers(target, now_ms)
     except SrmError as error:
-        log.warning("leftovers of a drill on %s remain for now: %s", target.alias, error)
+        text = "leftovers of a drill on %s remain for now: %s"
+        log.log(loudness(error), text, target.alias, error)
 
 
 def remove_shadows(target: Cluster, drill: Drill) -> None:

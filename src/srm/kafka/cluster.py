@@ -59,6 +59,7 @@ class KafkaCluster(Clients):
         return self._id
 
     facts = cluster_facts.read_facts
+    broker_configs = cluster_facts.broker_configs
     quotas = cluster_facts.quotas
     scram_users = cluster_facts.scram_users
 

@@ -25,7 +25,7 @@ from srm.clock import now_ms
 from srm.domain.names.record_headers import ClusterIds
 from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.slot_state import KafkaAssignmentFeed, MapStarts, broker_configs
+from srm.kafka.state.slot_state import KafkaAssignmentFeed, MapStarts
 from srm.kafka.state.writers import KafkaStateLog
 from srm.kafka.wire.cluster import WireCluster, open_wire
 from srm.logs import LogFormat
@@ -101,7 +101,7 @@ async def _run(spec: SlotSpec, stop: threading.Event) -> None:
             target,
             Reporter(config, spec.slot, target_state, syncs, now_ms),
             now_ms,
-            ClaimLifetime(partial(asyncio.to_thread, broker_configs, spec.target.admin)),
+            ClaimLifetime(partial(asyncio.to_thread, cluster.broker_configs)),
             Quota(config.max_bytes_per_second),
             ids,
         )

@@ -44,7 +44,6 @@ from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
 from srm.kafka.cluster import KafkaCluster
-from srm.kafka.state.slot_state import broker_configs
 from srm.kafka.wire.security import read_security
 from srm.pages.tables import Listing
 from srm.replication.driver.discovery import internal_topic_specs
@@ -147,7 +146,7 @@ def check_clusters(config: Config, checks: Checks) -> None:
             clients = config.cluster_clients(flow.target, flow)
             context = flow_context(effective, source, target, clients)
             checks.run(f"rights of {flow}", partial(rights_of, context))
-            checks.run(f"defaults for {flow}", partial(_defaults, context, clients.admin))
+            checks.run(f"defaults for {flow}", partial(_defaults, context))
             checks.run(f"topics of {flow}", partial(_topics, context))
 
 
@@ -260,12 +259,10 @@ def _grant(context: FlowContext) -> str:
     return f"grant it: srm rights --flow '{context.config.flow}' prints the command"
 
 
-def _defaults(
-    context: FlowContext, admin: Mapping[str, str], name: str
-) -> Iterator[Check | SrmError]:
+def _defaults(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
     config = context.config
     flow, target = config.flow, config.flow.target
-    found = broker_configs(admin)
+    found = cast("KafkaCluster", context.target).broker_configs()
     if not found:
         text = f"srm lacks DescribeConfigs on the cluster {target}: Kafka's defaults are assumed"
         yield Check(name, "warning", text, _grant(context))

@@ -600,7 +600,8 @@ def try_to_level(context: FlowContext) -> None:
         if any(one.lacks(other, aliases).routes for one, other in (tables, reversed(tables))):
             level(as_move(context))
     except SrmError as error:
-        log.warning("%s: the routes of both clusters: %s", context.config.flow, error)
+        flow = context.config.flow
+        log.log(loudness(error), "%s: the routes of both clusters: %s", flow, error)
 
 
 @dataclass(frozen=True)

@@ -293,9 +293,10 @@ class Clients:
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """Let a command wait in vain once, then as for a first answer; raise what is wrong."""
-        if self._patience is not None and self._patience.known.get(self._key) is not None:
-            self._require_answer(self._patience.seconds)
+        """Let a command wait for a first answer, then in vain once; raise what is wrong."""
+        limit = self._patience
+        if limit is not None and (self._key not in limit.known or limit.known[self._key]):
+            self._require_answer(limit.seconds)
         try:
             yield
         except UnavailableError as error:
@@ -303,11 +304,12 @@ class Clients:
             raise
 
     def _require_answer(self, limit_s: float, error: SrmError | None = None) -> None:
-        [refusal] = refusals_of([(self.alias, self.props.admin)], limit_s)
-        if self._patience is not None:
-            self._patience.known[self._key] = refusal
+        limit = self._patience
+        if limit is None or (refusal := limit.recent_refusal(self._key)) is None:
+            [refusal] = refusals_of([(self.alias, self.props.admin)], limit_s)
+            refusal = refusal if limit is None else limit.note(self._key, refusal)
         if refusal is not None:
-            raise refusal from error
+            raise type(refusal)(refusal.what, refusal.action) from error
 
     def label(self, doing: str) -> str:
         return f"{doing} on cluster {self.alias}"

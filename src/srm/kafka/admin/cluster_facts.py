@@ -1,21 +1,28 @@
-"""Facts about a cluster that few commands need: id, release, clock, quotas and users."""
+"""Facts about a cluster that few calls need: id, release, clock, broker settings, quotas, users."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Final
+
+from confluent_kafka.admin import ConfigEntry, ConfigResource
 
 from srm.clock import now_ms
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import QuotaEntity
-from srm.errors import AuthorizationError
+from srm.errors import AuthorizationError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import check, on_cluster
 from srm.kafka.wire.messages import Request
 
+_SETTINGS_S: Final = 5.0  # a claim waits for it
 _FETCH: Final = 1
+_logger = logging.getLogger(__name__)
 _RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (14, "3.5"), (13, "3.1"), (12, "2.7"))
 """The oldest release that serves a version of Fetch."""
 
@@ -100,3 +107,42 @@ def _ask(clients: Clients, what: str, request: Request, right: str) -> api.Answe
         return answer
 
     return clients.request(f"reading {what}", ask, needs)
+
+
+def broker_configs(clients: Clients) -> dict[str, str]:
+    """Return the configs of the brokers; empty when srm has no right to see them.
+
+    Where brokers differ in a number, the smallest counts. A silent broker is skipped while others
+    answer: it may be frozen, and the next query follows soon.
+    """
+
+    def read(limit_s: float) -> dict[str, str]:
+        admin, answers = clients.admin(), []
+        nodes = admin.list_topics(timeout=limit_s).brokers
+        if not nodes:
+            raise UnavailableError("reading broker settings: the cluster names no broker yet")
+        for node in nodes:  # librdkafka takes one broker per call: each answers for itself
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
+            answers += admin.describe_configs([resource], request_timeout=_SETTINGS_S).values()
+        wait(answers)
+        heard = [answer.result() for answer in answers if answer.exception() is None]
+        return _smallest(heard or [answer.result() for answer in answers])
+
+    try:
+        return clients.call("reading broker settings", read, on_cluster("DescribeConfigs"))
+    except AuthorizationError as error:
+        _logger.warning("assuming Kafka's defaults: %s", error)
+        return {}
+
+
+def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entries in brokers:
+        for name, entry in entries.items():
+            value = entry.value
+            if not value:
+                continue
+            known = found.get(name, value)
+            both_numbers = known.isdecimal() and value.isdecimal()
+            found[name] = min(known, value, key=int) if both_numbers else known
+    return found

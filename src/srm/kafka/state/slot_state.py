@@ -1,4 +1,4 @@
-"""State that a slot follows: its assignment, start positions of partitions, broker settings."""
+"""State that a slot follows: its assignment, and start positions of partitions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import wait
 from dataclasses import replace
-from typing import Final
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 from srm.domain.flow_state import replication_state
 from srm.domain.flow_state.replication_records import (
@@ -32,9 +27,7 @@ from srm.domain.offset_map.map_records import CopyId, MapEnd, map_partition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import Cluster, CompactedTopic
 from srm.engine.flows.target_topics import StateTopic
-from srm.errors import AuthorizationError, IntegrityError, SrmError, UnavailableError
-from srm.kafka.admin.clients import ClientLog
-from srm.kafka.wire.errors import on_cluster, translate
+from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.replication.batches.batch import batches
 from srm.replication.batches.records import LoopShare, records_of
 from srm.replication.log_reader import LogReader, OutOfRangeError
@@ -44,9 +37,6 @@ from srm.replication.takeover import data_batches
 
 _Starts = dict[AssignedPartition, starts.Start | SrmError]
 logger = logging.getLogger(__name__)
-
-_ADMIN_S: Final = 20.0
-_SETTINGS_S: Final = 5.0  # a claim waits for it
 
 
 class KafkaAssignmentFeed:
@@ -128,45 +118,6 @@ class KafkaAssignmentFeed:
 
     def share(self) -> float:
         return self._sizes.get(self._key, 0) / max(1, sum(self._sizes.values()))
-
-
-def broker_configs(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the configs of the brokers; empty when srm has no right to see them.
-
-    Where brokers differ in a number, the smallest counts. A silent broker is skipped while others
-    answer: it may be frozen, and the next query follows soon.
-    """
-    try:
-        admin = AdminClient(dict(properties), logger=ClientLog())
-        nodes = admin.list_topics(timeout=_ADMIN_S).brokers
-        if not nodes:
-            raise UnavailableError("reading broker settings: the cluster names no broker yet")
-        answers = []
-        for node in nodes:  # librdkafka takes one broker per call: each answers for itself
-            resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
-            answers += admin.describe_configs([resource], request_timeout=_SETTINGS_S).values()
-        wait(answers)
-        heard = [answer.result() for answer in answers if answer.exception() is None]
-        return _smallest(heard or [answer.result() for answer in answers])
-    except KafkaException as error:
-        reason = translate(error, "reading broker settings", on_cluster("DescribeConfigs"))
-        if not isinstance(reason, AuthorizationError):
-            raise reason from error
-        logger.warning("assuming Kafka's defaults: %s", reason)
-    return {}
-
-
-def _smallest(brokers: Sequence[Mapping[str, ConfigEntry]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for entries in brokers:
-        for name, entry in entries.items():
-            value = entry.value
-            if not value:
-                continue
-            known = found.get(name, value)
-            both_numbers = known.isdecimal() and value.isdecimal()
-            found[name] = min(known, value, key=int) if both_numbers else known
-    return found
 
 
 class MapStarts:

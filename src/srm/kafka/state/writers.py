@@ -242,7 +242,7 @@ class KafkaControlWriter:
         where = self._clients.label(f"writing {', '.join(topics)}")
         needs = {**self._needs, **on_topic("Write", *topics)}
         try:
-            with kafka_errors(where, needs), _overtaken():
+            with self._clients.patient(), kafka_errors(where, needs), _overtaken():
                 self._open.begin_transaction()
                 ends, stamps = self._send(tables, where, needs)
                 before_commit()

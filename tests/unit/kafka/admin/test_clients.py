@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE_S
 
 from srm import patience
 from srm.config.model import ClusterClients
-from srm.errors import UnavailableError
+from srm.errors import GivenUpError, UnavailableError
 from srm.kafka.admin import clients as module
 from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.state.writers import KafkaControlWriter
@@ -33,6 +33,7 @@ def clients() -> Clients:
     ("state", "tries", "limits", "said"),
     [
         ("lost", 1, [3, 7, 7], ["lost"] * 3),
+        ("believed", 1, [3], ["lost"] * 3),
         ("slow", 3, [3, 3, 3], ["late"] * 3),
         ("back", 3, [3, 7, 3, 3], ["lost", "late", "late"]),
     ],
@@ -40,7 +41,7 @@ def clients() -> Clients:
 def test_only_a_cluster_that_is_lost_costs_a_command_the_time_of_one_request(
     monkeypatch: pytest.MonkeyPatch, state: str, tries: int, limits: list[float], said: list[str]
 ) -> None:
-    """Each further request, also of another flow, first gets the limit of a first answer."""
+    """A refusal counts for some seconds; then a request gets the limit of a first answer."""
     given: list[float] = []
     tried: list[float] = []
 
@@ -54,9 +55,11 @@ def test_only_a_cluster_that_is_lost_costs_a_command_the_time_of_one_request(
         raise UnavailableError("late")
 
     monkeypatch.setattr(module, "refusals_of", refusals)
+    monkeypatch.setattr(patience, "_BELIEVED_S", 60.0 if state == "believed" else 0.0)
     props = ClusterClients.alike({"bootstrap.servers": "P:1"})
-    with patience.limit(7):
+    with patience.limit(7) as limit:
         first, second = (Clients("P", props, timeout_s=0) for _ in range(2))
+        limit.note(("P", "P:1"), None)
     texts: list[str] = []
     for clients in (first, first, second):
         with pytest.raises(UnavailableError) as raised:
@@ -86,14 +89,28 @@ def test_who_waited_in_vain_gives_the_next_one_the_limit_of_a_first_answer(
 
     monkeypatch.setattr(module, "refusals_of", refusals)
     props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}"}
-    with patience.limit(7):
+    monkeypatch.setattr(patience, "_BELIEVED_S", 0.0)
+    with patience.limit(7) as limit:
         clients = Clients("P", ClusterClients.alike(props), timeout_s=0.2)
+        limit.note(("P", props["bootstrap.servers"]), None)
     for _ in range(2):
         with pytest.raises(UnavailableError, match="lost"):
             wait(clients)
     clients.close()
 
     assert limits == [3, 7]
+
+
+def test_a_command_that_has_not_heard_of_a_cluster_begins_with_the_limit_of_a_first_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The replicator opens flows whatever the state of their clusters."""
+    monkeypatch.setattr(module, "refusals_of", lambda _, limit_s: [UnavailableError(f"{limit_s}")])
+    with patience.limit(7):
+        clients = Clients("P", ClusterClients.alike({"bootstrap.servers": "P:1"}))
+
+    with pytest.raises(GivenUpError, match=r"^7$"):
+        clients.call("describing", lambda _: pytest.fail("a request"))
 
 
 def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster(clients: Clients) -> None:

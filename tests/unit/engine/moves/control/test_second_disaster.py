@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -132,6 +133,16 @@ def test_an_emission_fences_no_step_of_a_move_where_nothing_is_missing(returned:
     emit(world.context("B", "P").forward)
 
     step.write({internal_topics.ROUTING: {b"clock": b"{}"}})
+
+
+def test_a_repair_leaves_it_to_the_emission_to_name_a_silent_cluster(
+    returned: Disaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.clear()
+
+    emit(replace(returned.world.context().forward, source=away_cluster("P")))
+
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_a_cluster_that_takes_no_routes_keeps_no_checkpoint_from_being_written(
