@@ -379,9 +379,9 @@ class Slot:
         signs = SourceSigns()
         while True:
             copies, now = list(self._partitions.copies.values()), now_s()
-            # srm writes the heartbeats of the source itself: a lost one is no loss.
-            is_beats = self._context.config.names.is_heartbeats
-            counted = [copy for copy in copies if not is_beats(copy.assigned.topic)]
+            # srm itself writes heartbeats to the source: no forecast counts them.
+            is_heartbeats = self._context.config.names.is_heartbeats
+            counted = [copy for copy in copies if not is_heartbeats(copy.assigned.topic)]
             ends = {copy: copy.source_end for copy in counted}
             highs = {copy: copy.source_high for copy in counted}
             signs.look(self._partitions.source_heard_s(), ends, now, highs)
