@@ -284,7 +284,7 @@ def carry_out(
                 run.step(step.name)
         except BaseException as error:
             if step.releases:
-                _release_after(context, move_id, error)
+                _release_after(context, plan, error)
                 if isinstance(error, UnavailableError) and _lacks_its_source(context, plan):
                     flow = plan.request.flow
                     lost = f"if {flow.source} is lost: srm failover run --mode unplanned"
@@ -408,11 +408,16 @@ class _Run:
             self._timer.wait(self.poll_seconds)
 
 
-def _release_after(context: MoveContext, move_id: str, error: BaseException) -> None:
+def _release_after(context: MoveContext, plan: MovePlan, error: BaseException) -> None:
+    """Release the move, unless another run has planned it again and carries it out."""
+    move_id = plan.move_id
     why = ""  # of an interruption: its last wait says more
     if isinstance(error, Exception):
         why = str(error) if isinstance(error, SrmError) else f"{type(error).__name__}: {error}"
     try:
+        if MoveStore.read(context).plan(move_id) != plan:
+            log.info("move %s was planned again by another run, which has its hold", move_id)
+            return
         release(context, move_id, why)
     except ConflictError as gone:
         log.info("nothing to release: %s", gone)

@@ -17,7 +17,7 @@ from tests.unit.engine.moves.control.moving import (
 from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaster
 
 from srm.config.model import Config
-from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.flow_state.replication_records import PartitionStatus, Pause
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.moves.plan import MovePlan, PartitionMove
 from srm.domain.moves.routing import ERA, Ack, order_number
@@ -705,8 +705,30 @@ def test_a_group_whose_checkpoint_came_after_the_plan_is_named_and_moves_by_a_pl
 
     assert (
         "group late was not changed: known on B only since the plan: plan a move with --group"
-        in (report.problems)
+        in report.problems
     )
     moves.plan(context, replace(UNPLANNED, groups=("late",)), "m2")
     assert not moves.carry_out(context, "m2", poll_seconds=0.001).problems
     assert world.offsets("B", "late")["P.Payments-0"] == 5
+
+
+def test_a_run_that_another_run_has_overtaken_leaves_the_move_to_that_one(
+    disaster: Disaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two engineers run one move at once: a release by one would refuse the hold of the other."""
+    disaster.planned()
+    pause = disaster.switch.pause
+
+    def overtaken(wanted: Pause) -> int:
+        disaster.world.passing(1_000)
+        disaster.planned()
+        return pause(wanted)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disaster.switch, "pause", overtaken)
+        with pytest.raises(ConflictError, match="planned again in the meantime"):
+            moves.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert MoveStore.read(disaster.context).progress("m1").step == "planned"
+    disaster.through("hold", "apply", "go")
+    assert disaster.world.routes("B")["group:near"].cluster == "B"
