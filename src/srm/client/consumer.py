@@ -606,7 +606,7 @@ class FailoverConsumer:
         )
 
     def position(self, partitions: Partitions) -> Partitions:
-        """As confluent-kafka's; without offsets while held."""
+        """As confluent-kafka's, but never after a marker; without offsets while held."""
         self._check_open()
         if self._member is None:
             return [TopicPartition(one.topic, one.partition) for one in partitions]
