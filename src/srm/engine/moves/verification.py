@@ -213,10 +213,12 @@ def _news(progress: MoveProgress) -> MoveProgress:
 
 
 def _requests(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+    # Groups without members may rest; which of them had some on a lost source is not known.
     absent = {
         group.group: group.members
         for group in plan.groups
         if progress.resumed[group.group].resumed_ms is None
+        if group.members or plan.request.is_unplanned or progress.members_at_hold.get(group.group)
     }
     return requests_at_go(plan.request, address_of_target(context), absent, progress.residue)
 

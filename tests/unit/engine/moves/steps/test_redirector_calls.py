@@ -14,6 +14,7 @@ from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectOrder, call_key
+from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves import effects
@@ -478,6 +479,23 @@ def test_a_manual_move_says_who_is_still_there_and_goes_on_when_they_have_left(w
         "start group near (app@127.0.0.1) with bootstrap.servers=b:9092 (cluster B)",
     )
     assert after == ("start group far (app@127.0.0.1) with bootstrap.servers=b:9092 (cluster B)",)
+
+
+def test_a_manual_move_starts_no_group_that_had_no_members(world):
+    """Hundreds of resting groups would hide the one that has to be started."""
+    world.p.commit("resting", {TopicPartition("Payments", 0): 5})
+    context, groups = world.context(), ("near", "resting")
+    moves.plan(context, replace(REQUEST, groups=groups, redirect=("routing", "manual")), "m1")
+    moves.hold(context, "m1")
+    world.p.leave("near")
+    world.passing(2_000)
+    moves.wait_status(context, "m1")
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+
+    [ask] = moves.verify(context, "m1").asks
+
+    assert "start group near" in ask
 
 
 def test_who_is_redirected_by_routing_alone_costs_no_write(world):
