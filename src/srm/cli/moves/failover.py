@@ -344,8 +344,9 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
             silent_s = 0.0 if news.wait(_SILENCE_S) else silent_s + _SILENCE_S
             news.clear()
             if silent_s:
-                what = f"no answer from {flow.source} or {flow.target} for {silent_s:g} s"
-                console.print(Text(f"{plan.move_id}  {what}: see srm doctor"), soft_wrap=True)
+                what = f"no news from {flow.source} or {flow.target} for {silent_s:g} s"
+                what = f"{what}, too long but for hundreds of groups: see srm doctor"
+                console.print(Text(f"{plan.move_id}  {what}"), soft_wrap=True)
 
     with live or nullcontext():
         start_thread("srm-silence", watch)
