@@ -21,7 +21,7 @@ from srm.config.values import ClientProperties
 from srm.domain.groups.proof import FlowProof
 from srm.domain.metrics import Statistics, WindowMetric, latest, totals
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import amount
+from srm.domain.text.amount import ago, amount
 from srm.domain.verification import verification
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics import aggregation
@@ -138,7 +138,7 @@ def _silence(silence: Silence) -> str:
         else f"{amount(silence.lag_records, 'record')} behind"
     )
     heard = silence.source_heard_ms
-    since = f"; the source last answered {_age(silence.time_ms - heard)} ago" if heard else ""
+    since = f"; the source last answered {ago(silence.time_ms - heard)}" if heard else ""
     return f"  no replicator runs ({silence.reason or 'no live slot'}): {lag}{since}"
 
 
@@ -149,7 +149,7 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         return
     numbers = (
         "window s",
-        "ended ago",
+        "ended",
         "records",
         "kB/s sum min avg max",
         "latency ms min avg max",
@@ -162,7 +162,7 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
             window.flow,
             window.topic or "(all)",
             f"{(window.end_ms - window.start_ms) / 1000:g}",
-            _age(time_ms - window.end_ms),
+            ago(time_ms - window.end_ms),
             window.records,
             _spread(window.byte_rate.times(0.001), 1, of_partitions=True),
             _spread(window.replication_latency_ms),
@@ -172,14 +172,6 @@ def _render_windows(console: Console, windows: list[WindowMetric], flows: tuple[
         for window in windows
     )
     print_table(console, ("flow", "topic", *numbers), rows, right=numbers, whole=True)
-
-
-def _age(milliseconds: int) -> str:
-    seconds = max(0, milliseconds) // 1000
-    if seconds < 120:
-        return f"{seconds} s"
-    minutes = seconds // 60
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
 
 
 def _spread(values: Statistics, digits: int = 0, *, of_partitions: bool = False) -> str:
