@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -17,7 +16,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import DECIDED
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.revisions import KeptReport, short
-from srm.domain.text.amount import amount, duration, reasons_text, some
+from srm.domain.text.amount import amount, duration, few, reasons_text, some
 from srm.domain.text.documents import adapter, values_of
 from srm.pages import moves
 from srm.pages.html import render_page
@@ -175,9 +174,8 @@ def plan_page(plan: MovePlan) -> str:
 
 def _text(plan: MovePlan) -> Iterator[str]:
     request = plan.request
-    topics = ", ".join(f"`{topic}`" for topic in plan.topics[:SHOWN_ROWS])
-    more = f" and {len(plan.topics) - SHOWN_ROWS} more" if len(plan.topics) > SHOWN_ROWS else ""
-    yield f"Topics: {topics}{more}. Move `{plan.move_id}`. **Nothing has been changed yet.**"
+    topics = some([f"`{topic}`" for topic in plan.topics], SHOWN_ROWS)
+    yield f"Topics: {topics}. Move `{plan.move_id}`. **Nothing has been changed yet.**"
     yield ""
     if plan.forecast is not None:
         yield (
@@ -248,10 +246,8 @@ def table(
 
 
 def bullets(label: str, lines: Sequence[str], most: int | None = None) -> Iterator[str]:
-    for line in islice(lines, most):
+    for line in lines if most is None else few(lines, most):
         yield f"- {label}: {escape(line)}"
-    if most is not None and len(lines) > most:
-        yield f"- {label}: {len(lines) - most} more"
     if lines:
         yield ""
 
@@ -289,15 +285,12 @@ def drill_view(drill: Drill) -> RenderableType:
         verdict = "[green]ok[/green]" if group.ok else "[red]not proven[/red]"
         table.add_row(Text(group.group), *counts, verdict)
     steps = ", ".join(f"{name} {spent:.2f} s" for name, spent in drill.steps.items())
-    problems = drill.all_problems
-    more = len(problems) - _SHOWN_PROBLEMS
     return Group(
         Text(drill_line(drill), style="green" if drill.ok else "red"),
         table,
         Text(f"steps: {steps}"),
         *(Text(f"warning: {warning}", style="yellow") for warning in drill.warnings),
-        *(Text(f"problem: {problem}", style="red") for problem in problems[:_SHOWN_PROBLEMS]),
-        *([Text(f"and {more} more, --json shows all")] if more > 0 else []),
+        *(Text(f"problem: {why}", style="red") for why in few(drill.all_problems, _SHOWN_PROBLEMS)),
     )
 
 

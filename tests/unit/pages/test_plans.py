@@ -146,7 +146,7 @@ def test_markdown_is_kept_on_one_line_and_counted_where_it_is_cut() -> None:
     assert list(bullets("Note", ["a", "b", "c"], 2)) == [
         "- Note: a",
         "- Note: b",
-        "- Note: 1 more",
+        "- Note: and 1 more",
         "",
     ]
     assert list(table(("x",), [["1"], ["2"]], 1)) == [

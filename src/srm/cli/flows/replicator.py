@@ -23,6 +23,7 @@ from srm.config.model import OF_APPLICATION, SettingsRecord, differences, key_of
 from srm.domain.flow_state.liveness_thresholds import STARTUP_S
 from srm.domain.flow_state.replication_records import DUTIES, SETTINGS_KEY, Action, parse_duties
 from srm.domain.names.topics import Flow
+from srm.domain.text.amount import few
 from srm.domain.text.documents import encode
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import DriverAnswer, driver_status, operator
@@ -118,12 +119,9 @@ _REASONS: Final = 3
 def _reasons(progress: FlowProgress) -> Iterator[Text]:
     if progress.trouble:
         yield Text(f"{progress.flow}: {progress.trouble}", style="red")
-    for status in progress.stopped[:_REASONS]:
-        where = f"{progress.flow} {status.topic}-{status.partition}: "
-        yield Text.assemble((where, "bold red"), (status.reason, "red"))
-    more = len(progress.stopped) - _REASONS
-    if more > 0:
-        yield Text(f"{progress.flow}: {more} more have stopped, see srm status", style="red")
+    stopped = [f"{one.topic}-{one.partition}: {one.reason}" for one in progress.stopped]
+    for line in few(stopped, _REASONS):
+        yield Text(f"{progress.flow} {line}", style="red")
 
 
 def replicate(

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from srm.cli.console import Looked, WatchOption, show
 from srm.cli.flows.for_flows import Flows, counts, print_table, say
-from srm.domain.text.amount import ago, amount
+from srm.domain.text.amount import ago, amount, few
 from srm.pages.tables import Listing, moment
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _render_forecast(console: Console, current: FlowForecast) -> None:
     disproved = () if proof is None else proof.disproved
     say(console, current.line, "red" if disproved else "")
     unknown = [line for topic in current.forecast.topics for line in topic.unknown]
-    for line in unknown[:_UNKNOWN]:
+    for line in few(unknown, _UNKNOWN):
         say(console, line, "yellow")
     for wrong in disproved:
         text = f"wrong translation, not emitted: group {wrong.group}: {wrong.evidence}"

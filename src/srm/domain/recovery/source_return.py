@@ -22,7 +22,7 @@ from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.names.topics import FIND_HANGING, Flow, TopicPartition
 from srm.domain.offset_map.runs import OffsetRange
-from srm.domain.text.amount import amount
+from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import values_of
 from srm.errors import NotFoundError, UsageError
 
@@ -179,14 +179,13 @@ def topic_return(
 ) -> TopicReturn:
     shape, evidence = finding
     found = tuple(partitions)
-    cut = [entry for entry in found if entry.cut_from is not None]
-    if shape == "same" and cut:
-        shape = "shorter"
-        ends = (
-            f"{one.place} ends at {one.cut_from}, but was copied to {one.cut_to}" for one in cut[:3]
-        )
-        more = f", {len(cut) - 3} more" if len(cut) > 3 else ""
-        evidence = f"{evidence}; {', '.join(ends)}{more}"
+    ends = [
+        f"{one.place} ends at {one.cut_from}, but was copied to {one.cut_to}"
+        for one in found
+        if one.cut_from is not None
+    ]
+    if shape == "same" and ends:
+        shape, evidence = "shorter", f"{evidence}; {some(ends, 3)}"
     return TopicReturn(topic, topic_id, shape, evidence, found)
 
 

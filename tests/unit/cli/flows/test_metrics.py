@@ -45,7 +45,7 @@ def test_a_window_shows_all_four_metrics_and_how_old_it_is() -> None:
 
     jobs._render_windows(to, [WINDOW], (Flow("P", "B"),))
 
-    assert "P->B pay[1] 60 70 s 60 12.0 1.0 2.0 3.0 - 60 0 10 35 12 26 40" in shown(to)
+    assert "P->B pay[1] 60 1 min 10 s ago 60 12.0 1.0 2.0 3.0 - 60 0 10 35 12 26 40" in shown(to)
 
 
 def test_where_no_window_is_stored_the_command_that_computes_them_is_named() -> None:

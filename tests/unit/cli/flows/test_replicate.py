@@ -111,7 +111,7 @@ def test_of_many_stopped_partitions_some_are_named_and_the_others_counted() -> N
 
     assert text.count("not allowed") == 3
     assert "P->B orders-2: not allowed" in text
-    assert "P->B: 2 more have stopped, see srm status" in text
+    assert "P->B and 2 more" in text
 
 
 def test_before_the_first_report_there_is_an_empty_view() -> None:
