@@ -18,6 +18,7 @@ from srm.config.model import ClusterClients
 from srm.errors import GivenUpError, UnavailableError
 from srm.kafka.admin import clients as module
 from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.cluster_facts import broker_configs
 from srm.kafka.state.writers import KafkaControlWriter
 from srm.kafka.tables.compacted import KafkaCompactedTopic
 from srm_lab.stack.process import LOOPBACK, free_port
@@ -75,8 +76,9 @@ def test_only_a_cluster_that_is_lost_costs_a_command_the_time_of_one_request(
         lambda clients: KafkaCompactedTopic(clients, "table", 0).read(),
         lambda clients: KafkaCompactedTopic(clients, "table", 0).write({b"k": b"v"}),
         lambda clients: KafkaControlWriter(clients, "srm-control-records"),
+        broker_configs,
     ],
-    ids=["read", "write", "take over"],
+    ids=["read", "write", "take over", "broker settings"],
 )
 def test_who_waited_in_vain_gives_the_next_one_the_limit_of_a_first_answer(
     monkeypatch: pytest.MonkeyPatch, wait: Callable[[Clients], object]
