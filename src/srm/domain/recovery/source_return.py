@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.flow_state.replication_records import (
@@ -432,8 +432,16 @@ def _ranges(
 def outcome_of(
     found: SourceReturn, settlement: Settlement, move_id: str, by: str, now_ms: int
 ) -> Outcome:
-    # srm itself writes heartbeats: no forecast counts them.
-    entries = [one for topic in found.topics if not topic.is_heartbeats for one in topic.partitions]
+    # srm itself writes heartbeats: no forecast counts them. Nor does it what clients of a move back
+    # write to the source, which nothing tells from the residue.
+    back = {topic.topic: topic.routed_by for topic in found.topics if topic.routed_by}
+    entries = [
+        replace(one, records=0) if one.topic in back else one
+        for topic in found.topics
+        if not topic.is_heartbeats
+        for one in topic.partitions
+    ]
+    mixed = {str(one.place) for one in entries if one.topic in back}
     return Outcome(
         move_id=move_id,
         flow=found.flow,
@@ -452,9 +460,17 @@ def outcome_of(
             for entry in entries
             if entry.records or entry.cut_from is not None or entry.gone_from is not None
         ),
-        groups=found.groups,
+        groups={
+            name: replace(group, already_read=known)
+            for name, group in found.groups.items()
+            if (known := {at: n for at, n in group.already_read.items() if at not in mixed})
+        },
         choices=settlement.choices,
         unread=(
+            *(
+                f"{topic}: its residue and what clients of move {move} write"
+                for topic, move in back.items()
+            ),
             *(f"{entry.place}: {entry.error}" for entry in entries if entry.error),
             *(
                 f"{entry.place}: {amount(entry.high_watermark - entry.log_end, 'offset')} after an "
