@@ -409,11 +409,12 @@ class MoveFacts:
         """Return that of one partition: all records on the target after the last known position.
 
         The group may have read any of them since; an idle group has read those that it committed.
-        Without a position it may have read all, and auto.offset.reset may be earliest.
+        Without a position it may have read all, and auto.offset.reset may be earliest. A look that
+        leaves out the commits on the target counts nothing there.
         """
         place = TopicPartition(position.topic, position.partition)
         committed = self.away.commits.get(group, {}).get(place)
-        if committed is None and group in self.away.commits and position.state == "no-commit":
+        if position.state == "no-commit" and group not in self.target.committed:
             return 0
         if committed is None or position.committed is None:
             return position.lag

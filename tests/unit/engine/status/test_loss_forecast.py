@@ -283,6 +283,18 @@ def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: Copi
     assert "of that by groups without progress" in standing.forecast.line("P")
 
 
+def test_nothing_is_counted_where_only_the_commits_on_the_target_would_tell(
+    world: CopiedTopic,
+) -> None:
+    """After a failback groups have commits of their own there, which a look does not read."""
+    emit(world.forward)
+    before = read_forecast(world.forward).forecast.re_read
+    world.b.add_topic("Topic")
+    world.b.produce("Topic", records=50)
+
+    assert read_forecast(world.forward).forecast.re_read == before
+
+
 def test_no_group_is_asked_for_on_the_target(world: CopiedTopic, monkeypatch) -> None:
     emit(world.forward)
     asked = []
