@@ -21,6 +21,9 @@ from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import Listing
 
+_GROUPS: Final = 20
+"""Groups in the view of a wait."""
+
 
 def as_text(view: RenderableType, width: int = 150) -> str:
     out = StringIO()
@@ -131,14 +134,19 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
 
 
 def sync_view(status: SyncStatus) -> RenderableType:
+    """Show a wait with the groups that are furthest from ready, as a terminal has few lines."""
+    late_first = sorted(status.groups, key=lambda g: (g.synchronised, g.applied))
     table = plain_table(
         ("group", "members left", "synchronised", "applied"),
         (
             (g.group, number(g.members_left), _tick(g.synchronised), _tick(g.applied))
-            for g in status.groups
+            for g in late_first[:_GROUPS]
         ),
     )
-    return Group(Text(_head(status)), table, *_waits(status.blocking), *_requests(status.asks))
+    left = len(status.groups) - _GROUPS
+    more = [Text(f"and {amount(left, 'more group')}", "dim")] if left > 0 else []
+    waits, asks = _waits(status.blocking), _requests(status.asks)
+    return Group(Text(_head(status)), table, *more, *waits, *asks)
 
 
 def verify_view(status: VerifyStatus) -> RenderableType:

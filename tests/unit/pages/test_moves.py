@@ -164,3 +164,15 @@ def test_a_wait_says_how_far_it_is_and_for_what() -> None:
     assert rows(text, "billing") == [["billing", "1", "not", "yet", "not", "yet"]]
     assert "waits: reason 4" in text
     assert "and 2 more" in text
+
+
+def test_a_wait_of_hundreds_of_groups_shows_those_it_waits_for() -> None:
+    """A terminal has few lines: the reasons below a table of all groups would be cut off."""
+    [late] = WAITING.groups
+    ready = [replace(late, group=f"g{n:03}", synchronised=True) for n in range(400)]
+
+    lines = as_text(sync_view(replace(WAITING, groups=(*ready, late)))).splitlines()
+
+    assert lines[2].startswith("billing")
+    assert "and 381 more groups" in lines
+    assert len(lines) < 32
