@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from importlib import import_module
+from operator import or_
 from typing import Annotated, Any, Final
 
 import typer
@@ -57,7 +59,13 @@ def _documents(entries: Mapping[str, Entry], above: str = "") -> Iterator[tuple[
 
 
 DOCUMENTS: Final = dict(_documents(SRM))
-"""Types of documents by command; ``[TYPE]`` is a list of it, ``{TYPE}`` an object of them."""
+"""Types of documents by command: ``[TYPE]`` is a list, ``{TYPE}`` an object of it, ``|`` is or."""
+
+
+def _type_of(name: str) -> Any:
+    module, _, inner = name.strip("[]{}").partition(":")
+    made: Any = getattr(import_module(module), inner)
+    return {"[": list[made], "{": dict[str, made]}.get(name[0], made)
 
 
 def schema_of(command: str) -> dict[str, Any]:
@@ -68,10 +76,7 @@ def schema_of(command: str) -> dict[str, Any]:
         raise NotFoundError(
             f"no schema of {command!r}", f"name one of: {', '.join(sorted(DOCUMENTS))}"
         )
-    name = DOCUMENTS[command]
-    module, _, inner = name.strip("[]{}").partition(":")
-    made: Any = getattr(import_module(module), inner)
-    of = {"[": list[made], "{": dict[str, made]}.get(name[0], made)
+    of = reduce(or_, map(_type_of, DOCUMENTS[command].split("|")))
     schema = adapter(of).json_schema(mode="serialization")
     defined = schema.get("$defs", {})
     defined.update({key: value for key, value in _NOTATION.items() if key in defined})

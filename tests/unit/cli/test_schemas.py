@@ -85,3 +85,15 @@ def test_an_unknown_command_is_answered_with_the_known_ones() -> None:
 
     assert "failover plan" in str(done.exception)
     assert set(run("schema").splitlines()) == set(DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("command", "listed", "other"),
+    [("failover status", {"m1": "held"}, {"m1": "lost"}), ("failover drill", [], ["d1"])],
+)
+def test_what_a_command_lists_without_a_name_follows_its_schema(
+    command: str, listed: object, other: object
+) -> None:
+    jsonschema.validate(listed, schema_of(command))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(other, schema_of(command))
