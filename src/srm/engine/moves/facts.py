@@ -177,7 +177,7 @@ class MoveFacts:
     silence.
     ``transactions``: open in the original topics on the source; ``hidden``: why they are not seen.
     ``writers``: their producers known to the source's brokers, empty if srm is not authorized.
-    ``past_seals``: maps of a paused flow, with the markers that follow its copies.
+    ``counted``: maps around the groups' places, which end after the markers of seals.
     """
 
     request: MoveRequest
@@ -195,7 +195,7 @@ class MoveFacts:
     hidden: str = ""
     writers: tuple[ActiveProducer, ...] = ()
     source_ledger: GroupLedger = field(default_factory=lambda: GroupLedger({}, {}))
-    past_seals: FlowMaps | None = None
+    counted: FlowMaps | None = None
 
     @property
     def is_away(self) -> bool:
@@ -322,7 +322,7 @@ class MoveFacts:
         key = pair.direction, tp
         if key not in self._of_partitions:
             self._of_partitions[key] = partition_facts(
-                {"forward": self.past_seals or self.maps, "reverse": self.reverse_maps},
+                {"forward": self.counted or self.maps, "reverse": self.reverse_maps},
                 pair.direction,
                 (tp, {tp: UNKNOWN_LOG} if self.is_away else self.source.logs),
                 (counterpart, self.target.logs),

@@ -349,6 +349,7 @@ def read_target(
     *,
     also: Collection[str] = (),
     with_groups: bool = True,
+    exact: bool = True,
 ) -> MoveFacts:
     """Take one look at the target alone, for a lost source.
 
@@ -356,6 +357,7 @@ def read_target(
     ``also``: topics whose positions are wanted too, though they do not move.
     ``with_groups``: also describe the groups there, one request each, and read all their commits,
     not only those of groups without a last known position.
+    ``exact``: load the maps around their places, to count records and not offsets.
     """
     target = context.target
     on_target = target.topics()
@@ -384,9 +386,11 @@ def read_target(
         **dict.fromkeys(places, UNKNOWN_LOG),
         **logs_of(target, served, starts_of(target, served)),
     }
-    past_seals: FlowMaps | None = None
-    if pause_in_force(context.forward) is not None:
-        past_seals = past_markers(maps, target, _ends_of_copies(pairs, logs), logs)
+    counted: FlowMaps | None = None
+    if exact or pause_in_force(context.forward) is not None:
+        # A damaged map counts offsets, and takes no position away from the forecast.
+        counted = context.forward.maps.load(read, _at_places(pairs, away)) if exact else maps
+        counted = past_markers(counted, target, _ends_of_copies(pairs, logs), logs)
     return MoveFacts(
         request=request,
         topics=topics,
@@ -398,7 +402,7 @@ def read_target(
         maps=maps,
         maps_ms=maps_ms,
         routing=routing,
-        past_seals=past_seals,
+        counted=counted,
     )
 
 
@@ -443,6 +447,15 @@ def _wanted_after_loss(
             original = TopicPartition(originals[place.topic], place.partition)
             wanted[original] = wanted.get(original, Wanted()) | Wanted.of((), (offset, theirs))
     return wanted
+
+
+def _at_places(pairs: Collection[TopicPair], away: Away) -> Mapping[TopicPartition, Wanted]:
+    """Return the map parts around all last known positions, to count records after them."""
+    at = {
+        group: {tp: last.offset + 1 for tp, last in some.items()}
+        for group, some in away.places.items()
+    }
+    return _wanted_after_loss(pairs, away, at)
 
 
 def _maps(context: MoveContext, pairs: Collection[TopicPair], source: _Logs, target: _Logs) -> Maps:

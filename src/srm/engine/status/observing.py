@@ -77,7 +77,7 @@ class FlowState:
 
 def flow_status(context: FlowContext) -> FlowStatus:
     """Look at a flow with all its groups and with hints; errors as :func:`observe`."""
-    status = _look(context, with_groups=True).status
+    status = _look(context, with_groups=True, exact=True).status
     if status.standing is None or status.source_error:
         return status
     unsettled = tuple(problem.text for problem in unsettled_problems(context))
@@ -85,7 +85,7 @@ def flow_status(context: FlowContext) -> FlowStatus:
 
 
 def read_forecast(context: FlowContext) -> FlowForecast:
-    state = observe(context)
+    state = _look(context, with_groups=False, exact=True)
     if state.forecast is None:
         raise UnavailableError(state.status.errors["forecast"])
     return state.forecast
@@ -93,17 +93,17 @@ def read_forecast(context: FlowContext) -> FlowForecast:
 
 def observe(context: FlowContext) -> FlowState:
     """Look at a flow once; if its source does not answer, by the state on the target alone."""
-    return _look(context, with_groups=False)
+    return _look(context, with_groups=False, exact=False)
 
 
-def _look(context: FlowContext, *, with_groups: bool) -> FlowState:
+def _look(context: FlowContext, *, with_groups: bool, exact: bool) -> FlowState:
     now_ms, commands = context.now_ms(), state_topic(context).read_commands()
     topics, error = source_look.selected_topics(context)
     known: MoveFacts | None = None
     undecided: Iterable[MoveProgress] = ()
     errors: dict[str, str] = {}
     try:
-        known = read_known(context, also=topics)
+        known = read_known(context, also=topics, exact=exact)
         pause = read_pause(commands)
         undecided = () if pause is None else undecided_moves(context, pause)
     except UnavailableError:
@@ -232,11 +232,16 @@ def with_commits(context: FlowContext, known: MoveFacts) -> MoveFacts:
     return known.with_commits(commits)
 
 
-def read_known(context: FlowContext, also: Collection[str] = ()) -> MoveFacts:
-    """Read the state of a flow and of ``also`` topics, without a request per group."""
+def read_known(
+    context: FlowContext, also: Collection[str] = (), *, exact: bool = False
+) -> MoveFacts:
+    """Read the state of a flow and of ``also`` topics, without a request per group.
+
+    ``exact``: count records by the maps; looks that repeat count offsets.
+    """
     flow, move = context.config.flow, without_source(context)
     request = MoveRequest("failover", flow.source, flow.target, mode="unplanned")
-    return read_outlook(move, read_target(move, request, also=also, with_groups=False))
+    return read_outlook(move, read_target(move, request, also=also, with_groups=False, exact=exact))
 
 
 def forecast_of(
