@@ -655,12 +655,14 @@ class InForce:
     """Instructions in force, None before a hold; ``later``: the move that some subjects follow.
 
     ``away``: those of them that it has not led back to the source of this move, or not yet.
+    ``returned``: those that have been on the source since, which one that leads to the target left.
     """
 
     attempt: int
     step: CallStep | None
     later: Mapping[str, str]
     away: frozenset[str] = frozenset()
+    returned: frozenset[str] = frozenset()
 
     @property
     def moves(self) -> tuple[str, ...]:
@@ -691,7 +693,9 @@ class InForce:
         }
         moves = {subject: route.move_id for subject, route in later.items()}
         away = frozenset(one for one, route in later.items() if route.cluster != source)
-        return cls(progress.attempt, progress.order_in_force, moves, away)
+        led = {one for one in away if (later[one].phase, later[one].cluster) == (2, target)}
+        returned = led | (later.keys() - away)
+        return cls(progress.attempt, progress.order_in_force, moves, away, frozenset(returned))
 
 
 def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], None]) -> InForce:

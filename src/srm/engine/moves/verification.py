@@ -158,7 +158,7 @@ def observe(
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.
     watched = not plan.request.is_unplanned and not progress.residue_over
-    back = arrivals.now.later.keys() - arrivals.now.away
+    back = arrivals.now.returned
     ours = watched and not (plan.topics and back >= {*map(topic_subject, plan.topics)})
     left = {tp: end for tp, end in (ends or {}).items() if topic_subject(tp.topic) not in back}
     resumed = _read_resumed(context, arrivals, active, offsets)

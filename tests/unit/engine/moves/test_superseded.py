@@ -213,3 +213,18 @@ def test_of_two_unplanned_moves_of_one_second_all_clients_follow_one_and_both_sa
     assert name_each_other(world, to_b, to_p)
     ends = [world.routes(alias)["topic:Payments"] for alias in ("P", "B")]
     assert {(one.generation % ERA, one.move_id) for one in ends} == {(0, max(to_b, to_p))}
+
+
+def test_records_of_a_time_when_later_moves_had_led_producers_back_are_no_residue(
+    world: World,
+) -> None:
+    """Seen only after the producers had left the source again, they looked like those of m1."""
+    assert carry_out(world, REQUEST, "m1", "P.Payments").ok
+    world.copy("B", "P")
+    assert carry_out(world, BACK, "m2", "Payments").ok
+    world.p.produce("Payments", records=20)
+    world.copy("P", "B")
+    assert carry_out(world, REQUEST, "m3", "P.Payments").ok
+
+    watched = moves.watch_residue(world.context(), "m1")
+    assert (watched.ok, sum(watched.residue.values())) == (True, 0)
