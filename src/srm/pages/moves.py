@@ -463,7 +463,7 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     without = f", without {gone:,} that had been copied" if gone else ""
     yield (
         f"outcome: {amount(found.records, 'record')} had not been copied; groups had read "
-        f"of them: {some(read) or 'none'}; "
+        f"of the residue: {some(read) or 'none'}; "
         f"{report.source} returned {found.source_return}{without} (settled by {found.by})"
     )
     for unread in found.unread:

@@ -120,7 +120,8 @@ def test_a_disaster_shows_forecast_and_outcome_side_by_side() -> None:
     assert r"| billing | 40 | 2 | 3 |" in text
     shown = as_text(report_view(DISASTER))
     assert "forecast: 312 records not copied, at most 330" in shown
-    assert "outcome: 315 records had not been copied; groups had read of them: billing 3;" in shown
+    assert "outcome: 315 records had not been copied" in shown
+    assert "groups had read of the residue: billing 3;" in shown
     assert "outcome" not in as_text(report_view(REPORT))
 
 
@@ -131,7 +132,7 @@ def test_what_several_groups_had_read_of_the_same_records_is_not_summed() -> Non
 
     [line] = [one for one in outcome_lines(replace(DISASTER, outcome=found)) if "had read" in one]
 
-    assert "315 records had not been copied; groups had read of them: a 300, b 300; P" in line
+    assert "not been copied; groups had read of the residue: a 300, b 300; P" in line
 
 
 def test_a_move_that_lost_what_was_forecast_is_not_called_clean() -> None:

@@ -441,7 +441,6 @@ def outcome_of(
         if not topic.is_heartbeats
         for one in topic.partitions
     ]
-    mixed = {str(one.place) for one in entries if one.topic in back}
     return Outcome(
         move_id=move_id,
         flow=found.flow,
@@ -460,11 +459,7 @@ def outcome_of(
             for entry in entries
             if entry.records or entry.cut_from is not None or entry.gone_from is not None
         ),
-        groups={
-            name: replace(group, already_read=known)
-            for name, group in found.groups.items()
-            if (known := {at: n for at, n in group.already_read.items() if at not in mixed})
-        },
+        groups=found.groups,
         choices=settlement.choices,
         unread=(
             *(
