@@ -323,6 +323,9 @@ class Cluster(Protocol):
         A client that still runs with such an instance id is fenced, or joins again.
         """
 
+    def remove_members(self, group: str, goes: Callable[[str], bool]) -> None:
+        """Remove the members, meant to be dead, with a chosen client id; a live one joins again."""
+
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members."""
 

@@ -364,6 +364,12 @@ class FakeCluster:
         self._reach(f"removing members of group {group!r}")
         self._groups.remove_static(group, instance_ids)
 
+    def remove_members(self, group: str, goes: Callable[[str], bool]) -> None:
+        """Remove members by their client ids."""
+        self._reach(f"removing members of group {group!r}")
+        for client in filter(goes, self._groups.clients(group)):
+            self._groups.leave(group, client)
+
     def has_share_groups(self) -> bool:
         """Return what ``can_share`` says."""
         self._reach("looking for share groups")

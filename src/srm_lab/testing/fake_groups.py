@@ -134,6 +134,10 @@ class FakeGroups:
         group = self._groups[name]
         group.members = [found for found in group.members if found[0] != member]
 
+    def clients(self, name: str) -> tuple[str, ...]:
+        """Return the client ids of the members."""
+        return tuple(client for client, _ in self._groups.get(name, FakeGroup()).members)
+
     def remove_static(self, name: str, instance_ids: Collection[str]) -> None:
         """Remove members by their instance ids."""
         group = self._groups.get(name, FakeGroup())

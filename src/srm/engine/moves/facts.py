@@ -37,7 +37,14 @@ from srm.domain.moves.disaster import (
     rate_of,
     with_held_back,
 )
-from srm.domain.moves.gate import GroupSync, Presence, ReplicationFacts, SyncStatus, eta_seconds
+from srm.domain.moves.gate import (
+    GroupSync,
+    Presence,
+    ReplicationFacts,
+    SyncStatus,
+    eta_seconds,
+    is_member_of,
+)
 from srm.domain.moves.plan import (
     GroupPlan,
     GroupPosition,
@@ -368,6 +375,18 @@ class MoveFacts:
     def followers(self, group: str) -> int:
         """Count the clients of a group that recently reported on the target to follow routes."""
         return len(self.away.presence.followers(group_subject(group)))
+
+    def remnants(self, group: str) -> tuple[str, ...]:
+        """Return a group's members on the target if all are clients that work on the source.
+
+        A cluster that is back lists the members that it had when it died until their sessions end.
+        """
+        members = self.target.group(group).members
+        subject, acks = group_subject(group), self.routing.on_source
+        presence = self.away.presence if self.is_away else Presence(acks, self.maps_ms)
+        clients = [one.client for one in presence.followers(subject)] if members else []
+        left = all(any(is_member_of(one, member) for one in clients) for member in members)
+        return members if left else ()
 
     def works_there(self, group: str) -> bool:
         """Return True if the route of a group already leads to the target, or holds it there."""

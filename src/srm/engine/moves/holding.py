@@ -199,6 +199,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if fresh.blocking:
         texts = reasons_text(each.text for each in fresh.blocking)
         raise ConflictError(f"move {plan.move_id} cannot start: {texts}")
+    _remove_remnants(context, fresh.facts)
     if fresh.facts.is_away:
         return pause_flow(context, plan, fresh.facts)
     context.observations[plan.move_id] = first_look(context, fresh.facts)
@@ -209,6 +210,15 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
         log_ends_at_hold=by_name(fresh.facts.original_ends()),
         left_alone=_late_groups(context, plan, fresh.facts),
     )
+
+
+def _remove_remnants(context: MoveContext, facts: MoveFacts) -> None:
+    """Remove the members of sessions that the target had before its brokers died."""
+    for group in facts.groups:
+        if names := {member.rpartition("@")[0] for member in facts.remnants(group)}:
+            target, who = context.target, some(sorted(names))
+            log.info("group %s: removing %s from %s", group, who, target.alias)
+            if_possible(target, partial(target.remove_members, group, names.__contains__))
 
 
 def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict[str, str]:

@@ -425,13 +425,13 @@ def left_alone(facts: MoveFacts) -> dict[str, str]:
     for group in facts.groups:
         if unreadable := facts.unreadable(group):
             left[group] = f"its offsets cannot be read: {unreadable[0].text}"
-        elif activity := facts.target.activity(group):
+        elif (activity := facts.target.activity(group)) and not facts.remnants(group):
             left[group] = f"it is {activity}"
     return left
 
 
 def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
-    if activity := facts.target.activity(name):
+    if (activity := facts.target.activity(name)) and not facts.remnants(name):
         yield Reason(f"group {name} is {activity}: stop it there")
     if (here := facts.source.group(name)).state == "unknown":
         reason = Reason(here.reason or "its state is not known", here.action)
@@ -530,6 +530,11 @@ def group_warnings(facts: MoveFacts) -> Iterator[str]:
                 f"{facts.request.target} as auto.offset.reset of its clients says"
             )
     yield from _without_place(facts)
+    if remnants := [name for name in facts.groups if facts.remnants(name)]:
+        yield (
+            f"{_have(remnants)} members on {facts.request.target} whose clients work on "
+            f"{facts.request.source}, as after a restart of its brokers: the hold removes them"
+        )
     own = [
         group.group
         for group in facts.plans

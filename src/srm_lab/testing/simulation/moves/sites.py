@@ -42,7 +42,10 @@ from srm_lab.testing.fake_switch import FakeSwitch
 from srm_lab.testing.flows import FakeClock, flow_config
 
 _WRITES: Final = frozenset(
-    {"commit_idle", "set_share_starts", "deny_writes", "allow_writes", "remove_static_members"}
+    {
+        *("commit_idle", "set_share_starts", "deny_writes", "allow_writes"),
+        *("remove_members", "remove_static_members"),
+    }
 )
 
 

@@ -211,6 +211,27 @@ def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
     assert any("far was not changed" in problem for problem in report.problems)
 
 
+@pytest.mark.parametrize("works_on", ["P", "B"])
+def test_members_whose_clients_work_on_the_source_are_of_a_session_that_its_target_has_kept(
+    disaster: Disaster, works_on: str
+) -> None:
+    """The target had died and is back: it lists its former members until their sessions end."""
+    world = disaster.world
+    disaster.planned()
+    world.b.join("far", "c")
+    ack = Ack("group:far", "c", 0, "resumed", works_on, world.clock(), kind="consumer")
+    world.b.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    warnings = disaster.planned().warnings
+
+    disaster.through("hold", "apply", "go")
+
+    problems = moves.report(disaster.context, "m1").problems
+    is_gone = works_on == "P"
+    assert any("as after a restart of its brokers" in line for line in warnings) == is_gone
+    assert any("far was not changed" in problem for problem in problems) != is_gone
+    assert ("P.Payments-0" in world.offsets("B", "far")) == is_gone
+
+
 def test_a_group_known_by_name_only_is_told_to_go_and_left_to_its_reset(disaster: Disaster) -> None:
     plan = disaster.planned(groups=("near", "ghost"))
 

@@ -8,10 +8,11 @@ import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, held, planned
 
 from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.records import MoveContext, ensure_topics
 from srm.errors import (
     ConflictError,
     GateClosedError,
@@ -358,3 +359,19 @@ def test_a_group_that_reads_the_topics_only_since_the_plan_is_named_in_the_repor
     assert "group late was not changed: reads on P only since the plan: start it on B" in (
         "; ".join(found.problems)
     )
+
+
+def test_members_of_a_session_from_before_the_target_died_hold_up_no_move(world: World) -> None:
+    """Their clients work on the source, and a cluster lists them until their sessions end."""
+    ensure_topics(world.context())
+    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
+    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    for client in ("c", "plain"):
+        world.b.join("near", client)
+    blocked = moves.plan(world.context(), REQUEST, dry_run=True).blocking
+    world.b.leave("near", "plain")
+
+    context = held(world)
+
+    assert blocked == ("group near is active on B (c@127.0.0.1, plain@127.0.0.1): stop it there",)
+    assert moves.wait_status(context, "m1").ready
