@@ -140,6 +140,9 @@ class _Comparison:
         if plan.decided:
             decided = OffsetSet(plan.decided)
             source = (one for one in source if decided.next(one.offset) != one.offset)
+        if plan.only_copied:
+            only = OffsetSet(plan.only_copied)
+            target = (one for one in target if only.next(one.offset) != one.offset)
         self._source, self._target = _Side(source), _Side(target)
         self._on_target = _Places([(r.source_start, r.source_end, r.shift) for r in plan.runs])
         self._on_source = _Places([(r.target_start, r.target_end, -r.shift) for r in plan.runs])

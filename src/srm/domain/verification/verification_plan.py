@@ -32,7 +32,8 @@ class RangePlan:
     Logs can end before the range, after a loss. ``compacted`` topics may lack records on one side.
     ``timestamps`` is False if the target sets them. ``left_out`` names records not compared.
     ``transform``: what the flow changes; others write to a ``shared`` copy, too. A flow that is not
-    ``committed`` copies open and aborted transactions. ``unmapped`` target offsets are of the flow.
+    ``committed`` copies open and aborted transactions. ``unmapped`` target offsets are of the flow,
+    ``only_copied`` ones the source has lost, as a decision says: they are left out.
     """
 
     topic: str
@@ -55,6 +56,7 @@ class RangePlan:
     shared: bool = False
     committed: bool = True
     unmapped: tuple[tuple[int, int], ...] = ()
+    only_copied: tuple[tuple[int, int], ...] = ()
 
     @property
     def names(self) -> tuple[str, int, str]:
@@ -86,7 +88,9 @@ def plan_partition(
 
     ``offset_map`` is loaded from the start of the source's log, ``target_end_before`` the target's
     last stable offset, read before it. ``begins``: target offset where records of a former topic
-    end. What is ``decided`` are source offsets [from, to) left on the source by decision.
+    end. What is ``decided`` are source offsets [from, to) left on the source by decision; what is
+    ``only_copied``, the source offset from which on the source lost records, and the target offset
+    where their copies end.
     """
     position = offset_map.known_source_end
     source_start, log_end = whole.source_start, whole.source_log_end
@@ -115,6 +119,8 @@ def plan_partition(
     decided = tuple((a, b) for a, b in sorted(whole.decided) if b > source_start and a < source_end)
     texts = [left_out] if left_out else []
     texts += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in decided]
+    only = tuple((_end_before(runs, lost, end), end) for lost, end in whole.only_copied)
+    texts += [f"target offsets {both_ends(a, b)} are lost on the source" for a, b in only if a < b]
     if (following := skip_ranges(source_end, whole.decided)) < log_end:
         texts.append(f"source offsets {both_ends(following, log_end)} are not copied yet")
     return replace(
@@ -126,7 +132,14 @@ def plan_partition(
         runs=clip(runs, source_start, source_end),
         left_out="; ".join(texts),
         decided=decided,
+        only_copied=only,
     )
+
+
+def _end_before(runs: Runs, source_offset: int, target_offset: int) -> int:
+    """Return the end on the target of what is mapped before both offsets, 0 without any."""
+    before = (runs.source_ends <= source_offset) & (runs.target_ends <= target_offset)
+    return int(runs.target_ends[before].max(initial=0))
 
 
 def newest(plan: RangePlan, records: int) -> RangePlan:

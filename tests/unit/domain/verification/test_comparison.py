@@ -282,6 +282,28 @@ def test_what_was_left_on_the_source_by_decision_is_not_compared_and_told(
     assert f"source offsets {first} to {end - 1} were excluded" in results[(first, end),].reason
 
 
+@given(st.integers(0, COUNT - 1), st.integers(1, 5), st.integers(1, COUNT))
+def test_what_the_source_has_lost_by_a_settled_return_is_not_compared_and_told(
+    cut_at: int, lost: int, part: int
+) -> None:
+    """The map ends before the copies of what was lost, and continues after them."""
+    after = SHIFT + cut_at + lost
+    runs = [Run(0, SHIFT, cut_at)] * bool(cut_at) + [Run(cut_at, after, COUNT - cut_at)]
+    offset_map = OffsetMap.of(runs, Position(COUNT, after + COUNT - cut_at, COUNT))
+    log = (SHIFT, SHIFT + COUNT + lost)
+    target = target_log([*range(cut_at), *([77] * lost), *range(cut_at, COUNT)])
+    results = {}
+    for only in ((), ((cut_at, after),)):
+        plan = plan_partition(replace(logs((0, COUNT), log), only_copied=only), offset_map, log[1])
+        assert plan is not None
+        results[only] = verify(plan, source_log(), target, part)
+
+    left_out = results[(cut_at, after),]
+    assert results[()].outcome == "different" or cut_at == 0
+    assert (left_out.outcome, left_out.source_records) == ("equal", COUNT)
+    assert "are lost on the source" in left_out.reason
+
+
 def test_a_copy_that_has_no_original_to_be_mapped_to_is_one_sided() -> None:
     """Compaction of the source was faster than the map; another program's record is foreign."""
     source, target = source_log(), target_log(list(range(COUNT)))

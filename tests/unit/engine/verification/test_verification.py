@@ -88,6 +88,19 @@ def test_what_was_discarded_is_excused_while_the_source_holds_it_and_no_longer(c
     assert not excused()
 
 
+def test_what_a_settled_return_found_lost_on_the_source_is_no_part_of_the_copy_and_told(copied):
+    place = "Payments", 0, copied.clusters["P"].topics()["Payments"].topic_id
+    why = "P has lost them"
+    cut = PartitionNotes.from_decision("cut", "r", place, (100, 104), why, 1, target_next=105)
+    copied.clusters["B"].produce("P.Payments", 0, 4)
+    copied.maps[FLOW].notes[TopicPartition("Payments", 0)] = (cut,)
+
+    [payments] = verification.plan(copied.flow("P->B")).ranges
+
+    assert payments.only_copied == ((101, 105),)
+    assert "target offsets 101 to 104 are lost on the source" in payments.left_out
+
+
 def test_what_a_topic_of_the_same_name_left_before_is_no_part_of_the_copy_and_told(empty):
     empty.clusters["B"].produce("P.Payments", 0, 7)
     empty.produce("P", 10)
