@@ -599,7 +599,7 @@ class FailoverConsumer:
 
     def committed(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, on the present cluster."""
-        return self._ask(
+        return self._query(
             timeout,
             "reading committed offsets",
             lambda of: of.committed(partitions, timeout=timeout),
@@ -678,7 +678,7 @@ class FailoverConsumer:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As confluent-kafka's, of the present cluster."""
         which = {} if topic is None else {"topic": topic}
-        return self._ask(
+        return self._query(
             timeout, "listing topics", lambda of: of.list_topics(**which, timeout=timeout)
         )
 
@@ -689,7 +689,7 @@ class FailoverConsumer:
         cached: bool = False,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
     ) -> tuple[int, int]:
         """As confluent-kafka's, of the present cluster."""
-        return self._ask(
+        return self._query(
             timeout,
             "reading watermarks",
             lambda of: of.get_watermark_offsets(partition, timeout=timeout, cached=cached),
@@ -697,13 +697,13 @@ class FailoverConsumer:
 
     def offsets_for_times(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, by those of the present cluster."""
-        return self._ask(
+        return self._query(
             timeout,
             "looking offsets up",
             lambda of: of.offsets_for_times(partitions, timeout=timeout),
         )
 
-    def _ask(self, timeout: float, doing: str, call: Callable[[Consumer], Any]) -> Any:
+    def _query(self, timeout: float, doing: str, call: Callable[[Consumer], Any]) -> Any:
         """Query the present cluster; KafkaException: it is abandoned, the next poll leaves it."""
         member = self._open_member(timeout, doing)
         with named_errors(member.label(doing), member.needs):
