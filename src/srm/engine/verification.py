@@ -283,7 +283,6 @@ class _Facts:
         start, end = self._target_logs[copy]
         before, notes = self._target_ends_before[copy], maps.notes.get(partition, ())
         decided = self._decided.get(partition, ())
-        cuts = ((n.lost_from or 0, n.target_next) for n in in_force(notes) if n.decision == "cut")
         whole = RangePlan(
             *names,
             source_start=source_start,
@@ -296,14 +295,14 @@ class _Facts:
             compacted=any("compact" in policy for policy in policies),
             timestamps=there.get("message.timestamp.type", TopicSetting()).value != "LogAppendTime",
             decided=tuple(note.left_out for note in decided if note.left_out),
-            only_copied=tuple((lost, end) for lost, end in cuts if end is not None),
             source_id=self._sources[topic].topic_id,
             target_id=self._target_ids.get(remote, ""),
             transform=config.transform(self._clusters, topic, remote),
             shared=topic in self._shared,
             committed=config.isolation_level == "read_committed",
         )
-        planned = plan_partition(whole, maps.get(partition), before, begin_of_copy(notes))
+        cuts = ((n.lost_from or 0, n.target_next or 0) for n in notes if n.decision == "cut")
+        planned = plan_partition(whole, maps.get(partition), before, begin_of_copy(notes), cuts)
         return planned or unverified(
             reason="no record in the source log is copied yet: check with srm status whether "
             "the replicator runs and the partition is not stopped"

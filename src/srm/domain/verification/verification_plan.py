@@ -78,7 +78,11 @@ class RangePlan:
 
 
 def plan_partition(
-    whole: RangePlan, offset_map: OffsetMap, target_end_before: int, begins: int | None = None
+    whole: RangePlan,
+    offset_map: OffsetMap,
+    target_end_before: int,
+    begins: int | None = None,
+    cuts: Iterable[tuple[int, int]] = (),
 ) -> RangePlan | None:
     """Narrow a plan of both logs to all comparable records; None if none of several was copied.
 
@@ -88,9 +92,8 @@ def plan_partition(
 
     ``offset_map`` is loaded from the start of the source's log, ``target_end_before`` the target's
     last stable offset, read before it. ``begins``: target offset where records of a former topic
-    end. What is ``decided`` are source offsets [from, to) left on the source by decision; what is
-    ``only_copied``, the source offset from which on the source lost records, and the target offset
-    where their copies end.
+    end. What is ``decided`` are source offsets [from, to) left on the source by decision. ``cuts``:
+    source offsets from which on the source lost records, with the end of their copies.
     """
     position = offset_map.known_source_end
     source_start, log_end = whole.source_start, whole.source_log_end
@@ -119,7 +122,7 @@ def plan_partition(
     decided = tuple((a, b) for a, b in sorted(whole.decided) if b > source_start and a < source_end)
     texts = [left_out] if left_out else []
     texts += [f"source offsets {both_ends(a, b)} were excluded by decision" for a, b in decided]
-    only = tuple((_end_before(runs, lost, end), end) for lost, end in whole.only_copied)
+    only = tuple((_end_before(runs, lost, end), end) for lost, end in cuts)
     texts += [f"target offsets {both_ends(a, b)} are lost on the source" for a, b in only if a < b]
     if (following := skip_ranges(source_end, whole.decided)) < log_end:
         texts.append(f"source offsets {both_ends(following, log_end)} are not copied yet")

@@ -294,7 +294,7 @@ def test_what_the_source_has_lost_by_a_settled_return_is_not_compared_and_told(
     target = target_log([*range(cut_at), *([77] * lost), *range(cut_at, COUNT)])
     results = {}
     for only in ((), ((cut_at, after),)):
-        plan = plan_partition(replace(logs((0, COUNT), log), only_copied=only), offset_map, log[1])
+        plan = plan_partition(logs((0, COUNT), log), offset_map, log[1], cuts=only)
         assert plan is not None
         results[only] = verify(plan, source_log(), target, part)
 
