@@ -376,15 +376,23 @@ class MoveFacts:
         """Count the clients of a group that recently reported on the target to follow routes."""
         return len(self.away.presence.followers(group_subject(group)))
 
+    @cached_property
+    def present(self) -> Presence:
+        """Clients that lately announced that they work on the source."""
+        acks = self.routing.on_source
+        return self.away.presence if self.is_away else Presence(acks, self.maps_ms)
+
+    def activity_there(self, group: str) -> str:
+        """Say that a group is active on the target, but for members that are left over there."""
+        return "" if self.remnants(group) else self.target.activity(group)
+
     def remnants(self, group: str) -> tuple[str, ...]:
         """Return a group's members on the target if all are clients that work on the source.
 
         A cluster that is back lists the members that it had when it died until their sessions end.
         """
         members = self.target.group(group).members
-        subject, acks = group_subject(group), self.routing.on_source
-        presence = self.away.presence if self.is_away else Presence(acks, self.maps_ms)
-        clients = [one.client for one in presence.followers(subject)] if members else []
+        clients = [one.client for one in self.present.followers(group_subject(group))]
         left = all(any(is_member_of(one, member) for one in clients) for member in members)
         return members if left else ()
 

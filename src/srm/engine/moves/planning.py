@@ -425,13 +425,13 @@ def left_alone(facts: MoveFacts) -> dict[str, str]:
     for group in facts.groups:
         if unreadable := facts.unreadable(group):
             left[group] = f"its offsets cannot be read: {unreadable[0].text}"
-        elif (activity := facts.target.activity(group)) and not facts.remnants(group):
+        elif activity := facts.activity_there(group):
             left[group] = f"it is {activity}"
     return left
 
 
 def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
-    if (activity := facts.target.activity(name)) and not facts.remnants(name):
+    if activity := facts.activity_there(name):
         yield Reason(f"group {name} is {activity}: stop it there")
     if (here := facts.source.group(name)).state == "unknown":
         reason = Reason(here.reason or "its state is not known", here.action)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from srm.domain.moves.gate import Presence, Writers, unknown_writers, unrouted_members
+from srm.domain.moves.gate import Writers, unknown_writers, unrouted_members
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
@@ -35,7 +35,7 @@ def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str
     """
     yield from _way_back(context, facts)
     yield from _absent(context, facts)
-    yield from _from_home(context, facts)
+    yield from _from_home(facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
         yield from _state(facts)
@@ -78,11 +78,10 @@ def _absent(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
             )
 
 
-def _from_home(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def _from_home(facts: MoveFacts) -> Iterator[str]:
     """Warn of clients that a planned failback takes from where they belong."""
     source, target = facts.request.source, facts.request.target
-    presence = Presence(facts.routing.on_source, context.now_ms())
-    acks = [one for subject in facts.subjects for one in presence.followers(subject)]
+    acks = [one for subject in facts.subjects for one in facts.present.followers(subject)]
     acks = [one for one in acks if one.home != target or not one.generation]
     if acks and facts.request.operation == "failback" and not facts.is_away:
         yield (
@@ -96,7 +95,7 @@ def _from_home(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
 def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     """Warn of clients that no hold reaches."""
     request, now_ms = facts.request, context.now_ms()
-    presence = Presence(facts.routing.on_source, now_ms)
+    presence = facts.present
     for plan in sorted(facts.plans, key=lambda one: one.group):
         if members := unrouted_members(plan.group, plan.members, presence):
             yield (
