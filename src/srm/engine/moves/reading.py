@@ -22,7 +22,6 @@ from srm.domain.names.topics import ActiveProducer, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, Topics
 from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
-from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import (
     WITHOUT_OFFSETS,
     groups_with_offsets,
@@ -350,6 +349,7 @@ def read_target(
     also: Collection[str] = (),
     with_groups: bool = True,
     exact: bool = True,
+    paused: bool = False,
 ) -> MoveFacts:
     """Take one look at the target alone, for a lost source.
 
@@ -358,6 +358,7 @@ def read_target(
     ``with_groups``: also describe the groups there, one request each, and read all their commits,
     not only those of groups without a last known position.
     ``exact``: load the maps around their places, to count records and not offsets.
+    ``paused``: without that, leave out at least the seals that follow the copies.
     """
     target = context.target
     on_target = target.topics()
@@ -387,7 +388,7 @@ def read_target(
         **logs_of(target, served, starts_of(target, served)),
     }
     counted: FlowMaps | None = None
-    if exact or pause_in_force(context.forward) is not None:
+    if exact or paused:
         # A damaged map counts offsets, and takes no position away from the forecast.
         counted = context.forward.maps.load(read, _at_places(pairs, away)) if exact else maps
         counted = past_markers(counted, target, _ends_of_copies(pairs, logs), logs)

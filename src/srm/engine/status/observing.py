@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import nlargest
@@ -20,7 +20,6 @@ from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.plan import GroupPlan
-from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
@@ -100,12 +99,12 @@ def _look(context: FlowContext, *, with_groups: bool, exact: bool) -> FlowState:
     now_ms, commands = context.now_ms(), state_topic(context).read_commands()
     topics, error = source_look.selected_topics(context)
     known: MoveFacts | None = None
-    undecided: Iterable[MoveProgress] = ()
+    undecided: tuple[str, ...] = ()
     errors: dict[str, str] = {}
     try:
-        known = read_known(context, also=topics, exact=exact)
         pause = read_pause(commands)
-        undecided = () if pause is None else undecided_moves(context, pause)
+        known = read_known(context, also=topics, exact=exact, paused=pause is not None)
+        undecided = tuple(one.move_id for one in undecided_moves(context, pause)) if pause else ()
     except UnavailableError:
         raise
     except SrmError as failed:
@@ -127,10 +126,8 @@ def _look(context: FlowContext, *, with_groups: bool, exact: bool) -> FlowState:
     if known is not None:
         known = known if source.error else with_commits(context, known)
         current = forecast_of(context, known, None if source.error else source)
-    shown = current if status.pause is None else None
-    ids = tuple(one.move_id for one in undecided)
-    errors = {**status.errors, **errors}
-    status = replace(status, errors=errors, standing=shown, undecided=ids)
+    shown, errors = current if status.pause is None else None, {**status.errors, **errors}
+    status = replace(status, errors=errors, standing=shown, undecided=undecided)
     if with_groups:
         status = _with_groups(context, status, known, surveyed)
     partitions = {name: as_waiting(status, views) for name, views in reported.items()}
@@ -233,15 +230,20 @@ def with_commits(context: FlowContext, known: MoveFacts) -> MoveFacts:
 
 
 def read_known(
-    context: FlowContext, also: Collection[str] = (), *, exact: bool = False
+    context: FlowContext,
+    also: Collection[str] = (),
+    *,
+    exact: bool = False,
+    paused: bool = False,
 ) -> MoveFacts:
     """Read the state of a flow and of ``also`` topics, without a request per group.
 
-    ``exact``: count records by the maps; looks that repeat count offsets.
+    ``exact``: count records by the maps; looks that repeat count offsets. ``paused``: the flow is.
     """
     flow, move = context.config.flow, without_source(context)
     request = MoveRequest("failover", flow.source, flow.target, mode="unplanned")
-    return read_outlook(move, read_target(move, request, also=also, with_groups=False, exact=exact))
+    facts = read_target(move, request, also=also, with_groups=False, exact=exact, paused=paused)
+    return read_outlook(move, facts)
 
 
 def forecast_of(
