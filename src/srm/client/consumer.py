@@ -599,11 +599,7 @@ class FailoverConsumer:
 
     def committed(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, on the present cluster."""
-        return self._query(
-            timeout,
-            "reading committed offsets",
-            lambda of: of.committed(partitions, timeout=timeout),
-        )
+        return self._query(timeout, "reading committed offsets", "committed", partitions)
 
     def position(self, partitions: Partitions) -> Partitions:
         """As confluent-kafka's, but never after a marker; without offsets while held."""
@@ -678,9 +674,7 @@ class FailoverConsumer:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """As confluent-kafka's, of the present cluster."""
         which = {} if topic is None else {"topic": topic}
-        return self._query(
-            timeout, "listing topics", lambda of: of.list_topics(**which, timeout=timeout)
-        )
+        return self._query(timeout, "listing topics", "list_topics", **which)
 
     def get_watermark_offsets(
         self,
@@ -689,26 +683,20 @@ class FailoverConsumer:
         cached: bool = False,  # noqa: FBT001, FBT002 -- confluent-kafka's signature
     ) -> tuple[int, int]:
         """As confluent-kafka's, of the present cluster."""
-        return self._query(
-            timeout,
-            "reading watermarks",
-            lambda of: of.get_watermark_offsets(partition, timeout=timeout, cached=cached),
-        )
+        doing, call = "reading watermarks", "get_watermark_offsets"
+        return self._query(timeout, doing, call, partition, cached=cached)
 
     def offsets_for_times(self, partitions: Partitions, timeout: float = -1) -> Partitions:
         """As confluent-kafka's, by those of the present cluster."""
-        return self._query(
-            timeout,
-            "looking offsets up",
-            lambda of: of.offsets_for_times(partitions, timeout=timeout),
-        )
+        return self._query(timeout, "looking offsets up", "offsets_for_times", partitions)
 
-    def _query(self, timeout: float, doing: str, call: Callable[[Consumer], Any]) -> Any:
+    def _query(self, timeout: float, doing: str, call: str, *given: Any, **named: Any) -> Any:
         """Query the present cluster; KafkaException: it is abandoned, the next poll leaves it."""
         member = self._open_member(timeout, doing)
         with named_errors(member.label(doing), member.needs):
             try:
-                return member.run(lambda: call(member.native))
+                query = partial(getattr(member.native, call), *given, **named, timeout=timeout)
+                return member.run(query)
             except GivenUpError as error:
                 raise KafkaException(KafkaError(_STATE, str(error), retriable=True)) from error
 
