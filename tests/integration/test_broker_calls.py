@@ -10,16 +10,34 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 from tests.cases import cases
+from tests.conftest import BrokerFactory
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SESSION_MS, WAYS_IN, SecuredBroker
+from tests.overrides import overrides
+from tests.waiting import eventually
 
 from srm.config.model import ClusterClients
+from srm.domain.names.rights import write_denial
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import GroupDescription, TopicSpec
-from srm.errors import AuthorizationError
+from srm.errors import AuthorizationError, ConfigError
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
+
+ELEVEN_CONFIGS = {
+    "cleanup.policy": "compact,delete",
+    "delete.retention.ms": "1000",
+    "flush.messages": "1000",
+    "flush.ms": "1000",
+    "max.message.bytes": "1000000",
+    "min.cleanable.dirty.ratio": "0.4",
+    "min.compaction.lag.ms": "1000",
+    "retention.bytes": "1000000",
+    "retention.ms": "1000000",
+    "segment.bytes": "10000000",
+    "segment.ms": "1000000",
+}
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +167,31 @@ def test_sessions_that_end_are_renewed(secured: SecuredBroker, topics: tuple[str
     with KafkaCluster("P", ClusterClients.alike(properties), timeout_s=60) as cluster:
         while time.monotonic() < until:
             assert cluster.groups([topics[0]])[topics[0]].state == "empty"
+
+
+def test_changes_larger_than_the_controller_takes_at_once_succeed_all_but_what_is_refused(
+    broker_factory: BrokerFactory,
+) -> None:
+    """Kafka's controller refuses a request of more than 10 000 records as a whole."""
+    broker = broker_factory(
+        "X",
+        **{
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        },
+    )
+    names = [f"t{number}" for number in range(1000)]
+    clients = ClusterClients.alike({"bootstrap.servers": broker.bootstrap})
+    with KafkaCluster("X", clients, timeout_s=120) as cluster:
+        specs = [TopicSpec(name, 1, 1, ELEVEN_CONFIGS) for name in names]
+        refused = TopicSpec("a-bad-one", 1, 1, {"retention.ms": "long"})
+        with pytest.raises(ConfigError, match=r"creating on cluster X: topic a-bad-one: .*long"):
+            cluster.create_topics([refused, *specs])
+        eventually(lambda: cluster.partition_counts().keys() >= set(names), "topics are there")
+
+        cluster.alter_topic_configs({name: dict.fromkeys(ELEVEN_CONFIGS) for name in names})
+        assert not any(overrides(cluster, names).values())
+
+        rules = [write_denial(f"{name}-{copy}") for name in names for copy in range(11)]
+        cluster.create_acls(rules)
+        assert cluster.acls() == set(rules)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, admin
@@ -16,7 +17,7 @@ from srm.config.model import ClientKind
 from srm.domain.names.rights import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
 from srm.domain.text.amount import some
 from srm.errors import AuthorizationError, ConfigError, UnavailableError
-from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.clients import Clients, answer_of, batches
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
@@ -46,6 +47,8 @@ _RESOURCES: Final[Mapping[ResourceKind, admin.ResourceType]] = {
     "group": admin.ResourceType.GROUP,
     "transactional-id": admin.ResourceType.TRANSACTIONAL_ID,
 }
+_BATCH: Final = 500
+"""Rules of one request: the controller compares each rule to remove with all that there are."""
 _KINDS: Final = {kind.value: name for name, kind in _RESOURCES.items()}
 
 
@@ -135,16 +138,17 @@ def _change(clients: Clients, acls: Collection[Acl], look: Request, *, adds: boo
     make: Callable[..., admin.AclBinding] = admin.AclBinding if adds else admin.AclBindingFilter
     changed, rules = frozenset(acls), [make(*_parts(acl)) for acl in acls]
 
-    def request(timeout_s: float) -> None:
+    def request(batch: list[Any], timeout_s: float) -> None:
         start = clients.admin().create_acls if adds else clients.admin().delete_acls
-        for future in start(rules, request_timeout=timeout_s).values():
+        for future in start(batch, request_timeout=timeout_s).values():
             answer_of(future, timeout_s)
 
     def in_force() -> bool:
         found = _on_each_broker(clients, look)
         return all(changed <= one if adds else changed.isdisjoint(one) for one in found)
 
-    clients.call(doing, request, on_cluster("Alter"))
+    for batch in batches(rules, _BATCH):
+        clients.call(doing, partial(request, batch), on_cluster("Alter"))
     clients.wait_until(doing, in_force)
 
 

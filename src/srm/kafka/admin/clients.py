@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -362,6 +362,22 @@ class Clients:
                     f"{what} on cluster {self.alias}: not seen within {limit_s:g} s; retry"
                 )
             time.sleep(next(pause_s))
+
+
+def batches(
+    items: Iterable[_T], limit: int, weigh: Callable[[_T], int] = lambda _: 1
+) -> Iterator[list[_T]]:
+    """Split items in order; each list has at most the weight ``limit``, or one item."""
+    batch: list[_T] = []
+    weight = 0
+    for item in items:
+        weight += weigh(item)
+        if batch and weight > limit:
+            yield batch
+            batch, weight = [], weigh(item)
+        batch.append(item)
+    if batch:
+        yield batch
 
 
 def answers_of(

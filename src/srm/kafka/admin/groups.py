@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import ByGroup, GroupDescription, GroupKind, GroupState
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
-from srm.kafka.admin.clients import Clients, answers_of
+from srm.kafka.admin.clients import Clients, answers_of, batches
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
@@ -27,6 +27,7 @@ _Found = list[tuple[TopicPartition, api.Answer]]
 """The answers about a group, by partition; one of several requests may name a partition again."""
 
 _BATCH: Final = 100
+_NAMES: Final = 500
 """Groups in one request: each answer names all their partitions."""
 _NO_GENERATION: Final = -1
 _GROUP_RESOURCE: Final = 32
@@ -88,7 +89,7 @@ async def by_coordinator(
     unknown = sorted(g for g in groups if brokers.coordinators.get(g) not in brokers.nodes)
     if unknown:
         await brokers.look()
-    for some in batches(unknown):
+    for some in batches(unknown, _NAMES):
         answer = await brokers.query(brokers.nodes[0], api.FIND_COORDINATORS(_GROUP_KEYS, some))
         for found in answer["coordinators"]:
             name = found["key"]
@@ -101,10 +102,6 @@ async def by_coordinator(
     for name in sorted(set(groups) - failed.keys()):
         by_node[brokers.coordinators[name]].append(name)
     return by_node, failed
-
-
-def batches(names: Sequence[str], size: int = 500) -> Iterator[list[str]]:
-    return (list(names[at : at + size]) for at in range(0, len(names), size))
 
 
 class _Look:
@@ -166,7 +163,7 @@ class _Look:
 
         A group may be created between the two answers, as by srm's own writes of offsets.
         """
-        for some in batches(names):
+        for some in batches(names, _NAMES):
             left = await self._describe_once(brokers, node, some, listed_as)
             if left and (left := await self._absent(brokers, node, left)):
                 await self._describe_once(brokers, node, left, listed_as)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, TopicCollection, admin
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaError, TopicCollection, admin
 from srm.domain.text.amount import some
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
-from srm.kafka.admin.clients import Clients, answers_of
+from srm.kafka.admin.clients import Clients, answers_of, batches
 from srm.kafka.wire.errors import on_topic, translate
 
 UNKNOWN_TOPIC_CODES = frozenset(
@@ -31,6 +32,8 @@ _ORIGINS: Final[Mapping[admin.ConfigSource, SettingOrigin]] = {
     admin.ConfigSource.STATIC_BROKER_CONFIG: "static",
     admin.ConfigSource.DEFAULT_CONFIG: "default",
 }
+_CONTROLLER_LIMIT: Final = 5000
+"""Metadata records of one request: Kafka's QuorumController refuses more than 10 000."""
 _URL_SAFE: Final = str.maketrans("+/", "-_", "=")
 """Turns an id as the client prints it, base64 that is not safe in names, into Kafka's spelling."""
 _logger = logging.getLogger(__name__)
@@ -105,10 +108,10 @@ def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
     """Create topics and wait until they are visible; existing topics are not changed."""
     if not specs:
         return
-    new = [_new(spec) for spec in specs]
+    new = [(_new(spec), 1 + spec.partitions + len(spec.configs)) for spec in specs]
     wanted = {spec.name for spec in specs}
     doing, existing = f"creating topics {_list_names(wanted)}", {KafkaError.TOPIC_ALREADY_EXISTS}
-    _answers(clients, (doing, "creating"), "Create", admin.AdminClient.create_topics, new, existing)
+    _change(clients, (doing, "creating"), "Create", admin.AdminClient.create_topics, new, existing)
     clients.wait_until(
         f"new topics {_list_names(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
     )
@@ -125,14 +128,14 @@ def grow(clients: Clients, counts: Mapping[str, int]) -> None:
     larger = {name: count for name, count in counts.items() if count > current[name].partitions}
     if not larger:
         return
-    new = [admin.NewPartitions(name, count) for name, count in larger.items()]
+    new = [(admin.NewPartitions(name, count), count) for name, count in larger.items()]
 
     def visible() -> bool:
         now = describe(clients, larger.keys())
         return all(name in now and now[name].partitions >= n for name, n in larger.items())
 
     doing = f"growing topics {_list_names(larger)}", "growing"
-    _answers(clients, doing, "Alter", admin.AdminClient.create_partitions, new)
+    _change(clients, doing, "Alter", admin.AdminClient.create_partitions, new)
     clients.wait_until(f"new partitions of {_list_names(larger)}", visible)
 
 
@@ -141,14 +144,14 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
 
     The broker may return a value in another notation than the one that was set.
     """
-    resources = [
-        admin.ConfigResource(
-            admin.ResourceType.TOPIC,
-            topic,
-            incremental_configs=[_operation(name, value) for name, value in entries.items()],
-        )
+    operations = {
+        topic: [_operation(name, value) for name, value in entries.items()]
         for topic, entries in changes.items()
         if entries
+    }
+    resources = [
+        (admin.ConfigResource(admin.ResourceType.TOPIC, topic, incremental_configs=one), len(one))
+        for topic, one in operations.items()
     ]
     if not resources:
         return
@@ -168,7 +171,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
 
     doing = f"changing configs of {_list_names(changes)}", "changing configs"
     start = admin.AdminClient.incremental_alter_configs
-    _answers(clients, doing, "AlterConfigs", start, resources)
+    _change(clients, doing, "AlterConfigs", start, resources)
     try:
         clients.wait_until(f"new configs of {_list_names(changes)}", visible, 5.0)
     except UnavailableError as error:
@@ -192,6 +195,30 @@ def _is_shown(entry: admin.ConfigEntry) -> bool:
         and not entry.is_sensitive
         and entry.value is not None
     )
+
+
+def _change(
+    clients: Clients,
+    doing: tuple[str, str],
+    operation: str,
+    start: Callable[..., Mapping[Any, Future[Any]]],
+    changes: Collection[tuple[Any, int]],
+    expected: Collection[int] = frozenset(),
+) -> None:
+    """Make changes, each with its records in the controller's log; one that fails stops no other.
+
+    The parameters are those of :func:`_answers`.
+    """
+    failures = []
+    for batch in batches(changes, _CONTROLLER_LIMIT, itemgetter(1)):
+        try:
+            _answers(clients, doing, operation, start, [change for change, _ in batch], expected)
+        except UnavailableError:
+            raise
+        except SrmError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def _answers(
