@@ -12,12 +12,14 @@ import shlex
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck, settings
 from tests.again import has_real_processes
 from tests.tiers import tier
@@ -166,6 +168,23 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
     finally:
         for broker in brokers.values():
             broker.kill()
+
+
+@pytest.fixture(autouse=True)
+def _copies_of_heartbeats_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Delete what a test's flows copied of heartbeats on the shared clusters.
+
+    Each flow copies all heartbeats it finds, also copies: with flows both ways they would double.
+    """
+    is_real = "clusters" in request.fixturenames and _UNIT not in request.path.parents
+    brokers = request.getfixturevalue("clusters").values() if is_real else ()
+    yield
+    for broker in brokers:
+        client = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topics = client.list_topics(timeout=DEADLINE_S).topics
+        copies = [name for name in topics if name.endswith(f".{HEARTBEATS}")]
+        if copies:
+            wait(client.delete_topics(copies).values(), DEADLINE_S)
 
 
 def _beat(broker: KafkaBroker) -> None:
