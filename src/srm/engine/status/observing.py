@@ -124,7 +124,7 @@ def _look(context: FlowContext, *, with_groups: bool, exact: bool) -> FlowState:
     )
     current = None
     if known is not None:
-        known = known if source.error else with_commits(context, known)
+        known = known if source.error else with_commits(context, known, None if exact else _GROUPS)
         current = forecast_of(context, known, None if source.error else source)
     shown, errors = current if status.pause is None else None, {**status.errors, **errors}
     status = replace(status, errors=errors, standing=shown, undecided=undecided)
@@ -210,14 +210,17 @@ def _state_of(groups: Mapping[str, GroupDescription], group: str) -> str:
 
 
 _GROUPS = 50
-"""Groups that one look reads on the source; looks repeat every few seconds."""
+"""Groups that a look which is repeated every few seconds reads on the source."""
 
 
-def with_commits(context: FlowContext, known: MoveFacts) -> MoveFacts:
-    """Add source commits of idle groups that re-read most: an idle group may lag for good."""
+def with_commits(context: FlowContext, known: MoveFacts, limit: int | None) -> MoveFacts:
+    """Add source commits of the idle among the ``limit`` groups that re-read most.
+
+    An idle group may lag for good.
+    """
     counts = {plan.group: known.read_again(plan) for plan in known.plans}
-    late = (group for group, count in counts.items() if count)
-    some = nlargest(_GROUPS, late, key=counts.__getitem__)
+    late = [group for group, count in counts.items() if count]
+    some = late if limit is None else nlargest(limit, late, key=counts.__getitem__)
     try:
         described = context.source.groups(some) if some else {}
         idle = [group for group in some if group in described and described[group].state in IDLE]

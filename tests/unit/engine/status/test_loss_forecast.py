@@ -242,6 +242,16 @@ def test_what_a_group_that_nobody_runs_has_never_read_it_does_not_read_again(
     assert standing.forecast.re_read == 0
 
 
+def test_a_status_counts_nothing_for_idle_groups_however_many_there_are(
+    world: CopiedTopic,
+) -> None:
+    for number in range(60):
+        world.commit(f"idle-{number}", 8)
+    emit(world.forward)
+
+    assert read_forecast(world.forward).forecast.re_read == 0
+
+
 def test_what_it_has_committed_since_its_checkpoint_it_reads_again(world: CopiedTopic) -> None:
     emit(world.forward)
     world.commit("audit", 9)
