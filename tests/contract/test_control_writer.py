@@ -5,6 +5,7 @@ Each test is about two processes that write control records, one of which comes 
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
@@ -12,7 +13,7 @@ from tests.waiting import eventually
 
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
-from srm.errors import ConflictError, FencedError, NotFoundError
+from srm.errors import ConflictError, FencedError, NotFoundError, UsageError
 
 
 @pytest.fixture
@@ -148,6 +149,18 @@ def test_a_plan_of_several_megabytes_is_written(site, moves, opened):
     opened().write({moves: {b"m": b"0" * 3_000_000}})
 
     assert len(site.cluster.compacted_topic(moves).read()[b"m"]) == 3_000_000
+
+
+def test_a_plan_is_as_large_as_the_topic_takes(site, moves, opened, unique):
+    """Bytes that do not compress: a plan of 100 000 places."""
+    large, plan = f"{unique}-large", random.Random(1).randbytes(3_000_000)
+    ensure_compacted(site.cluster, large, extra_configs={"max.message.bytes": "4000000"})
+
+    with pytest.raises(UsageError, match="size too large"):
+        opened().write({moves: {b"m": plan}})
+    opened().write({large: {b"m": plan}})
+
+    assert site.cluster.compacted_topic(large).read() == {b"m": plan}
 
 
 def test_all_values_of_a_key_are_read_until_its_tombstone(site, moves, opened):

@@ -451,7 +451,8 @@ class FakeCluster:
 
         configs = self._topics[topic].configs if topic in self._topics else {}
         stamped = configs.get("message.timestamp.type") == "LogAppendTime"
-        return FakeCompactedTopic(str(place), find, self._clock, stamped=stamped)
+        limit = int(configs.get("max.message.bytes", self.defaults["max.message.bytes"]))
+        return FakeCompactedTopic(str(place), find, self._clock, stamped=stamped, limit=limit)
 
     def control_writer(self, transactional_id: str) -> FakeControlWriter:
         """Open the writer of control records; every older one of this id is shut out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
+import zlib
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,7 +34,7 @@ from srm.replication.ports import Place, WriteResult
 
 LARGEST_RECORD: Final = 999_964
 """Key and value that librdkafka accepts together: 1,000,000 bytes less 36 for the record."""
-_LARGEST_STATE: Final = 32 << 20
+_LARGEST_STATE: Final = 128 << 20
 
 
 @dataclass
@@ -140,6 +141,7 @@ class FakeCompactedTopic:
     ``name``: topic and partition, for messages. ``find``: returns the partition, None while it does
     not exist; raises when the cluster is down. ``clock``: epoch milliseconds, for the timestamps of
     records. ``stamped``: whether the topic has ``message.timestamp.type=LogAppendTime``.
+    ``limit``: its ``max.message.bytes``, of a compressed record.
     """
 
     def __init__(
@@ -149,11 +151,13 @@ class FakeCompactedTopic:
         clock: Callable[[], int] = system_clock,
         *,
         stamped: bool = False,
+        limit: int = 1048588,
     ) -> None:
         self._name = name
         self._find = find
         self._clock = clock
         self._stamped = stamped
+        self._limit = limit
 
     def read(self) -> dict[bytes, bytes]:
         """Return the latest value of each key; no topic reads empty."""
@@ -196,10 +200,14 @@ class FakeCompactedTopic:
             return None
         partition = self.require()
         for key, value in records.items():
-            if len(key) + len(value or b"") > largest:
+            size = len(key) + len(value or b"")
+            if size > largest or (size > self._limit and self._is_refused(value or b"")):
                 raise UsageError(f"writing {self._name}: Message size too large")
             partition.append(key, value, self._clock())
         return self._clock() if self._stamped else None
+
+    def _is_refused(self, value: bytes) -> bool:
+        return len(zlib.compress(value, 1)) > self._limit
 
     def require(self) -> FakePartition:
         """Return the partition.

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster, TopicSetting, TopicSpec
-from srm.errors import AuthorizationError, ConflictError, FencedError
+from srm.errors import AuthorizationError, ConfigError, ConflictError, FencedError
 
 _logger = logging.getLogger(__name__)
 
@@ -69,27 +69,36 @@ def ensure_stamped(cluster: Cluster, topic: str, replication_factor: int) -> Non
     ensure_compacted(cluster, topic, 1, replication_factor, STAMPED)
 
 
-_NAMES: Final = (internal_topics.MOVES, internal_topics.ROUTING, internal_topics.LEDGER)
+_SIZE: Final = "max.message.bytes"
+_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    # A plan of 1 000 groups in 50 partitions each is one record of 1.5 MB, compressed.
+    internal_topics.MOVES: {**STAMPED, _SIZE: str(8 << 20)},
+    # One clock, the broker's, orders the records of clients and moves.
+    internal_topics.ROUTING: STAMPED,
+    internal_topics.LEDGER: STAMPED,
+}
 
 
 def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[str, ...]:
     existing = cluster.topics()
-    missing = [name for name in _NAMES if name not in existing]
-    # One clock, the broker's, orders the records of clients and moves.
-    specs = [compacted_spec(name, replication_factor, extra_configs=STAMPED) for name in missing]
-    if specs:
+    missing = {name: configs for name, configs in _CONFIGS.items() if name not in existing}
+    if missing:
+        specs = [compacted_spec(name, replication_factor, 1, own) for name, own in missing.items()]
         cluster.create_topics(specs)
     return tuple(missing)
 
 
 def repair_control_topics(cluster: Cluster) -> None:
     """Set the configs that moves rely on, on control topics that others have created."""
-    for topic, found in cluster.topic_settings(_NAMES).items():
+    for topic, found in cluster.topic_settings(_CONFIGS).items():
         known = {name: one.value for name, one in found.items()}
-        if changes := {key: value for key, value in STAMPED.items() if known.get(key) != value}:
+        wanted = {**_CONFIGS[topic]}
+        if int(known.get(_SIZE) or 0) > int(wanted.get(_SIZE, 0)):
+            wanted.pop(_SIZE, None)  # an operator has allowed more
+        if changes := {key: value for key, value in wanted.items() if known.get(key) != value}:
             try:
                 cluster.alter_topic_configs({topic: changes})
-            except AuthorizationError as error:
+            except (AuthorizationError, ConfigError) as error:
                 _logger.warning("topic %s keeps its settings: %s", topic, error)
 
 

@@ -40,7 +40,7 @@ STATE_RECORDS: Final[Mapping[str, object]] = {
     # An assignment or a report of thousands of partitions is one record. Brokers limit its
     # compressed size, librdkafka the uncompressed one.
     "compression.type": "zstd",
-    "message.max.bytes": 32 << 20,
+    "message.max.bytes": 128 << 20,
 }
 """Producer settings for the records of the state topics."""
 NO_SETTINGS: Final[Mapping[str, object]] = MappingProxyType({})

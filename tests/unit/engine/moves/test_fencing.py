@@ -31,6 +31,7 @@ from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
+MOVES = internal_topics.MOVES
 ROUTING = internal_topics.ROUTING
 
 
@@ -267,6 +268,15 @@ def test_a_topic_of_an_earlier_version_gets_the_brokers_time(world: World) -> No
 
     for cluster in (world.p, world.b):
         assert overrides(cluster, [ROUTING])[ROUTING]["message.timestamp.type"] == ("LogAppendTime")
+
+
+@pytest.mark.parametrize(("known", "then"), [("1000012", "8388608"), ("20000000", "20000000")])
+def test_the_topic_of_plans_takes_records_of_megabytes(world: World, known: str, then: str) -> None:
+    ensure_compacted(world.b, MOVES, extra_configs={"max.message.bytes": known})
+    planned(world)
+
+    sizes = [overrides(one, [MOVES])[MOVES]["max.message.bytes"] for one in (world.p, world.b)]
+    assert sizes == ["8388608", then]
 
 
 # ----- the lease
