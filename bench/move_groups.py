@@ -1,6 +1,6 @@
 """Hold time of a planned move: ``python -m bench.move_groups --groups 400``.
 
-Two embedded brokers, one topic of three partitions copied by a real replicator, groups without
+Two embedded brokers, one topic copied by a real replicator, groups without
 members that have read half of it. Measures the seconds of each step, and from hold to go by the
 broker's clock.
 """
@@ -38,21 +38,20 @@ from srm.wiring import open_move
 from srm_lab.stack.stack import Stack, StackOptions
 
 TOPIC: Final = "Payments"
-PARTITIONS: Final = 3
 _RECORDS: Final = 3_000
 _COPIED_S: Final = 180.0
 _AT_A_TIME: Final = 8
 _MOVE_ID: Final = "bench"
 
 
-def fill(config: Config, groups: Sequence[str]) -> None:
+def fill(config: Config, groups: Sequence[str], partitions: int) -> None:
     """Write records, and commit offsets of the groups in the middle of them."""
     producer = Producer(config.client("P", "producer"))
     for number in range(_RECORDS):
-        producer.produce(TOPIC, b"x" * 100, partition=number % PARTITIONS)
+        producer.produce(TOPIC, b"x" * 100, partition=number % partitions)
     producer.flush()
-    middle = _RECORDS // PARTITIONS // 2
-    commits = {TopicPartition(TOPIC, number): middle for number in range(PARTITIONS)}
+    middle = _RECORDS // partitions // 2
+    commits = {TopicPartition(TOPIC, number): middle for number in range(partitions)}
     with (
         closing(KafkaCluster("P", config.cluster_clients("P"))) as cluster,
         ThreadPoolExecutor(_AT_A_TIME) as pool,
@@ -93,7 +92,7 @@ def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
     return {**steps, "hold to go": (done.gone_stamp_ms - done.hold_stamp_ms) / 1000}
 
 
-def measure(home: Path, count: int, profile: Path | None) -> dict[str, float]:
+def measure(home: Path, count: int, partitions: int, profile: Path | None) -> dict[str, float]:
     """Measure on a separate stack."""
     stack = Stack(StackOptions(home=home, kafka_only=True))
     stack.up()
@@ -101,8 +100,8 @@ def measure(home: Path, count: int, profile: Path | None) -> dict[str, float]:
         path = stack.config_path
         config, groups = load_config(path), [f"group-{number}" for number in range(count)]
         with closing(KafkaCluster("P", config.cluster_clients("P"))) as source:
-            source.create_topics([TopicSpec(TOPIC, PARTITIONS, 1, {})])
-        fill(config, groups)
+            source.create_topics([TopicSpec(TOPIC, partitions, 1, {})])
+        fill(config, groups, partitions)
         command = ["srm", "replicate", "--config", str(path), "--flow", "P->B"]
         with running(*command, log=home / "r.log"):
             profiler = nullcontext() if profile is None else cProfile.Profile()
@@ -119,14 +118,20 @@ def main() -> int:
     """Measure, print and write build/bench/move-groups-*.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=400)
+    parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--profile", type=Path, help="file for the profile of the moving thread")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     options = parser.parse_args()
     machine = describe_machine()
     with tempfile.TemporaryDirectory(prefix="srm-move-") as folder:
-        found = measure(Path(folder), options.groups, options.profile)
+        found = measure(Path(folder), options.groups, options.partitions, options.profile)
     options.out.mkdir(parents=True, exist_ok=True)
-    result = {"machine": machine, "groups": options.groups, "seconds": found}
+    result = {
+        "machine": machine,
+        "groups": options.groups,
+        "partitions": options.partitions,
+        "seconds": found,
+    }
     file = options.out / f"move-groups-{options.groups}.json"
     file.write_text(json.dumps(result, indent=2) + "\n")
     for name, value in found.items():
