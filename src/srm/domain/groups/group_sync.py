@@ -98,8 +98,8 @@ class LedgerEntry:
         try:
             group, *place = json.loads(key)
             named = {**json.loads(value), "group": group, "topic_partition": place}
-            found = adapter(cls).validate_python(named)
-            return found if found.time_ms else replace(found, time_ms=timestamp_ms)
+            named["time_ms"] = named.get("time_ms") or timestamp_ms
+            return adapter(cls).validate_python(named)
         except (ValueError, TypeError) as error:
             raise IntegrityError(
                 f"ledger record with key {key[:80]!r} is damaged ({error!r}): "

@@ -170,11 +170,10 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         target_committed=group.target_committed,
         remaining=found.remaining,
         reason=found.reason,
+        resume=found.offset if found.state == "translated" else None,
     )
     if found.state in UNFINISHED and group.accept_open_transactions:
         row = _without_waiting(row, group, found, log)
-    elif found.state == "translated":
-        row = replace(row, resume=found.offset)
     elif (found.state, facts.direction) == ("no-target", "reverse") and not group.is_away:
         # The original was created again with fewer partitions: there is no place to continue at.
         unread = max(0, log.end - max(committed or 0, log.start))
