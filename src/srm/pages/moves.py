@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import islice
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicForecast
@@ -19,7 +19,7 @@ from srm.domain.moves.report import MoveReport
 from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, span
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
-from srm.pages.tables import Listing
+from srm.pages.tables import MOST_ROWS, Listing
 
 _GROUPS: Final = 20
 """Groups in the view of a wait."""
@@ -31,10 +31,10 @@ def as_text(view: RenderableType, width: int = 150) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
-def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
-    """Show a plan; ``most`` limits the rows: thousands of them take longer than the move."""
+def plan_view(plan: MovePlan, most: int = MOST_ROWS) -> RenderableType:
+    """Show a plan; ``most`` limits the rows, the costly ones first."""
     request = plan.request
-    title = f"{request.operation} {request.flow}, move {plan.move_id}: {', '.join(plan.topics)}"
+    title = f"{request.operation} {request.flow}, move {plan.move_id}: {some(plan.topics)}"
     head = "group", f"on {request.source}", "committed", "lag", f"on {request.target}"
     rows = [
         (group.group, position)
@@ -42,6 +42,8 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
         for position in group.positions
         if position.state != "no-commit" or position.lag
     ]
+    if len(rows) > most:
+        rows.sort(key=lambda r: (r[1].state == "translated", -r[1].skipped, -r[1].re_read))
     cells = (
         (
             *(name, position.name, number(position.committed), number(position.lag)),
@@ -60,7 +62,7 @@ def plan_view(plan: MovePlan, most: int | None = None) -> RenderableType:
     )
 
 
-def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> RenderableType:
+def forecast_view(forecast: Forecast, source: str, most: int = MOST_ROWS) -> RenderableType:
     topics = sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]
     head = "topic", "not copied", "at most", "oldest", f"{source} last answered"
     groups = sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]
@@ -74,7 +76,7 @@ def forecast_view(forecast: Forecast, source: str, most: int | None = None) -> R
         *_left_out(forecast.groups, most),
         *_list_names("unknown", unknown, "yellow", most),
         *_list_names("open transaction", forecast.transactions, "yellow", most),
-        *_list_names("note", forecast.notes, "dim"),
+        *_list_names("note", forecast.notes, "dim", most),
     )
 
 
@@ -87,9 +89,9 @@ def group_cells(group: GroupForecast) -> tuple[str, ...]:
     return group.group, number(group.re_read), number(group.skipped), ago(group.age_ms)
 
 
-def _left_out(rows: Sequence[object], most: int | None) -> list[Text]:
-    left = 0 if most is None else len(rows) - most
-    return [Text(f"and {left:,} more rows in the plan", "dim")] if left > 0 else []
+def _left_out(rows: Sized, most: int) -> list[Text]:
+    left = len(rows) - most
+    return [Text(f"and {left:,} more rows; --json shows all", "dim")] if left > 0 else []
 
 
 def plan_summary(plan: MovePlan) -> dict[str, Any]:
@@ -163,7 +165,7 @@ def verify_line(status: VerifyStatus) -> str:
     return f"{status.elapsed_seconds:.0f} s since go{waiting}{requests}"
 
 
-def report_view(report: MoveReport) -> RenderableType:
+def report_view(report: MoveReport, most: int = MOST_ROWS) -> RenderableType:
     re_reads, head = re_read_texts(report), ("group", "lag at hold", "skipped", "re-read")
     rows = (
         (
@@ -171,7 +173,7 @@ def report_view(report: MoveReport) -> RenderableType:
             *(number(group.members_at_hold), seconds(group.assigned_seconds)),
             *(seconds(group.rto_seconds), group.rto_end or ""),
         )
-        for name, group in sorted(report.groups.items())
+        for name, group in sorted(report.groups.items())[:most]
     )
     verdict = Text(verdict_text(report), "bold green" if report.ok else "bold red")
     headline = Text.assemble(f"{_name(report)}: ", verdict, f"; {_figures(report)}")
@@ -179,17 +181,20 @@ def report_view(report: MoveReport) -> RenderableType:
         headline,
         *map(Text, outcome_lines(report)),
         plain_table((*head, "members at hold", "assigned after", "working after", ""), rows),
-        *_outcome_view(report),
-        *_list_names("problem", report.problems, "red"),
-        *_list_names("note", report.notes, "dim"),
+        *_left_out(report.groups, most),
+        *_outcome_view(report, most),
+        *_list_names("problem", report.problems, "red", most),
+        *_list_names("note", report.notes, "dim", most),
     )
 
 
-def _outcome_view(report: MoveReport) -> Iterator[Table]:
+def _outcome_view(report: MoveReport, most: int) -> Iterator[RenderableType]:
     if (found := costs(report)) is None:
         return
     is_found = report.outcome is not None and report.outcome.source_return
-    yield plain_table(*outcome_table(report, found, "" if is_found else "not returned"))
+    head, rows = outcome_table(report, found, "" if is_found else "not returned")
+    yield plain_table(head, islice(rows, most))
+    yield from _left_out(found.topics, most)
 
 
 def outcome_table(
@@ -327,10 +332,8 @@ def _requests(lines: Sequence[str]) -> list[Text]:
     return _list_names("please", lines, "bold magenta")
 
 
-def _list_names(
-    label: str, lines: Sequence[str], style: str, most: int | None = None
-) -> list[Text]:
-    return [Text.assemble((label, style), f": {line}") for line in few(lines, most or len(lines))]
+def _list_names(label: str, lines: Sequence[str], style: str, most: int = MOST_ROWS) -> list[Text]:
+    return [Text.assemble((label, style), f": {line}") for line in few(lines, most)]
 
 
 def _tick(yes: bool) -> Text:  # noqa: FBT001 -- a cell of a table

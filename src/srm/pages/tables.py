@@ -13,6 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+MOST_ROWS: Final = 200
+"""Rows that a table shows; scripts read --json."""
 _PROSE: Final = 30
 """Minimum width of a column with longer cells, which are wrapped between words."""
 

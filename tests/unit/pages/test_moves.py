@@ -112,6 +112,34 @@ def test_a_run_shows_the_first_of_many_reasons_and_how_many_more_there_are() -> 
     ]
 
 
+def test_a_plan_of_a_site_is_cut_after_its_costly_rows() -> None:
+    names = tuple(f"topic-{n}" for n in range(1_000))
+    costly = replace(POSITION, re_read=7)
+    plan = replace(
+        PLAN,
+        topics=names,
+        groups=(*(GroupPlan(n, (), (POSITION,)) for n in names), GroupPlan("z", (), (costly,))),
+    )
+
+    lines = as_text(plan_view(plan)).splitlines()
+
+    assert len(lines) < 250
+    assert "topic-7 and 992 more" in " ".join(lines)
+    assert lines.index(next(line for line in lines if line.startswith("z "))) < 5
+    assert "and 801 more rows; --json shows all" in lines
+
+
+def test_a_report_of_a_site_is_cut() -> None:
+    groups = {f"group-{n}": REPORT.groups["billing"] for n in range(1_000)}
+    report = replace(REPORT, groups=groups, notes=tuple(f"{name} waits" for name in groups))
+
+    lines = as_text(report_view(report)).splitlines()
+
+    assert len(lines) < 450
+    assert "and 800 more rows; --json shows all" in lines
+    assert "note: and 800 more" in lines
+
+
 def test_the_summary_of_a_plan_counts_by_group() -> None:
     summary = plan_summary(PLAN)
 

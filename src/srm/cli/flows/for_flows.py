@@ -18,7 +18,7 @@ from srm.cli.console import Common, FlowOption, FlowsOption, emit
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, reasons_text, some
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
-from srm.pages.tables import Listing
+from srm.pages.tables import MOST_ROWS, Listing
 from srm.wiring import open_flow
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_ROWS = 200
-"""Rows a table shows; scripts read --json."""
 LINE_EVERY_S: Final = 5.0
 """Seconds between lines that show long work without a terminal."""
 
