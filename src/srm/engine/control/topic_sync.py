@@ -472,7 +472,6 @@ def apply(context: FlowContext, planned: TopicSyncPlan, remove_acls: Collection[
             if wanted:
                 step(wanted)
         except SrmError as error:
-            logger.warning("%s: %s failed: %s", context.config.flow, what, error)
             failures.append((what, error))
     if failures:
         text = "; ".join(f"{what}: {error}" for what, error in failures)

@@ -111,16 +111,17 @@ class Discovery:
         """Find the flow's topics, create missing remote topics, and return what can be copied.
 
         Topic ids are expensive to fetch. While lists, names and partition counts do not change,
-        they are fetched only so often that it takes little of a core: re-creation shows late.
+        they are fetched only so often that it takes little of a core: re-creation shows late. So
+        does the end of a refusal: one bad topic of thousands makes no look closer.
         """
         began = self.clock()
-        may_rest = not self._found.pending and began < self._look_closely_at
-        before = self._seen if may_rest else None
+        before = self._seen if began < self._look_closely_at else None
         seen = _Seen.of(self.context, before)
         if seen == before:
             return self._found
-        self._found = self._look_closely(seen.lists)
-        self._seen = seen
+        found, last = self._look_closely(seen.lists), self._found
+        self._found = found
+        self._seen = seen if found.pending == last.pending or not found.pending else None
         took_s = self.clock() - began
         rest_s = max(took_s * _SHORTEST_REST, min(took_s * _REST, _LONGEST_REST_S))
         self._look_closely_at = began + rest_s

@@ -388,6 +388,21 @@ def test_a_quick_look_at_ids_takes_next_to_nothing_of_a_core_and_nobody_waits_lo
     assert {p.topic_id for p in in_time.partitions} == {anew}
 
 
+def test_a_topic_that_cannot_be_created_does_not_make_each_look_a_close_one(site):
+    """The first look after its refusal is close, and then one after each rest."""
+    site.source.add_topic("large")
+    looks, create = [], site.target.create_topics
+    site.target.create_topics = lambda specs: looks.append(specs) or create(specs)
+    config = flow_config(".*", replication_factor=9)
+    discovery = site.discovery(config, itertools.count().__next__)
+
+    found = [discovery.round() for _ in range(40)]
+
+    assert {one.pending for one in found} == {("large",)}
+    tries = [specs for specs in looks if specs and specs[0].name == "P.large"]
+    assert 3 <= len(tries) <= 5
+
+
 def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplog):
     """It is named in the settings, or was there before; each is told once."""
 
