@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _WATCH_S: Final = 30.0
 _CHECKED_AT_ONCE: Final = 200
+_SUM_UP_S: Final = 10.0
+"""Time in which stops with one reason are counted, not logged: a lost broker stops thousands."""
 _AT_REST: Final = (Phase.FENCED, Phase.STOPPED)
 
 
@@ -69,6 +71,7 @@ class Lifecycle:
         self._report_now = report_now
         self._spawn = spawn
         self._has_ended = False
+        self._more_stops: dict[str, int] = {}
         self._claiming = Claiming(context, read_assignment)
         self._placement = Placement(context, self, spawn)
 
@@ -407,10 +410,25 @@ class Lifecycle:
         if stop.stale_leader:
             (self._source if stop.stale_leader == "source" else self._target).leaders_changed()
         back_off = stop.back_off_s(copy.failures)
-        level = logging.DEBUG if stop.reason == copy.reason else logging.WARNING
+        level = logging.WARNING if self._is_news(copy, stop.reason) else logging.DEBUG
         copy.rest(Phase.STOPPED, stop)
         logger.log(level, "%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
         self._retry_later(copy, back_off)
+
+    def _is_news(self, copy: PartitionCopy, reason: str) -> bool:
+        if reason == copy.reason:
+            return False
+        why = reason.replace(str(copy.target), "its copy").replace(str(copy.source), "it")
+        if why in self._more_stops:
+            self._more_stops[why] += 1
+            return False
+        self._more_stops[why] = 0
+        asyncio.get_running_loop().call_later(_SUM_UP_S, self._sum_up, why)
+        return True
+
+    def _sum_up(self, why: str) -> None:
+        if more := self._more_stops.pop(why):
+            logger.warning("%s of partitions: %s", amount(more, "more stop"), why)
 
     def _retry_later(self, copy: PartitionCopy, delay_s: float) -> None:
         asyncio.get_running_loop().call_later(delay_s, self._retry, copy, copy.attempt)

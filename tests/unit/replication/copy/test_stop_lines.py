@@ -1,0 +1,35 @@
+"""Log lines about partitions that stop."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster, Site, run, source_of
+
+from srm.errors import IntegrityError, UnavailableError
+from srm.replication.copy import lifecycle
+
+
+def test_a_lost_broker_is_logged_once_not_for_each_of_its_partitions(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_SUM_UP_S", 0.01)
+
+    def lines() -> list[str]:
+        return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+    async def scenario(site: Site) -> None:
+        for n in range(1_000):
+            error = UnavailableError(f"offsets of P.T-{n} on B: connection refused")
+            site.lifecycle.begin(replace(ASSIGNED, partition=n), error)
+        site.lifecycle.begin(replace(ASSIGNED, topic="U"), IntegrityError("damaged"))
+        await site.until(lambda: len(lines()) > 2)
+
+    run(lambda: Site(source_of(1), Cluster([])), scenario)
+
+    stopped, other, rest = lines()
+    assert stopped.startswith("T-0: offsets of P.T-0 on B: connection refused; next try in ")
+    assert other.startswith("U-0: damaged")
+    assert rest == "999 more stops of partitions: offsets of its copy on B: connection refused"
