@@ -33,6 +33,7 @@ from srm.domain.moves.routing import (
     topic_subject,
 )
 from srm.domain.names import internal_topics
+from srm.domain.text.amount import some
 from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
@@ -363,8 +364,12 @@ class _Redirector:
 
         now = bring_about(self.context, self.plan, make)
         if now.step is not None and now.later:
+            led = sorted({*self.plan.subjects} - now.later.keys()) if now.step == "go" else ()
+            state: CallState = "failed" if led else "superseded"
             said = f"superseded by move {', '.join(now.moves)}"
-            self._keep(now.attempt, now.step, "superseded", said)
+            if led:
+                said += f", but for {some(led)}: send those to {self.plan.request.target} by hand"
+            self._keep(now.attempt, now.step, state, said)
 
     def _call_for_later(self, move_id: str) -> None:
         """Repeat a noted call of a later move: the call of this one may have come after it."""

@@ -310,16 +310,17 @@ def test_after_the_decision_the_source_is_not_needed(redirected):
     assert redirected.webhook.steps == ["hold", "go", "go"]
 
 
-def fail_back(redirected: Redirected) -> None:
-    """Move everybody back by m2, called with every step of it."""
-    world = redirected.world
-    for group in ("near", "far"):
+def fail_back(redirected: Redirected, *groups: str) -> None:
+    """Move everybody back by m2, or some groups, called with every step of it."""
+    world, moved = redirected.world, groups or ("near", "far")
+    for group in moved:
         world.start(group, "B", {"P.Payments": 101})
     world.copy("B", "P")
     context = world.context("B", "P")
-    moves.plan(context, replace(EVERY, operation="failback", source="B", target="P"), "m2")
+    request = replace(EVERY, operation="failback", source="B", target="P", groups=groups)
+    moves.plan(context, request, "m2")
     moves.hold(context, "m2")
-    world.obey("near", "far", alias="B")
+    world.obey(*moved, alias="B")
     world.passing()
     moves.wait_status(context, "m2")
     moves.apply(context, "m2")
@@ -369,6 +370,29 @@ def test_a_go_that_was_not_confirmed_is_not_called_again_after_the_failback(redi
     assert not [line for line in (*waiting, *report.problems) if "redirector" in line]
     assert redirected.calls()[call_key(1, "go", "webhook")] == "superseded"
     assert "redirector webhook was not called with go: superseded by move m2" in report.notes
+
+
+def test_a_go_that_was_not_confirmed_stays_a_problem_while_some_of_its_clients_follow_it(
+    redirected,
+):
+    """It is not called for them: a receiver ignores an order lower than that of the later move."""
+    redirected.webhook.fails = {"go"}
+    context = redirected.planned()
+    moves.hold(context, "m1")
+    finish(redirected.world, context)
+    redirected.webhook.fails = set()
+    fail_back(redirected, "near")
+    called = len(redirected.webhook.orders)
+
+    redirected.world.passing()
+    moves.verify(context, "m1")
+    problems = moves.report(context, "m1").problems
+
+    assert len(redirected.webhook.orders) == called
+    assert (
+        "redirector webhook has not confirmed go: superseded by move m2, but for group:far: "
+        "send those to B by hand"
+    ) in problems
 
 
 def test_a_go_that_ends_after_the_failback_is_followed_by_the_go_of_that(redirected):
