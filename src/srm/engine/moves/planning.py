@@ -150,8 +150,22 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         forecast=facts.forecast(now_ms) if facts.is_away else None,
         redirect=request.redirect or settings.kinds,
         fence=request.fence or settings.fence,
-        homes=homes_to_move(request, facts.routing.merge),
+        homes=_homes(context, facts),
     )
+
+
+def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
+    """Return the homes to move; a planned move of all that is left counts as of everything."""
+    request, routes = facts.request, facts.routing.merge
+    everything = replace(request, topics=(), groups=())
+    homes = homes_to_move(everything, routes)
+    if not homes or request == everything or request.is_unplanned:
+        return homes_to_move(request, routes)
+    topics = topics_to_move(context, everything, context.target.topics())
+    all_there = subjects_of(topics, groups_on_source(context, everything, topics).groups)
+    left = (routes.get(one) for one in {*all_there}.difference(facts.subjects))
+    is_last = all(one and all(led.cluster != request.source for led in one.each) for one in left)
+    return homes if is_last else ()
 
 
 def look_around(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:

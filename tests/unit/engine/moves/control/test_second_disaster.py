@@ -203,10 +203,18 @@ def test_an_unplanned_move_of_everything_sends_those_that_no_move_has_named(
     assert "home:P" not in held
 
 
-def test_a_failback_of_everything_brings_home_those_that_a_later_move_has_sent(
-    config: Config,
+@pytest.mark.parametrize(
+    ("named", "other", "home"),
+    [((), "", "P"), (("near",), "", "P"), (("near",), "P", "P"), (("near",), "B", "B")],
+    ids=["everything", "all", "last", "some"],
+)
+def test_a_failback_of_all_that_is_left_brings_home_those_that_a_later_move_has_sent(
+    config: Config, named: tuple[str, ...], other: str, home: str
 ) -> None:
-    """A second move of everything, of a group that is gone since, has sent them once more."""
+    """A second move of everything, of a group that is gone since, has sent them once more.
+
+    Nothing else could bring them home: of what is back, a move of everything is blocked.
+    """
     world = busy_world(config)
     ensure_topics(world.context())
     there = Route(3, "B", "go", "m0", 1, decided=True, homes=("P",))
@@ -215,20 +223,23 @@ def test_a_failback_of_everything_brings_home_those_that_a_later_move_has_sent(
         "group:near": there,
         "home:P": replace(there, generation=9, move_id="m1"),
     }
+    if other:
+        routes["group:far"] = replace(there, generation=5, cluster=other)
+        world.b.commit("far", {TopicPartition("P.Payments", 0): 11})
     records = {subject.encode(): route.value() for subject, route in routes.items()}
     for cluster in (world.p, world.b):
         cluster.compacted_topic(internal_topics.ROUTING).write(records)
     world.obey("near", "far")
     world.start("near", "B", {"P.Payments": 101})
     back = world.context("B", "P")
-    moves.plan(back, MoveRequest("failback", "B", "P"), "m2")
+    moves.plan(back, MoveRequest("failback", "B", "P", groups=named), "m2")
     moves.hold(back, "m2")
     world.obey("near", alias="B")
     world.passing()
     moves.apply(back, "m2")
     moves.go(back, "m2")
 
-    assert world.routes("P")["home:P"].cluster == world.routes("B")["home:P"].cluster == "P"
+    assert world.routes("P")["home:P"].cluster == world.routes("B")["home:P"].cluster == home
 
 
 def test_a_move_of_some_leaves_those_alone_that_it_does_not_name(returned: Disaster) -> None:
