@@ -301,7 +301,8 @@ class _Facts:
             shared=topic in self._shared,
             committed=config.isolation_level == "read_committed",
         )
-        cuts = ((n.lost_from or 0, n.target_next or 0) for n in notes if n.decision == "cut")
+        cuts = [(n.lost_from or 0, n.target_next or 0) for n in notes if n.decision == "cut"]
+        cuts += [cut for note in notes for cut in note.cuts]
         planned = plan_partition(whole, maps.get(partition), before, begin_of_copy(notes), cuts)
         return planned or unverified(
             reason="no record in the source log is copied yet: check with srm status whether "

@@ -257,10 +257,14 @@ class Reporter:
         """True if the whole last report is acknowledged, partitions that left included."""
         return self._has_written and not (self._map.late or self._leaving)
 
-    def lost(self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str) -> None:
+    def lost(
+        self, copy: PartitionCopy, lost_from: int, lost_to: int, what: str, *, is_cut: bool = False
+    ) -> None:
+        """Note records that can never be copied; ``is_cut``: the source lost what was copied."""
         gone = both_ends(lost_from, lost_to)
         logger.error("%s: records %s are lost: %s", copy.source, gone, what)
-        self._note(self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms()))
+        notes = self._notes_of(copy).with_loss(lost_from, lost_to, what, self._now_ms())
+        self._note(notes.with_cut(lost_from, copy.target_next) if is_cut else notes)
 
     def note_anomaly(self, copy: PartitionCopy, what: str) -> None:
         """Note an anomaly of the logs that is not a loss."""

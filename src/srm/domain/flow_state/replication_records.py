@@ -289,7 +289,8 @@ class PartitionNotes(Document):
     [from, to). ``lost`` counts all offsets that can never be copied, in ``ranges`` ranges;
     ``lost_from`` to ``lost_to`` is the newest (adjoining ones are one), ``loss`` its reason.
     ``strange`` is the newest anomaly that is not a loss. Records before target offset ``begins``
-    belong to a former topic with this name.
+    belong to a former topic with this name. ``cuts`` are the newest source offsets at which the
+    source lost its end, each with the target offset at which the copies of that end.
 
     A ``decision`` has one range, and a unique ``slot``. The copied part of a ``cut`` ends at
     ``target_next``. ``epoch`` is the leader epoch of the last batch before the range's end, -1 if
@@ -315,6 +316,7 @@ class PartitionNotes(Document):
     target_topic_id: str = ""
     epoch: int = -1
     over: Mapping[str, int] = field(default_factory=dict, hash=False)
+    cuts: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def from_decision(
@@ -377,6 +379,9 @@ class PartitionNotes(Document):
             loss=what,
             time_ms=now_ms,
         )
+
+    def with_cut(self, source_offset: int, target_next: int) -> PartitionNotes:
+        return replace(self, cuts=(*self.cuts, (source_offset, target_next))[-20:])
 
     def with_anomaly(self, what: str, now_ms: int) -> PartitionNotes:
         """Note an anomaly that is not a loss; only the newest is kept."""

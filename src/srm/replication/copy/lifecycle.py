@@ -390,7 +390,7 @@ class Lifecycle:
             self._stop(copy, replace(write_answers.stop_of(loss), blocked=(first, end)))
             return
         if not is_decided:
-            self._reporter.lost(copy, first, end, lost.what)
+            self._reporter.lost(copy, first, end, lost.what, is_cut=first < copy.source_next)
         if first < copy.source_next:
             copy.cut_at(first, lost=not lost.only_markers)
             self.claim(copy)

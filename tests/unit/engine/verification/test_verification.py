@@ -88,10 +88,17 @@ def test_what_was_discarded_is_excused_while_the_source_holds_it_and_no_longer(c
     assert not excused()
 
 
-def test_what_a_settled_return_found_lost_on_the_source_is_no_part_of_the_copy_and_told(copied):
+@pytest.mark.parametrize("by_decision", [True, False])
+def test_what_the_source_has_lost_since_it_was_copied_is_no_part_of_the_copy_and_told(
+    copied, by_decision
+):
+    """A settled return has found it, or a slot with data.loss.policy=continue; that lost more."""
     place = "Payments", 0, copied.clusters["P"].topics()["Payments"].topic_id
     why = "P has lost them"
     cut = PartitionNotes.from_decision("cut", "r", place, (100, 104), why, 1, target_next=105)
+    if not by_decision:
+        cut = PartitionNotes("0", *place).with_loss(100, 104, why, 1).with_cut(100, 105)
+        cut = PartitionNotes.decode(cut.with_loss(110, 111, "deleted", 2).value())
     copied.clusters["B"].produce("P.Payments", 0, 4)
     copied.maps[FLOW].notes[TopicPartition("Payments", 0)] = (cut,)
 

@@ -96,6 +96,7 @@ class Told:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.losses: list[tuple[int, int]] = []
+        self.cuts: list[tuple[int, int]] = []
         self.ended: dict[str, int] = {}
 
     def over(self, copy: PartitionCopy) -> None:
@@ -105,9 +106,12 @@ class Told:
         del copy
         self.notes.append(what)
 
-    def lost(self, copy: PartitionCopy, first: int, end: int, what: str) -> None:
-        del copy, what
+    def lost(
+        self, copy: PartitionCopy, first: int, end: int, what: str, *, is_cut: bool = False
+    ) -> None:
+        del what
         self.losses.append((first, end))
+        self.cuts += [(first, copy.target_next)] if is_cut else []
 
 
 class Site:

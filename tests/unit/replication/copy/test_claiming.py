@@ -413,7 +413,7 @@ def test_a_restored_source_whose_epochs_a_fetch_takes_for_the_same_is_found_out(
     site = run(lambda: Site(source, target, data_loss_policy=policy), scenario)
 
     if accepts_loss:
-        assert site.told.losses == [(1, 3)]
+        assert (site.told.losses, site.told.cuts) == ([(1, 3)], [(1, 4)])
         assert (site.copy.phase, site.copy.source_next) == (Phase.COPYING, 1)
     else:
         assert target.claimed == 0
@@ -436,7 +436,7 @@ def test_a_failure_while_a_verdict_is_carried_out_stops_the_partition_and_not_th
         site.lifecycle.on_fetch_trouble(site.copy, codes.OFFSET_OUT_OF_RANGE, None)
         await site.until(lambda: site.copy.phase is Phase.STOPPED)
 
-    def nonsense(*_: object) -> None:
+    def nonsense(*_: object, **__: object) -> None:
         raise KeyError("no notes")
 
     site = run(lambda: Site(source, target, data_loss_policy="continue"), scenario)
@@ -693,7 +693,7 @@ def test_a_process_that_dies_after_a_skipped_record_leaves_a_position_that_passe
         site.lifecycle.on_refused(copy, Produced(INVALID_TIMESTAMP, -1))
         await site.until(lambda: copy.phase in (Phase.COPYING, Phase.STOPPED))
         assert copy.phase is Phase.COPYING, copy.reason
-        assert site.told.losses == [(3, 4)]
+        assert (site.told.losses, site.told.cuts) == ([(3, 4)], [])
         assert not copy.wants_data
 
     site = run(lambda: Site(source, target, errors_tolerance="all"), skip_and_die)
