@@ -431,10 +431,10 @@ def begin_of_copy(notes: Collection[PartitionNotes]) -> int | None:
 def with_notes(
     status: PartitionStatus | None, notes: Collection[PartitionNotes]
 ) -> PartitionStatus | None:
-    """Append notes to a partition's status; a stopped one keeps the range that stopped it."""
-    if not notes:
+    """Append notes in force to a partition's status; a stopped one keeps what stopped it."""
+    ordered = sorted(in_force(notes), key=lambda entry: entry.time_ms)
+    if not ordered:
         return status
-    ordered = sorted(notes, key=lambda entry: entry.time_ms)
     # Discarded records are not missing.
     missing = [n for n in ordered if n.lost and n.decision != "discard"]
     newest = missing[-1] if missing else replace(ordered[-1], lost_from=None, lost_to=None)

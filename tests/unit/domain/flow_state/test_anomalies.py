@@ -99,6 +99,19 @@ def test_a_decision_says_in_its_own_words_what_became_of_the_range() -> None:
     assert kept.key() != cut.key()
 
 
+def test_a_status_shows_a_decision_as_far_as_the_source_holds_what_it_was_about() -> None:
+    """A slot has found that the source's log was truncated since, and copied on from there."""
+    place = "orders", 1, "A" * 22
+    kept = PartitionNotes.from_decision("keep", "r1", place, (10, 14), "kept on P (by ann)", 1)
+
+    cut, gone = (with_notes(COPYING, [kept, EMPTY.with_over({kept.slot: at})]) for at in (12, 10))
+
+    assert cut is not None
+    assert cut.reason.startswith("2 source offsets, 10 to 11, kept on P (by ann)")
+    assert (cut.lost_from, cut.lost_to) == (10, 12)
+    assert gone == COPYING
+
+
 def test_what_was_discarded_is_missing_to_nobody() -> None:
     place = "orders", 1, "A" * 22
     discarded = PartitionNotes.from_decision("discard", "r1", place, (10, 14), "discarded", 120_000)
