@@ -9,6 +9,7 @@ Writes count up to the high watermark: an open transaction stops the last stable
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
@@ -136,7 +137,7 @@ class SideFacts:
 class Away(SideFacts):
     """A source that is, or may be, lost: what the target shows of it; no move reads or awaits it.
 
-    ``places``: groups' last known places; ``presence``: clients that report to the target.
+    ``places``: groups' last known places.
     ``copies`` by original partition; ``recent``: number of records of each copy within the last
     :data:`.RATE_MS` of its topic, ``newest``: time of its last one.
     ``transactions``: open on the target.
@@ -145,7 +146,6 @@ class Away(SideFacts):
 
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
     proof: FlowProof | None = None
-    presence: Presence = field(default_factory=Presence)
     copies: Mapping[TopicPartition, TopicPartition] = field(default_factory=dict)
     recent: Offsets = field(default_factory=dict)
     newest: Mapping[TopicPartition, int | None] = field(default_factory=dict)
@@ -374,13 +374,13 @@ class MoveFacts:
 
     def followers(self, group: str) -> int:
         """Count the clients of a group that recently reported on the target to follow routes."""
-        return len(self.away.presence.followers(group_subject(group)))
+        return len(self.present.followers(group_subject(group)))
 
     @cached_property
     def present(self) -> Presence:
         """Clients that lately announced that they work on the source."""
-        acks = self.routing.on_source
-        return self.away.presence if self.is_away else Presence(acks, self.maps_ms)
+        acks, source = self.routing.on_source, self.request.source
+        return Presence([one for one in acks if one.ack.cluster == source], self.maps_ms)
 
     def activity_there(self, group: str) -> str:
         """Say that a group is active on the target, but for members that are left over there."""
@@ -395,6 +395,24 @@ class MoveFacts:
         clients = [one.client for one in self.present.followers(group_subject(group))]
         left = all(any(is_member_of(one, member) for one in clients) for member in members)
         return members if left else ()
+
+    def is_at_home_there(self, group: str) -> bool:
+        """Return True if a group works on the target alone, and its places here came from there."""
+        here, source = self.source.group(group), self.source.alias
+        led_here = self.routing.cluster_of(group_subject(group), source) == source
+        if led_here or here.state not in IDLE or self.followers(group) or self.unreadable(group):
+            return False
+        last, own = self.last_places(group), self.source.committed.get(group, {})
+        for each in map(partition_move, self._partitions(group)):
+            place = TopicPartition(each.topic, each.partition)
+            entry = self.source_ledger.entry(group, place)
+            # Group sync may have written there again since the look at the commits.
+            written = entry.intended if entry and entry.origin == self.target.alias else -1
+            came = own.get(place, sys.maxsize) <= written
+            is_there = each.target_committed is not None and each.resume == each.target_committed
+            if (place in own or each.target in last) and not (came or is_there):
+                return False
+        return bool(self.target.group(group).members)
 
     def works_there(self, group: str) -> bool:
         """Return True if the route of a group already leads to the target, or holds it there."""

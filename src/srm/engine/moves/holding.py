@@ -242,6 +242,8 @@ def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict
         if group not in plan.group_names
         if routing.cluster_of(group_subject(group), request.source) in ours
     }
+    now = read_facts(context, request, plan.topics, late) if late else facts
+    late = {group: why for group in late if not now.is_at_home_there(group)}
     for group in late:
         log.warning("move %s: group %s is not changed: %s", plan.move_id, group, why)
     return late

@@ -17,7 +17,7 @@ from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import RedirectKind, Route, home_route, subjects_of
+from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
 from srm.domain.text.amount import Reason, amount, some
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
@@ -182,7 +182,7 @@ def findings(
         return _after_loss(context, request, move_id, chosen)
     topics = topics_to_move(context, request, context.target.topics())
     chosen = chosen or groups_on_source(context, request, topics)
-    facts = read_facts(context, request, topics, chosen.groups)
+    facts, staying = _without_those_there(read_facts(context, request, topics, chosen.groups))
     verdicts = prove_groups(context, facts)
     down = _down(context, facts)
     found = (
@@ -200,6 +200,7 @@ def findings(
         facts,
         (
             *chosen.notices,
+            *staying,
             *found,
             *(() if is_blocked else nothing_to_move(facts)),
             *replication_warnings(facts, down),
@@ -218,6 +219,8 @@ def _after_loss(
     staying: tuple[Reason | str, ...] = ()
     if chosen is None:
         facts, staying = _without_routed(facts, move_id)
+        facts, there = _without_those_there(facts)
+        staying = (*staying, *there)
     if any(isinstance(each, Reason) for each in staying):
         return Findings(facts, staying)
     return Findings(
@@ -232,6 +235,15 @@ def _after_loss(
             *loss_warnings(facts, move_id),
         ),
     )
+
+
+def _without_those_there(facts: MoveFacts) -> tuple[MoveFacts, tuple[str, ...]]:
+    """Leave out groups at home on the target, unless they are named; return a line about them."""
+    home = [] if facts.request.groups else [*filter(facts.is_at_home_there, facts.groups)]
+    if not home:
+        return facts, ()
+    line = f"{_have(home)} members on {facts.request.target} alone, at home there: not moved"
+    return facts.without({*map(group_subject, home)}), (line,)
 
 
 def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Reason | str, ...]]:

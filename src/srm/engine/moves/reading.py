@@ -13,7 +13,6 @@ from srm.config.model import FlowConfig
 from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.moves.disaster import RATE_MS
-from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
@@ -546,10 +545,8 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
     ]
     # The newest timestamp of a log with lag may be that of a marker.
     last = record_times(target, [one[1:] for one in nlargest(MOST_READ, late)])
-    acks, source = facts.routing.on_source, facts.request.source
     away = replace(
         facts.away,
-        presence=Presence([one for one in acks if one.ack.cluster == source], context.now_ms()),
         recent=_recent(context, newest, facts),
         newest={**newest, **last},
         copies=copies,

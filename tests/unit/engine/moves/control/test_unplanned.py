@@ -211,6 +211,59 @@ def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
     assert any("far was not changed" in problem for problem in report.problems)
 
 
+def home_on_b(disaster: Disaster, read: int) -> None:
+    """Let a group of B read the copy; group sync has written its place to P, and P emitted it."""
+    world, there, here = disaster.world, COPY, TopicPartition("Payments", 0)
+    world.start("home", "B", {COPY.topic: 96})
+    back = world.context("B", "P").forward
+    sync(replace(back, config=replace(back.config, sync_group_offsets_enabled=True)))
+    assert world.p.committed_offsets("home") == {here: 95}
+    emit(world.context().forward)
+    world.b.commit("home", {there: read})
+
+
+REVERSED = (
+    PROPERTIES
+    + """
+reverse.checkpointing.enabled = true
+B->P.reverse.checkpointed.topics = P.Payments
+"""
+)
+
+
+@pytest.mark.parametrize("read", [96, 99])
+def test_groups_at_home_on_the_target_are_no_part_of_the_move(tmp_path: Path, read: int) -> None:
+    disaster = Disaster(busy_world(config_in(tmp_path, REVERSED)))
+    home_on_b(disaster, read)
+
+    plan = moves.plan(disaster.context, replace(UNPLANNED, groups=()), "m1")
+    report = moves.carry_out(disaster.context, "m1", poll_seconds=0.001)
+
+    assert plan.group_names == ("far", "near")
+    assert "group home has members on B alone, at home there: not moved" in plan.warnings
+    assert report.problems == ()
+    assert "group:home" not in disaster.world.routes("B")
+    assert disaster.world.offsets("B", "home") == {"P.Payments-0": read}
+
+
+@pytest.mark.parametrize("why", ["behind", "named", "followed"])
+def test_a_group_with_members_on_the_target_that_may_be_of_the_source_is_named(
+    tmp_path: Path, why: str
+) -> None:
+    disaster = Disaster(busy_world(config_in(tmp_path, REVERSED)))
+    home_on_b(disaster, 90 if why == "behind" else 99)
+    ensure_topics(disaster.world.context())
+    ack = Ack("group:home", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
+    routing = disaster.world.b.compacted_topic(internal_topics.ROUTING)
+    routing.write({ack.key(): ack.value()} if why == "followed" else {})
+
+    groups = ("home",) if why == "named" else ()
+    moves.plan(disaster.context, replace(UNPLANNED, groups=groups), "m1")
+    problems = moves.carry_out(disaster.context, "m1", poll_seconds=0.001).problems
+
+    assert any("group home was not changed: it is active on B" in line for line in problems)
+
+
 @pytest.mark.parametrize("works_on", ["P", "B"])
 def test_members_whose_clients_work_on_the_source_are_of_a_session_that_its_target_has_kept(
     disaster: Disaster, works_on: str
@@ -753,3 +806,24 @@ def test_a_run_that_another_run_has_overtaken_leaves_the_move_to_that_one(
     assert MoveStore.read(disaster.context).progress("m1").step == "planned"
     disaster.through("hold", "apply", "go")
     assert disaster.world.routes("B")["group:near"].cluster == "B"
+
+
+@pytest.mark.parametrize(("on_source", "stays"), [(94, True), (95, True), (97, False)])
+def test_groups_at_home_on_the_target_block_no_planned_move(
+    tmp_path: Path, on_source: int, stays: bool
+) -> None:
+    """Group sync has written 95 on the source, maybe after the look at the commits there."""
+    disaster = Disaster(busy_world(config_in(tmp_path, REVERSED)))
+    home_on_b(disaster, 99)
+    world, context = disaster.world, disaster.world.context()
+    world.p.commit_idle("home", {TopicPartition("Payments", 0): on_source})
+
+    plan = moves.plan(context, replace(UNPLANNED, mode="planned", groups=()), "m1")
+
+    line = "group home has members on B alone, at home there: not moved"
+    assert (line in plan.warnings) == stays
+    assert any("group home is active on B" in why for why in plan.blocking) != stays
+    if stays:
+        moves.hold(context, "m1")
+        assert MoveStore.read(context).progress("m1").left_alone == {}
+        assert plan.group_names == ("far", "near")
