@@ -126,7 +126,7 @@ class ClusterProducers:
         """Retire the producer of a cluster after a fatal error; return whether it was retired."""
         if self.transactional or not is_fatal(error):
             return False
-        retired = self._retire(cluster)
+        retired = self.retire(cluster)
         if retired:
             log.error(
                 "the producer on cluster %s had a fatal error, a new one takes over, records in "
@@ -139,7 +139,7 @@ class ClusterProducers:
         """Drop the producer of a cluster at once; all its records fail: each may be sent."""
         with self._lock:
             under_way = len(self._producers.get(cluster, ()))
-            if self._retire(cluster):
+            if self.retire(cluster):
                 self._given_up.add(cluster)
                 log.warning(
                     "%s is abandoned: %d records in flight to it fail, whether it has written them "
@@ -157,7 +157,8 @@ class ClusterProducers:
         with self._lock:
             return any(producer is one for one in self._producers.values())
 
-    def _retire(self, cluster: str) -> bool:
+    def retire(self, cluster: str) -> bool:
+        """Drop the producer of a cluster; a later call makes a new one."""
         with self._lock:
             retired = self._producers.pop(cluster, None)
             if retired is None:
@@ -216,9 +217,9 @@ class _Native:
 class Transactions:
     """The transactions of one producer; one at a time, as in Kafka.
 
-    The producer acquires a producer id on every cluster it moves to. An open transaction keeps its
-    ``cluster``: a hold is followed after its commit or abort. Only if that cluster is abandoned,
-    the transaction ends at once, and the next call raises without a request.
+    The producer acquires a producer id at each move. An open transaction keeps its ``cluster``: a
+    hold is followed after its commit or abort. Only if that cluster is abandoned, the transaction
+    ends at once, and the next call raises without a request.
     """
 
     producers: ClusterProducers
@@ -328,9 +329,14 @@ class Transactions:
         )
 
     def _native_on(self, cluster: str) -> _Native:
-        """Return the producer of a cluster, a new one only after the cluster was abandoned."""
+        """Return the producer of a cluster, a new one after each move.
+
+        Librdkafka's send_offsets waits for ever on the one before if brokers restarted meanwhile.
+        """
         producer, native = self.producers.on(cluster), self._natives.get(cluster)
         if native is None or native.producer is not producer:
+            for other in self._natives.keys() - {cluster}:
+                self.producers.retire(other)
             native = self._natives[cluster] = _Native(producer, self.producers)
         return native
 

@@ -353,6 +353,12 @@ class Routes:
     def on(self, cluster: str) -> Producer:
         return self.natives[cluster]
 
+    def retire(self, cluster: str) -> None:
+        if not self.given_up:  # else it was before
+            answers = self.natives[cluster].answers
+            self.natives[cluster] = Producer(lambda: None)
+            self.natives[cluster].answers = answers
+
     def is_current(self, native: Producer) -> bool:
         return not (self.given_up and native is self.natives["P"])
 
@@ -384,6 +390,21 @@ def test_a_commit_under_way_says_that_its_outcome_is_not_known(routes: Routes) -
     assert routes.natives["B"].calls == ["init", "begin", "commit"]
     routes.natives["P"].answers.set()
     eventually(lambda: routes.natives["P"].calls[2:] == ["commit", "abort"], "P is told at last")
+
+
+def test_a_producer_that_returns_to_a_cluster_is_a_new_one_there(routes: Routes) -> None:
+    """Librdkafka's send_offsets waited for ever on the one of before a restart of P's brokers."""
+    transactions, first = begun(routes), routes.natives["P"]
+    first.answers.set()
+    transactions.commit(-1)
+    for cluster in ("B", "P"):
+        routes.cluster = cluster
+        transactions.begin(1.0)
+        transactions.commit(-1)
+
+    assert first.calls == ["init", "begin", "commit"]
+    assert routes.natives["P"].calls == ["init", "begin", "commit"]
+    assert routes.natives["P"] is not first
 
 
 def test_a_commit_whose_records_are_dropped_under_it_is_no_other_failure(routes: Routes) -> None:
