@@ -112,7 +112,7 @@ class TopicReturn:
     """One topic of a flow; ``evidence`` is the evidence of its shape.
 
     ``routed_by`` is the move whose route leads clients to the source, empty without one: their new
-    records there do not count. Heartbeats are merged by default.
+    records there do not count. Heartbeats are merged unless named.
     """
 
     topic: str
@@ -335,7 +335,7 @@ def _decide(
     undecided = [entry for entry in topic.partitions if entry.has_open_transaction]
     needs_choice = by_name or topic.records > 0 or bool(away) or bool(undecided)
     if needs_choice and topic.is_heartbeats:
-        default, by_name = default or "merge", False  # heartbeats may be read twice or missed
+        default, by_name = "merge", False  # also while a move may still leave clients there
     choice = named or (None if by_name or not needs_choice else default)
     means = [_meaning(topic, choice, flow)] if needs_choice else []
     if away and choice == "merge":

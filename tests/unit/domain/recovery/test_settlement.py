@@ -53,12 +53,15 @@ def test_no_default_decides_about_what_was_to_be_restored(shape: Shape) -> None:
     assert plan_settlement(found, {"A": "discard"}, None).blocked == ()
 
 
-def test_heartbeats_are_merged_unless_it_is_said() -> None:
+def test_heartbeats_are_merged_unless_they_are_named() -> None:
+    """Left out by a default, they alone kept a return from being settled beside an open move."""
     found = returned(entry("heartbeats"))
     found = replace(found, topics=(replace(found.topics[0], is_heartbeats=True),))
 
     assert plan_settlement(found, {}, None).choices == {"heartbeats": "merge"}
-    assert plan_settlement(found, {}, "discard").choices == {"heartbeats": "discard"}
+    assert plan_settlement(found, {}, "keep").choices == {"heartbeats": "merge"}
+    named = plan_settlement(found, {"heartbeats": "discard"}, None)
+    assert named.choices == {"heartbeats": "discard"}
 
 
 def test_heartbeats_are_not_records_that_were_lost() -> None:
