@@ -331,7 +331,7 @@ class Transactions:
     def _native_on(self, cluster: str) -> _Native:
         """Return the producer of a cluster, a new one after each move.
 
-        Librdkafka's send_offsets waits for ever on the one before if brokers restarted meanwhile.
+        librdkafka's send_offsets would wait for ever on the earlier one if brokers have restarted.
         """
         producer, native = self.producers.on(cluster), self._natives.get(cluster)
         if native is None or native.producer is not producer:
