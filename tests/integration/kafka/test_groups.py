@@ -17,6 +17,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import GroupDescription, TopicSpec
 from srm.errors import GroupActiveError, NotFoundError, SrmError
 from srm.kafka.cluster import KafkaCluster
+from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm_lab.stack.jars import KAFKA_VERSION
 
@@ -131,6 +132,26 @@ def test_many_groups_are_read_in_few_requests(cluster, topic, unique, monkeypatc
     assert undecided == (dict.fromkeys(names, frozenset()), {})
     assert all(listed[name] == named[name] == GroupDescription(name, "empty") for name in names)
     assert named[f"{unique}-no"].state == "dead"
+
+
+def test_groups_are_not_asked_for_all_partitions_while_no_transaction_commits(
+    cluster, topic, unique, monkeypatch
+):
+    """1,200 groups and 4,400 partitions are 5 million answers, and a plan was blocked for ever."""
+    cluster.commit_idle(unique, {TopicPartition(topic, 0): 1})
+    asked = []
+    ask = Brokers._query
+
+    async def counted(brokers, address, request, *purpose):
+        asked.append(request.message)
+        return await ask(brokers, address, request, *purpose)
+
+    monkeypatch.setattr(Brokers, "_query", counted)
+
+    undecided = cluster.pending_commits([unique], [TopicPartition(topic, 1)])
+
+    assert undecided == ({unique: frozenset()}, {})
+    assert asked.count(api.FETCH_OFFSETS) == 1
 
 
 def test_a_broker_that_was_started_again_is_asked_again(broker_factory, unique):

@@ -12,11 +12,14 @@ from typing import Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
 
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import ByGroup, GroupDescription, GroupKind, GroupState
 from srm.errors import GroupActiveError, SrmError, UnavailableError, UsageError
 from srm.kafka.admin.clients import Clients, answers_of, batches
+from srm.kafka.admin.offsets import high_watermarks, log_ends
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
+from srm.kafka.admin.topics import names as topics_of
 from srm.kafka.wire import requests as api
 from srm.kafka.wire.brokers import Brokers
 from srm.kafka.wire.errors import check, of_code, on_cluster, on_group, on_topic, translate
@@ -320,7 +323,7 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
 def pending(
     clients: Clients, groups: Collection[str], also: Collection[TopicPartition] = ()
 ) -> ByGroup[frozenset[TopicPartition]]:
-    topics = [None, api.numbers_by_topic(also)] if also else [None]
+    topics = [None, api.numbers_by_topic(also)] if also and _may_be_undecided(clients) else [None]
     stable = True  # an undecided offset is an error of its partition
     return _OfGroups(
         clients,
@@ -328,6 +331,25 @@ def pending(
         {0, _UNSTABLE, *UNKNOWN_TOPIC_CODES},
         lambda found: frozenset(place for place, p in found if p["error_code"] == _UNSTABLE),
     ).of(groups)
+
+
+def _may_be_undecided(clients: Clients) -> bool:
+    """Return whether a commit of a transaction stays undecided, as far as their log shows.
+
+    Only then each group is queried for each partition: thousands of both take brokers minutes.
+    """
+    count = topics_of(clients).get(CONSUMER_OFFSETS, 0)
+    try:
+        ends = high_watermarks(clients, [TopicPartition(CONSUMER_OFFSETS, n) for n in range(count)])
+
+        def is_decided() -> bool:
+            stable = log_ends(clients, ends)
+            return all(stable.get(place, -1) >= end for place, end in ends.items())
+
+        clients.wait_until("the end of transactions", is_decided, _UNSTABLE_WAIT_S)
+    except SrmError:
+        return True
+    return not count or len(ends) < count
 
 
 def _share_starts(clients: Clients) -> _OfGroups[dict[TopicPartition, tuple[int, int]]]:
