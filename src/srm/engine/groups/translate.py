@@ -54,11 +54,16 @@ def logs_of(
     }
 
 
+def _topics(places: Iterable[TopicPartition]) -> set[str]:
+    return {place.topic for place in places}
+
+
 class WantedMaps:
     """Collects the offsets to translate, by direction and source partition of the map."""
 
     def __init__(self) -> None:
         self._found: dict[Direction, dict[TopicPartition, Wanted]] = {"forward": {}, "reverse": {}}
+        self._shared = set[TopicPartition]()
 
     def add(
         self,
@@ -72,19 +77,22 @@ class WantedMaps:
         sides = [(*upstream, offsets), (*downstream, also)]
         if direction == "reverse":
             sides.reverse()
+            self._shared |= {upstream[0]} & {downstream[0]}
         wanted = Wanted.of(*((*known, starts.get(place)) for place, starts, known in sides))
         original, found = sides[0][0], self._found[direction]
         found[original] = found.get(original, Wanted()) | wanted
 
     def load(self, context: FlowContext) -> Maps:
-        """Load the maps; without offsets to translate, send no request."""
-        readers = {"forward": context.maps, "reverse": context.reverse_maps}
-        return {
-            direction: readers[direction].load({place.topic for place in wanted}, wanted)
-            if wanted
-            else FlowMaps({})
-            for direction, wanted in self._found.items()
-        }
+        """Load the maps; without offsets to translate, send no request.
+
+        Under one name, copies are counted from where the forward flow has examined the log.
+        """
+        there, back = self._found["forward"], {**self._found["reverse"]}
+        forward = context.maps.load(_topics(there), there) if there else FlowMaps({})
+        for place in self._shared:
+            back[place] |= Wanted.of((), [forward.get(place).known_source_end])
+        reverse = context.reverse_maps.load(_topics(back), back) if back else FlowMaps({})
+        return {"forward": forward, "reverse": reverse}
 
 
 def past_markers(

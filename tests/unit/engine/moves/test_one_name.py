@@ -93,6 +93,19 @@ def test_what_the_opposite_flow_copies_after_go_is_no_residue(world: World) -> N
     assert not any((*before.values(), *after.values()))
 
 
+@pytest.mark.parametrize("examined", range(100, 108))
+def test_copies_of_transactions_are_no_residue_however_far_they_are_examined(
+    world: World, examined: int
+) -> None:
+    """Each marker of B ends a run; P->B has examined some of the copies already."""
+    context = gone(world)
+    runs = [Run(100, 100, 2), Run(103, 102, 2), Run(106, 104, 2), Run(109, 106, 1)]
+    world.maps[BACK].put(PLACE, runs, Position(111, 107, 111))
+    world.maps[THERE].put(PLACE, [Run(0, 0, 100)], Position(examined, 100, examined))
+
+    assert not any(moves.verify(context, "m1").residue.values())
+
+
 @pytest.mark.parametrize("examined", [False, True])
 def test_what_a_producer_writes_among_these_copies_is_residue(world: World, examined: bool) -> None:
     """``examined``: P->B has passed it; else B->P has, with a copy that follows."""
