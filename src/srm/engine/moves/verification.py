@@ -184,8 +184,10 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
     topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
     try:
         described = context.source.groups(seen.ours) if seen.ours else {}
+        known = context.source.topics()
+        earlier = read_ledger(context.source, known)
         committed, unread = per_group(context.source.commits_of(seen.ours))
-        ledger = read_ledger(context.source, context.source.topics())
+        ledger = read_ledger(context.source, known)
     except UnavailableError as error:
         log.log(loudness(error), "readers on %s are unknown: %s", context.source.alias, error)
         return progress
@@ -198,6 +200,7 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
             for place, offset in offsets.items()
             if place.topic in topics and at_go.get(str(place)) != offset
             if not ((entry := ledger.entry(group, place)) and entry.owns(offset))
+            if entry == earlier.entry(group, place)  # else group sync writes there, look again
         }
         members = (*before.members, *described[group].members)
         now = Straggler(tuple(dict.fromkeys(members))[:20], {**moved, **before.commits})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 from tests.unit.engine.moves.test_gone import gone
@@ -12,6 +14,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
+from srm.engine.cluster_ports import ByGroup
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import GateClosedError
 
@@ -121,6 +124,39 @@ def test_what_srm_itself_commits_on_the_source_makes_no_problem(world: World) ->
 
     assert moves.verify(context, "m1").done
     assert moves.report(context, "m1").ok
+
+
+def test_what_srm_commits_on_the_source_during_the_look_makes_no_problem(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Group sync follows a busy group: the ledger says 61 after the offset was read as 60."""
+    context = gone(world)
+    ensure_compacted(world.p, internal_topics.LEDGER)
+    topic_id = world.p.topics()["Payments"].topic_id
+
+    def write(offset: int) -> None:
+        entry = LedgerEntry(
+            "far", PAYMENTS, topic_id, offset - 1, offset, "B", "sync", settled=True
+        )
+        world.p.compacted_topic(internal_topics.LEDGER).write({entry.key(): entry.value()})
+        world.p.commit("far", {PAYMENTS: offset})
+
+    read = world.p.commits_of
+
+    def commits_of(groups: Collection[str]) -> ByGroup[Mapping[TopicPartition, int]]:
+        found = read(groups)
+        write(61)
+        return found
+
+    write(60)
+    working(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.p, "commits_of", commits_of)
+        assert moves.verify(context, "m1").done
+
+    assert moves.report(context, "m1").ok
+    world.p.commit("far", {PAYMENTS: 70})
+    assert "from 10 to 70" in str(moves.watch_residue(context, "m1").problems)
 
 
 def test_what_a_group_does_on_the_source_after_the_move_back_makes_no_problem(world: World) -> None:
