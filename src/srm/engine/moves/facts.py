@@ -10,7 +10,7 @@ Writes count up to the high watermark: an open transaction stops the last stable
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -233,9 +233,28 @@ class MoveFacts:
 
     def last_places(self, group: str) -> Mapping[TopicPartition, LastPlace]:
         """Return a group's last known positions in the moving topics, if the source is lost."""
-        moving = {pair.target_topic for pair in self.pairs}
         places = self.away.places.get(group, {})
-        return {place: last for place, last in places.items() if place.topic in moving}
+        return {place: last for place, last in places.items() if place.topic in self._copies}
+
+    @cached_property
+    def read_topics(self) -> frozenset[str]:
+        return frozenset(pair.topic for pair in self.pairs)
+
+    @cached_property
+    def _copies(self) -> frozenset[str]:
+        return frozenset(pair.target_topic for pair in self.pairs)
+
+    @cached_property
+    def _pairs_by_name(self) -> Mapping[str, Mapping[int, TopicPair]]:
+        """Pairs by the names in them, in order: a group reads a few of thousands."""
+        found = defaultdict[str, dict[int, TopicPair]](dict)
+        of_original = defaultdict[str, dict[int, TopicPair]](dict)
+        for index, pair in enumerate(self.pairs):
+            of_original[pair.original][index] = pair
+        for pair in self.pairs:
+            for name in (pair.topic, pair.target_topic):
+                found[name] |= of_original[pair.original]
+        return found
 
     def unreadable(self, group: str) -> tuple[Reason, ...]:
         sides = (self.source, self.target)
@@ -300,9 +319,9 @@ class MoveFacts:
         last, on_target = self.last_places(group), self.target.committed.get(group, {})
         own = on_target if self.is_away else ()
         read = {tp.topic for tp in (*committed, *last, *own)}
-        reads = {pair.original for pair in self.pairs if {pair.topic, pair.target_topic} & read}
-        for pair in self.pairs:
-            for tp in self._places(pair, last) if pair.original in reads else ():
+        pairs = {i: pair for name in read for i, pair in self._pairs_by_name.get(name, {}).items()}
+        for _, pair in sorted(pairs.items()):
+            for tp in self._places(pair, last):
                 counterpart = TopicPartition(pair.target_topic, tp.partition)
                 theirs, entry = on_target.get(counterpart), self.ledger.entry(group, counterpart)
                 is_ours = theirs is not None and entry is not None and entry.may_lower(theirs)

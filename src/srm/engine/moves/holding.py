@@ -720,8 +720,7 @@ def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
 
 
 def commits_of(clusters: MoveFacts, group: str) -> dict[str, int]:
-    topics = {pair.topic for pair in clusters.pairs}
-    found = clusters.source.committed.get(group, {})
+    topics, found = clusters.read_topics, clusters.source.committed.get(group, {})
     return by_name({place: offset for place, offset in found.items() if place.topic in topics})
 
 

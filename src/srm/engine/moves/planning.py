@@ -468,8 +468,8 @@ def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
 
 def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | str]:
     name, request = group.group, facts.request
-    topics = {tp.topic for tp in facts.source.committed.get(name, {})} & {*facts.source.topics}
-    if stray := ", ".join(sorted(topics - {pair.topic for pair in facts.pairs})):
+    topics = {tp.topic for tp in facts.source.committed.get(name, {})} & facts.source.topics.keys()
+    if stray := ", ".join(sorted(topics - facts.read_topics)):
         left = (
             f"group {name} moves without its offsets on {stray}, which are not replicated: its "
             f"auto.offset.reset decides where it starts in them on {request.target}"

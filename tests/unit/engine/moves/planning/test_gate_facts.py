@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine import moves
 from srm.engine.flows.target_topics import StateTopic
+from srm.engine.moves.facts import TopicPair
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import MoveContext
 from srm.errors import AuthorizationError, GateClosedError, UsageError
@@ -42,6 +44,29 @@ def waiting(world: World, context: MoveContext) -> tuple[str, ...]:
     moves.wait_status(context, "m1")
     world.passing()
     return moves.wait_status(context, "m1").blocking
+
+
+class Counted(tuple[TopicPair, ...]):
+    """Pairs that count how often all of them are gone through."""
+
+    rounds = 0
+
+    def __iter__(self) -> Iterator[TopicPair]:
+        Counted.rounds += 1
+        return super().__iter__()
+
+
+def test_no_group_is_compared_with_each_topic(world: World) -> None:
+    """Thousands of groups and of topics are millions of comparisons."""
+    found = read_facts(world.context(), ALL, ("Payments",), ("near",))
+    groups = tuple(f"group-{n}" for n in range(100))
+    place = TopicPartition("P.Payments", 0)
+    target = replace(found.target, committed={name: {place: 1} for name in groups})
+    source = replace(found.source, committed={name: {PAYMENTS: 1} for name in groups})
+    facts = replace(found, groups=groups, source=source, target=target, pairs=Counted(found.pairs))
+
+    assert [len(plan.positions) for plan in facts.plans] == [2] * 100
+    assert Counted.rounds < 10
 
 
 def test_an_open_transaction_does_not_hide_what_others_write(world: World) -> None:
