@@ -46,6 +46,11 @@ class SourceLook:
         ends = {place: at.source_end for place, at in positions.items() if at is not None}
         return cls(topics, ends, error=error)
 
+    def lacks(self, place: TopicPartition) -> bool:
+        """Return True for a partition of a copy whose topic was created again with fewer."""
+        topic = self.topics.get(place.topic)
+        return topic is not None and place.partition >= topic.partitions
+
     def brought_up_to_date(self, known: PartitionKnown, held_to: int) -> PartitionKnown:
         """Return a partition with the current source end instead of the last reported one.
 

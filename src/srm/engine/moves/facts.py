@@ -487,6 +487,8 @@ class MoveFacts:
     def _known_partitions(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
         heard, held = last_heard(self.maps.reports), _held_back(self.maps.reports)
         for original, place in sorted(self.away.copies.items()):
+            if source is not None and source.lacks(original):
+                continue
             topic = self.target.topics.get(place.topic)
             remote = (topic.topic_id if topic else "", place.partition)
             heard_ms = heard.get(remote, 0)

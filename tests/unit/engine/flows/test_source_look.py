@@ -107,6 +107,21 @@ def test_a_partition_that_is_stopped_is_not_all_copied_though_it_told_of_no_more
     assert standing(world).forecast.seconds == 107
 
 
+def test_a_copy_with_more_partitions_than_its_original_keeps_the_upper_bound(
+    world: CopiedTopic,
+) -> None:
+    """The original was created again with fewer: in the others nothing can be lost."""
+    world.b.delete_topic("P.Topic")
+    world.b.add_topic("P.Topic", 2)
+    world.b.produce("P.Topic", 0, 11, timestamp_ms=world.clock())
+    stands_at(world, Position(11, 11, 101))
+
+    found = standing(world).forecast
+
+    assert (found.not_copied, found.at_most, found.age_ms) == (90, 90, 0)
+    assert [topic.unknown for topic in found.topics] == [()]
+
+
 def test_where_all_is_copied_it_is_nothing(world: CopiedTopic) -> None:
     stands_at(world, Position(101, 11, 101))
 
