@@ -308,8 +308,10 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
         log.warning("move %s: %s", plan.move_id, note)
     chosen = MoveScope(plan.topics, plan.group_names)
     final = read_outlook(context, read_target(context, plan.request, chosen))
-    # The seals are now the newest records of the copies, so rates come from the earlier look.
-    rates = replace(final.away, recent=before.away.recent, newest=before.away.newest)
+    # The seals are now the newest records of the copies, so rates come from the earlier look. The
+    # pause ends the assignments, so the partitions do, too.
+    earlier = before.away
+    rates = replace(final.away, recent=earlier.recent, newest=earlier.newest, copies=earlier.copies)
     final = replace(final, source=rates)
     forecast = replace(final.forecast(context.now_ms()), notes=notes)
     return MoveProgress(

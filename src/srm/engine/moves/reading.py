@@ -10,6 +10,7 @@ from heapq import nlargest
 from typing import Final, TypeVar, get_args
 
 from srm.config.model import FlowConfig
+from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.moves.disaster import RATE_MS
@@ -21,6 +22,7 @@ from srm.domain.names.topics import ActiveProducer, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, Topics
 from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
+from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import (
     WITHOUT_OFFSETS,
     groups_with_offsets,
@@ -535,6 +537,8 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
         for place in logs
         if place.topic in names
     }
+    gone = _without_original(context, facts, copies)
+    copies = {original: copies[original] for original in copies.keys() - gone}
     own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
     newest = target.newest_times(own) if own else {}
     late = [
@@ -553,6 +557,23 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
         transactions=_transactions(context, facts),
     )
     return replace(facts, source=away)
+
+
+def _without_original(
+    context: MoveContext, facts: MoveFacts, copies: Collection[TopicPartition]
+) -> set[TopicPartition]:
+    """Return the partitions that a topic created again has no more, as its assignment says."""
+    state = decode_state(state_topic(context.forward).read_commands())
+    again = {pair.target_topic_id for pair in state.copied if not pair.active}
+    present = [one for _, one in state.newest_assignments().values()]
+    assigned = {TopicPartition(one.topic, one.partition) for one in present}
+    topics = {one.topic for one in present if one.target_topic_id in again}
+    return {
+        original
+        for original in copies
+        if original.topic in topics and original not in assigned
+        if facts.maps.get(original).position is None
+    }
 
 
 def _recent(context: MoveContext, newest: Offsets, facts: MoveFacts) -> dict[TopicPartition, int]:

@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.giving_up import Disaster, disaster
 
+from srm.domain.flow_state.replication_records import COMMANDS, AssignedPartition, Assignment
+from srm.domain.flow_state.replication_state import CopiedTopic
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.groups.checkpoints import emit
@@ -189,3 +192,31 @@ def test_what_a_copy_took_after_its_last_report_is_read_again(disaster: Disaster
     final = MoveStore.read(disaster.context).progress("m1").forecast
     assert final is not None
     assert {one.group: one.re_read for one in final.groups}["near"] == 4  # the marker, too
+
+
+@pytest.mark.parametrize("assigned", [1, 2])
+def test_partitions_that_a_topic_created_again_has_no_more_leave_the_upper_bound_known(
+    disaster: Disaster, assigned: int
+) -> None:
+    world = disaster.world
+    world.b.create_partitions({"P.Payments": 2})
+    ids = world.p.topics()["Payments"].topic_id, world.b.topics()["P.Payments"].topic_id
+    pairs = [
+        CopiedTopic("Payments", one, "P.Payments", ids[1], "p", "b", active=one == ids[0])
+        for one in (ids[0], "former")
+    ]
+    given = [
+        AssignedPartition("Payments", number, ids[0], "P.Payments", ids[1])
+        for number in range(assigned)
+    ]
+    records = [*pairs, Assignment("0", 1, tuple(given))]
+    state = world.b.compacted_topic(internal_topics.replication("P"), COMMANDS)
+    state.write({one.key(): one.value() for one in records})
+    disaster.planned()
+    disaster.switch.before_seal = lambda: state.write(dict.fromkeys([records[2].key()]))
+
+    disaster.through("hold")
+
+    forecast = MoveStore.read(disaster.context).progress("m1").forecast
+    assert forecast is not None
+    assert forecast.at_most == (7 if assigned == 1 else None)
