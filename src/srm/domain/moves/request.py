@@ -223,7 +223,7 @@ class MoveRequest:
         bool, detail("Accept open transactions. Move without the records that they hold back.")
     ] = False
     accept_stray_offsets: Annotated[
-        bool, detail("Accept stray offsets. Move without those on topics that are not replicated.")
+        bool, detail("Accept stray offsets. Move without those on topics that do not move.")
     ] = False
     reroute: Annotated[
         bool, detail("Reroute. Unplanned: take over clients that are routed elsewhere.")

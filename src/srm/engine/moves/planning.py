@@ -471,8 +471,8 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | st
     topics = {tp.topic for tp in facts.source.committed.get(name, {})} & facts.source.topics.keys()
     if stray := ", ".join(sorted(topics - facts.read_topics)):
         left = (
-            f"group {name} moves without its offsets on {stray}, which are not replicated: its "
-            f"auto.offset.reset decides where it starts in them on {request.target}"
+            f"group {name} moves without its offsets on {stray}, which do not move: group offset "
+            f"sync or its auto.offset.reset decides where it starts in them on {request.target}"
         )
         text = (
             f"group {name} also has offsets on {stray}, which do not move: add "
