@@ -166,6 +166,7 @@ class DriverHeartbeat(Document):
     request of user ``stopped_by`` in the topic of ``stopped_flow``. ``flows`` are all flows of the
     application, also those whose clusters do not answer yet. ``duties`` are those of :data:`DUTIES`
     that it does for its flow, and `COMMITS`; ``troubles`` say which of them fail, and why.
+    ``pending``: some of the topics that have no complete copy on the target.
     """
 
     KIND = "driver heartbeat"
@@ -182,6 +183,7 @@ class DriverHeartbeat(Document):
     flows: tuple[str, ...] = ()
     duties: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class SideFacts:
 class Away(SideFacts):
     """A source that is, or may be, lost: what the target shows of it; no move reads or awaits it.
 
-    ``places``: groups' last known places.
+    ``places``: groups' last known places; ``without_copy``: uncopied topics.
     ``copies`` by original partition; ``recent``: number of records of each copy within the last
     :data:`.RATE_MS` of its topic, ``newest``: time of its last one.
     ``transactions``: open on the target.
@@ -151,6 +151,7 @@ class Away(SideFacts):
     newest: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     transactions: tuple[str, ...] = ()
     commits: Mapping[str, Offsets] = field(default_factory=dict)
+    without_copy: tuple[str, ...] = ()
 
     def group(self, name: str) -> GroupDescription:
         """Describe a group as empty: a move does not wait for members on a lost cluster."""
@@ -506,6 +507,9 @@ class MoveFacts:
             yield with_held_back(known, held_to)
         if source is not None:
             yield from source.without_copy(self.away.copies.keys())
+        else:
+            for name in self.away.without_copy:
+                yield PartitionKnown(TopicPartition(name, 0), None, 0, 0, "it has no copy")
 
     def _stop_reason(self, original: TopicPartition, heard_ms: int) -> str:
         """Return why a partition was not copied while the source still answered, or ""."""

@@ -22,7 +22,7 @@ from srm.domain.names.topics import ActiveProducer, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, Topics
 from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
-from srm.engine.flows.supervision import state_topic
+from srm.engine.flows.supervision import read_driver, state_topic
 from srm.engine.groups.checkpoints import (
     WITHOUT_OFFSETS,
     groups_with_offsets,
@@ -537,7 +537,8 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
         for place in logs
         if place.topic in names
     }
-    gone = _without_original(context, facts, copies)
+    commands = state_topic(context.forward).read_commands()
+    gone = _without_original(commands, facts, copies)
     copies = {original: copies[original] for original in copies.keys() - gone}
     own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}
     newest = target.newest_times(own) if own else {}
@@ -555,15 +556,29 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
         newest={**newest, **last},
         copies=copies,
         transactions=_transactions(context, facts),
+        without_copy=_without_copy(context, commands, {*names.values()}, facts.request.topics),
     )
     return replace(facts, source=away)
 
 
+def _without_copy(
+    context: MoveContext,
+    commands: Mapping[bytes, bytes],
+    copied: Collection[str],
+    wanted: Collection[str],
+) -> tuple[str, ...]:
+    """Return the topics that the replicator could not copy, of all or of those that move."""
+    beat, is_heartbeats = read_driver(commands), context.forward.config.names.is_heartbeats
+    pending = () if beat is None else beat.pending
+    left = [one for one in pending if one not in copied and not is_heartbeats(one)]
+    return tuple(one for one in left if not wanted or one in wanted)
+
+
 def _without_original(
-    context: MoveContext, facts: MoveFacts, copies: Collection[TopicPartition]
+    commands: Mapping[bytes, bytes], facts: MoveFacts, copies: Collection[TopicPartition]
 ) -> set[TopicPartition]:
     """Return the partitions that a topic created again has no more, as its assignment says."""
-    state = decode_state(state_topic(context.forward).read_commands())
+    state = decode_state(commands)
     again = {pair.target_topic_id for pair in state.copied if not pair.active}
     present = [one for _, one in state.newest_assignments().values()]
     assigned = {TopicPartition(one.topic, one.partition) for one in present}

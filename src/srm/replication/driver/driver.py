@@ -95,6 +95,7 @@ LONGEST_POLL_S: Final = 0.5
 FOUND_S: Final = 0.05  # an ordinary round of discovery is over by then
 RETRY_S: Final = 1.0
 SUCCESSOR_S: Final = 30.0  # for the first record of the process that fenced a driver
+_MOST_PENDING: Final = 20
 _DRIVING: Final = "the driver"
 _DISCOVERING: Final = "discovery of topics"
 CHARGE_S: Final = 5 * HEARTBEAT_S
@@ -300,6 +301,7 @@ class FlowDriver:
             ended=ended,
             duties=tuple(sorted(self.duties)),
             troubles=tuple(f"{what}: {e}" for what, e in [*self.progress.duty_troubles.items()]),
+            pending=() if self.discovered is None else self.discovered.pending[:_MOST_PENDING],
         )
         return beat.value()
 

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.moves.giving_up import Disaster, disaster
 
-from srm.domain.flow_state.replication_records import COMMANDS, AssignedPartition, Assignment
+from srm.domain.flow_state.replication_records import (
+    COMMANDS,
+    DRIVER_KEY,
+    AssignedPartition,
+    Assignment,
+    DriverHeartbeat,
+)
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
@@ -220,3 +226,20 @@ def test_partitions_that_a_topic_created_again_has_no_more_leave_the_upper_bound
     forecast = MoveStore.read(disaster.context).progress("m1").forecast
     assert forecast is not None
     assert forecast.at_most == (7 if assigned == 1 else None)
+
+
+@pytest.mark.parametrize("topics", [(), ("Payments",)])
+def test_a_topic_that_moves_without_a_copy_leaves_no_upper_bound(
+    disaster: Disaster, topics: tuple[str, ...]
+) -> None:
+    world = disaster.world
+    beat = DriverHeartbeat("d1", "app", "host", 1, world.clock(), pending=("taken", "heartbeats"))
+    state = world.b.compacted_topic(internal_topics.replication("P"), COMMANDS)
+    state.write({DRIVER_KEY: beat.value()})
+
+    forecast = disaster.planned(topics=topics).forecast
+
+    assert forecast is not None
+    assert forecast.at_most == (7 if topics else None)
+    unknown = {one.topic: one.unknown for one in forecast.topics if one.unknown}
+    assert unknown == ({} if topics else {"taken": ("taken-0 is not copied: it has no copy",)})

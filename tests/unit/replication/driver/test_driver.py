@@ -21,6 +21,7 @@ from srm.domain.flow_state.liveness_thresholds import SLOT_DEAD_S
 from srm.domain.flow_state.replication_records import (
     DRIVER_KEY,
     AssignedPartition,
+    DriverHeartbeat,
     PartitionPosition,
     PartitionStatus,
 )
@@ -93,6 +94,15 @@ def test_without_a_change_nothing_but_heartbeats_is_written(lab):
 
     keys = {record.key for record in lab.topic.records[mark:]}
     assert keys == {DRIVER_KEY, b"slot:0:1-aa", b"slot:1:1-aa"}
+
+
+def test_a_heartbeat_names_some_topics_without_a_complete_copy(lab):
+    driver = lab.driver()
+    driver.discovered = Discovered((), tuple(f"t{number}" for number in range(30)))
+    lab.second(driver, "0", "1")
+
+    [*_, beat] = [one.value for one in lab.topic.records if one.key == DRIVER_KEY]
+    assert DriverHeartbeat.decode(beat).pending == driver.discovered.pending[:20]
 
 
 def test_the_next_driver_keeps_the_assignment_and_goes_on_counting_generations(lab):
