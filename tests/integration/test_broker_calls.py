@@ -184,9 +184,10 @@ def test_changes_larger_than_the_controller_takes_at_once_succeed_all_but_what_i
     clients = ClusterClients.alike({"bootstrap.servers": broker.bootstrap})
     with KafkaCluster("X", clients, timeout_s=120) as cluster:
         specs = [TopicSpec(name, 1, 1, ELEVEN_CONFIGS) for name in names]
-        refused = TopicSpec("a-bad-one", 1, 1, {"retention.ms": "long"})
-        with pytest.raises(ConfigError, match=r"creating on cluster X: topic a-bad-one: .*long"):
-            cluster.create_topics([refused, *specs])
+        refused = [TopicSpec(f"bad-{which}", 1, 1, {"retention.ms": "long"}) for which in "ab"]
+        named = r"creating on cluster X: topic bad-a: .*long.*; also failed: bad-b"
+        with pytest.raises(ConfigError, match=named):
+            cluster.create_topics([*refused, *specs])
         eventually(lambda: cluster.partition_counts().keys() >= set(names), "topics are there")
 
         cluster.alter_topic_configs({name: dict.fromkeys(ELEVEN_CONFIGS) for name in names})

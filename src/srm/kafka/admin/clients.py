@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from srm import patience
 from srm.clock import pauses
 from srm.config.model import ClientKind, ClusterClients
+from srm.domain.text.amount import some
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import Brokers, refusals_of
 from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, on_topic, translate
@@ -387,17 +388,19 @@ def answers_of(
 ) -> dict[_K, _T]:
     """Wait for several answers; those whose error is None, as it was expected, are left out."""
     found: dict[_K, _T] = {}
-    failures: list[SrmError] = []
+    failures: dict[str, SrmError] = {}
     for key, future in futures.items():
         try:
             found[key] = answer_of(future, limit_s)
         except KafkaException as error:
             failure = error_of(key, error.args[0])
             if failure is not None:
-                failures.append(failure)
+                failures[str(getattr(key, "name", key))] = failure
     if failures:
         # What cannot succeed must not be tried again because of what can.
-        raise min(failures, key=lambda error: error.retriable)
+        first = failures.pop(min(failures, key=lambda name: failures[name].retriable))
+        others = f"; also failed: {some(sorted(failures))}" if failures else ""
+        raise type(first)(f"{first.what}{others}", first.action)
     return found
 
 

@@ -25,12 +25,12 @@ UNKNOWN_TOPIC_CODES = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - as above
     }
 )
-_ORIGINS: Final[Mapping[admin.ConfigSource, SettingOrigin]] = {
-    admin.ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
-    admin.ConfigSource.DYNAMIC_BROKER_CONFIG: "dynamic",
-    admin.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "dynamic",
-    admin.ConfigSource.STATIC_BROKER_CONFIG: "static",
-    admin.ConfigSource.DEFAULT_CONFIG: "default",
+_ORIGINS: Final[Mapping[int, SettingOrigin]] = {
+    admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
+    admin.ConfigSource.DYNAMIC_BROKER_CONFIG.value: "dynamic",
+    admin.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "dynamic",
+    admin.ConfigSource.STATIC_BROKER_CONFIG.value: "static",
+    admin.ConfigSource.DEFAULT_CONFIG.value: "default",
 }
 _CONTROLLER_LIMIT: Final = 5000
 """Metadata records of one request: Kafka's QuorumController refuses more than 10 000."""
@@ -78,7 +78,7 @@ def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, T
     found = _answers(clients, doing, "DescribeConfigs", start, resources, UNKNOWN_TOPIC_CODES)
     return {
         resource.name: {
-            name: TopicSetting(entry.value, _ORIGINS[admin.ConfigSource(entry.source)])
+            name: TopicSetting(entry.value, _ORIGINS[entry.source])
             for name, entry in entries.items()
             if _is_shown(entry)
         }
@@ -190,7 +190,7 @@ def _in_short(value: str | None) -> str | None:
 
 def _is_shown(entry: admin.ConfigEntry) -> bool:
     return (
-        admin.ConfigSource(entry.source) in _ORIGINS
+        entry.source in _ORIGINS
         and not entry.is_read_only
         and not entry.is_sensitive
         and entry.value is not None
