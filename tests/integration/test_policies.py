@@ -26,6 +26,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves, verification
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.topic_sync import sync as sync_topics
+from srm.engine.drill import run_drill
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
@@ -155,8 +156,13 @@ def test_one_name_is_copied_both_ways_without_a_loop_and_groups_move_there_and_b
             pair.produce(pair.b, [f"b{burst}-{n}" for n in range(20)])
         pair.copied(pair.there, pair.back)
         pair.copied(pair.there, pair.back)
+        with open_move(pair.config, pair.p, pair.b) as context:
+            emit(context.forward)
+            drill = run_drill(context, (pair.topic,), (pair.group("all"), pair.group("behind")))
     verified = pair.verified(pair.there, pair.back)
 
+    assert [(one.proven, one.problems) for one in drill.groups] == [(1, ()), (1, ())]
+    assert drill.ok, drill.problems
     assert there["all"] is not None
     assert pair.values(pair.b, pair.topic, there["all"])[0] == "b0"
     assert there["behind"] is not None

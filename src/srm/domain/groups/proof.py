@@ -10,6 +10,9 @@ One side may have no next record (end of the log, not copied yet), or a differen
 retention, records that are never copied). Then pairs from the map are compared: the copy of the
 original's next record, the original of the copy's, and the last pair before the place. Without
 records that were read a verdict is ``unproven``, with the reason.
+
+Under one name on both clusters the next records may differ: each log holds records of both flows,
+in another order. There the next pair of each flow proves that no record is skipped.
 """
 
 from __future__ import annotations
@@ -125,6 +128,40 @@ class Pairs:
             return None
         found = self.of_original(back.offset - 1)
         return found if found is not None and found.copy < copy_offset else None
+
+
+def by_flow(claim: TranslationClaim) -> tuple[TranslationClaim, ...]:
+    """Split a claim under one name into those of the two flows."""
+    both = claim.facts, claim.facts.back
+    return tuple(replace(claim, facts=replace(one, back=None)) for one in both if one is not None)
+
+
+def unread_pair(claim: TranslationClaim) -> Pair | None:
+    """Return the first pair of one flow that the group has not read, else its last one before.
+
+    None: the flow has copied nothing. NotLoadedError: the loaded part of the map does not show it.
+    """
+    known, pairs, at = claim.facts.offset_map, Pairs(claim), claim.upstream_offset
+    unread = known.next_record(known.next_unread(at) if claim.facts.direction == "reverse" else at)
+    found = pairs.last() if unread is None else pairs.of_original(unread)
+    if pairs.unknown:
+        raise NotLoadedError("the loaded part of the map does not show the records at the place")
+    return found
+
+
+def pair_problem(
+    claim: TranslationClaim, pair: Pair, records: tuple[ComparedRecord | None, ...]
+) -> str:
+    """Return why the records of a pair do not prove a claim of one flow; empty if they do."""
+    offsets, (original, copy) = (pair.original, pair.copy), records
+    there = f"the record at {pair.original} of {claim.original[0]}"
+    if original is None or copy is None or (original.offset, copy.offset) != offsets:
+        return f"{there}, or its copy at {pair.copy}, is gone"
+    if fields := differences(original, copy):
+        return f"{there} differs from its copy at {pair.copy} in {', '.join(fields)}"
+    up, down = offsets if claim.facts.direction == "forward" else offsets[::-1]
+    is_skipped = up >= claim.upstream_offset and down < claim.downstream_offset
+    return f"{there}, whose copy is at {pair.copy}, would be skipped" if is_skipped else ""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,13 @@ from srm.domain.groups.proof import (
     Evidence,
     FlowProof,
     Judgement,
+    Pair,
     TranslationClaim,
     Verdict,
+    by_flow,
     choose,
+    pair_problem,
+    unread_pair,
 )
 from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
@@ -32,12 +36,11 @@ from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place, Topics, TopicSetting, cluster_ids
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError, SrmError
+from srm.errors import IntegrityError, NotLoadedError, SrmError
 
 log = logging.getLogger(__name__)
 
 _NONE = Verdict("unproven")
-_SHARED = Verdict("unproven", "both flows copy into this name, so the next records may differ")
 Key = tuple[Direction, TopicPartition, int, int]
 Records = Mapping[Place, ComparedRecord | None]
 Where = tuple[str, TopicPartition]
@@ -48,19 +51,53 @@ def verdicts_of(
     context: FlowContext, claims: Mapping[Where, TranslationClaim]
 ) -> dict[Where, Verdict]:
     """Prove translations by records on both sides, each once; unproven if a side is unreadable."""
-    by_direction = defaultdict[Direction, dict[Key, TranslationClaim]](dict)
+    by_kind = defaultdict[Direction | None, dict[Key, TranslationClaim]](dict)
     verdicts: dict[Key, Verdict] = {}
     for claim in claims.values():
-        if claim.facts.back is not None:
-            verdicts[claim.key] = _SHARED
-        else:
-            by_direction[claim.facts.direction][claim.key] = claim
-    for direction, some in by_direction.items():
+        kind = None if claim.facts.back is not None else claim.facts.direction
+        by_kind[kind][claim.key] = claim
+    for kind, some in by_kind.items():
         try:
-            verdicts |= _prove(context, direction, some)
+            if kind is None:
+                verdicts |= _prove_on_one_name(context, some)
+            else:
+                verdicts |= _prove(context, kind, some)
         except SrmError as error:
             verdicts |= dict.fromkeys(some, Verdict("unproven", str(error)))
     return {where: verdicts[claim.key] for where, claim in claims.items()}
+
+
+def _prove_on_one_name(
+    context: FlowContext, claims: Mapping[Key, TranslationClaim]
+) -> dict[Key, Verdict]:
+    """Prove by the next pair of each flow; what that does not prove may still be right."""
+    verdicts, pairs = dict[Key, Verdict](), dict[Key, list[tuple[TranslationClaim, Pair]]]()
+    for key, claim in claims.items():
+        try:
+            found = [(one, unread_pair(one)) for one in by_flow(claim)]
+        except NotLoadedError as error:
+            verdicts[key] = Verdict("unproven", str(error))
+        else:
+            pairs[key] = [(one, pair) for one, pair in found if pair is not None]
+    known = [_places(*one) for some in pairs.values() for one in some]
+    source = context.source.first_records({place for place, _ in known}, committed=False)
+    target = context.target.first_records({place for _, place in known}, committed=False)
+    for key, some in pairs.items():
+        problems = []
+        for one, pair in some:
+            here, there = _places(one, pair)
+            records = source.get(here), target.get(there)
+            is_forward = one.facts.direction == "forward"
+            problems.append(pair_problem(one, pair, records if is_forward else records[::-1]))
+        why = "; ".join(filter(None, problems)) if some else "neither flow has copied a record"
+        verdicts[key] = Verdict("unproven", why) if why else PROVEN
+    return verdicts
+
+
+def _places(claim: TranslationClaim, pair: Pair) -> tuple[Place, Place]:
+    """Return the places of a pair on the source and on the target."""
+    found = (claim.original[0], pair.original), (claim.copy[0], pair.copy)
+    return found if claim.facts.direction == "forward" else found[::-1]
 
 
 def _prove(

@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.flow_state.replication_records import PartitionNotes
+from srm.domain.groups.proof import TranslationClaim, by_flow, pair_problem, unread_pair
 from srm.domain.groups.translation import LogRange, Losses, PartitionFacts, translate
 from srm.domain.moves.plan import GroupPosition, partition_move
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
+from srm.domain.verification.compared_record import ComparedRecord
 
 PLACE = TopicPartition("T", 0)
 ON_P = [
@@ -216,3 +218,49 @@ def test_no_translation_skips_a_record_or_hides_one_that_is_read_again(
         if found.state == "translated":
             again = set(b[found.offset :]) & set(p[:read])
             assert found.re_read == len(again), (p, b, read, found)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    """Draw both logs: each has the records of each cluster in their order."""
+    own = {name: [f"{name}{n}" for n in range(draw(st.integers(0, 6)))] for name in "pb"}
+    names = [name for name in own for _ in own[name]]
+    orders = [draw(st.permutations(names)) for _ in range(2)]
+    left = [{name: iter(some) for name, some in own.items()} for _ in orders]
+    p, b = ([next(of[name]) for name in order] for order, of in zip(orders, left, strict=True))
+    return p, b
+
+
+def problems(p: list[str], b: list[str], read: int, start: int, other: str = "") -> list[str]:
+    """Return why the records do not prove a claim; the record ``other`` differs on B."""
+
+    def record(log: list[str], offset: int) -> ComparedRecord:
+        value = f"{log[offset]}?" if log is b and log[offset] == other else log[offset]
+        return ComparedRecord(offset, None, value.encode(), (), 0)
+
+    found = []
+    for one in by_flow(TranslationClaim(facts(p, b), read, start)):
+        if (pair := unread_pair(one)) is not None:
+            there, here = (p, b) if one.facts.direction == "forward" else (b, p)
+            records = record(there, pair.original), record(here, pair.copy)
+            found.append(pair_problem(one, pair, records))
+    return [problem for problem in found if problem]
+
+
+@given(logs(), st.data())
+def test_the_next_record_of_each_flow_shows_whether_one_is_skipped(
+    sides: tuple[list[str], list[str]], data: st.DataObject
+) -> None:
+    p, b = sides
+    read = data.draw(st.integers(0, len(p)))
+    exact = translate(facts(p, b), read).offset
+    assert exact is not None
+
+    for start in range(len(b) + 1):
+        assert bool(problems(p, b, read, start)) == (start > exact), (read, start)
+
+
+def test_a_next_record_that_differs_from_its_copy_is_named() -> None:
+    [problem] = problems(ON_P, ON_B, 10, 10, other="p5")
+
+    assert problem == "the record at 10 of T-0 differs from its copy at 10 in value"

@@ -17,13 +17,16 @@ from tests.unit.engine.moves.control.moving import (
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster
 
 from srm.domain.groups.group_sync import LedgerEntry
+from srm.domain.groups.proof import PROVEN, Verdict
 from srm.domain.moves.plan import PartitionMove
 from srm.domain.moves.routing import Ack, FenceKind
 from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine import moves
+from srm.engine.moves.planning import findings
 from srm.engine.moves.records import MoveContext
 from srm.errors import UnavailableError
 
@@ -256,3 +259,21 @@ def test_a_group_that_was_set_on_the_target_since_has_another_place_there(apart:
     ledger.write({later.key(): later.value()})
 
     assert way_back(apart, 10).state == "conflict"
+
+
+@pytest.mark.parametrize("is_alike", [True, False])
+def test_positions_are_proven_by_the_next_record_of_each_flow(world: World, is_alike: bool) -> None:
+    """Near has read all payments of P, and the first of the three that B has sent there."""
+    sent = [ComparedRecord(0, b"k", b"%d" % number, (), 0) for number in range(3)]
+    world.b.produce_records("Payments", 0, sent)
+    copies = sent if is_alike else [one._replace(value=b"-") for one in sent]
+    world.p.produce_records("Payments", 0, copies)
+    world.maps[BACK].put(PLACE, [Run(100, 100, 3)], Position(103, 103, 103))
+    world.maps[THERE].put(PLACE, [Run(0, 0, 100)], Position(103, 100, 103))
+    world.p.commit("near", {PLACE: 101})
+
+    found = findings(world.context(), replace(REQUEST, groups=("near",)), "m1")
+
+    [verdict] = found.verdicts.values()
+    differs = "the record at 101 of Payments-0 differs from its copy at 101 in value"
+    assert verdict == (PROVEN if is_alike else Verdict("unproven", differs))
