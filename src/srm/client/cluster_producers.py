@@ -274,7 +274,8 @@ class Transactions:
         if self.cluster is not None and stale:
             raise must_abort(
                 f"offsets read on cluster {metadata.cluster} before a move cannot be committed in "
-                f"a transaction on cluster {self.cluster}: abort it; the records are read again"
+                f"a transaction on cluster {self.cluster}: abort it; the records are read again. "
+                "If that repeats, a move took the group or its output topics alone: move both"
             )
         theirs = metadata if native is None else native
         try:
