@@ -134,8 +134,9 @@ def test_many_groups_are_read_in_few_requests(cluster, topic, unique, monkeypatc
     assert named[f"{unique}-no"].state == "dead"
 
 
-def test_groups_are_not_asked_for_all_partitions_while_no_transaction_commits(
-    cluster, topic, unique, monkeypatch
+@pytest.mark.parametrize(("partitions", "requests"), [(10_000, 2), (10_001, 1)])
+def test_groups_are_not_queried_for_very_many_partitions_while_no_transaction_commits(
+    cluster, topic, unique, monkeypatch, partitions, requests
 ):
     """1,200 groups and 4,400 partitions are 5 million answers, and a plan was blocked for ever."""
     cluster.commit_idle(unique, {TopicPartition(topic, 0): 1})
@@ -148,10 +149,11 @@ def test_groups_are_not_asked_for_all_partitions_while_no_transaction_commits(
 
     monkeypatch.setattr(Brokers, "_query", counted)
 
-    undecided = cluster.pending_commits([unique], [TopicPartition(topic, 1)])
+    places = [TopicPartition(topic, number) for number in range(partitions)]
+    undecided = cluster.pending_commits([unique], places)
 
     assert undecided == ({unique: frozenset()}, {})
-    assert asked.count(api.FETCH_OFFSETS) == 1
+    assert asked.count(api.FETCH_OFFSETS) == requests
 
 
 def test_a_broker_that_was_started_again_is_asked_again(broker_factory, unique):

@@ -37,6 +37,8 @@ _GROUP_RESOURCE: Final = 32
 _RESET: Final = "share.auto.offset.reset"
 _NO_EPOCH: Final = -1
 _UNSTABLE_WAIT_S: Final = 2.0
+_FEW: Final = 10_000
+"""Answers of all groups for all partitions; for thousands of both, brokers take minutes."""
 _REMOVED: Final = "removed by srm for a move"
 _ENDED: Final = "its program has ended"
 _UNSTABLE: Final = 88
@@ -323,7 +325,9 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
 def pending(
     clients: Clients, groups: Collection[str], also: Collection[TopicPartition] = ()
 ) -> ByGroup[frozenset[TopicPartition]]:
-    topics = [None, api.numbers_by_topic(also)] if also and _may_be_undecided(clients) else [None]
+    few = len(groups) * len(also) <= _FEW
+    also = also if few or _may_be_undecided(clients) else ()
+    topics = [None, api.numbers_by_topic(also)] if also else [None]
     stable = True  # an undecided offset is an error of its partition
     return _OfGroups(
         clients,
@@ -334,10 +338,7 @@ def pending(
 
 
 def _may_be_undecided(clients: Clients) -> bool:
-    """Return whether a commit of a transaction stays undecided, as far as their log shows.
-
-    Only then each group is queried for each partition: thousands of both take brokers minutes.
-    """
+    """Return whether a commit of a transaction stays undecided, as far as their log shows."""
     count = topics_of(clients).get(CONSUMER_OFFSETS, 0)
     try:
         ends = high_watermarks(clients, [TopicPartition(CONSUMER_OFFSETS, n) for n in range(count)])
