@@ -393,7 +393,7 @@ class MoveFacts:
         return frozenset((*self.last_places(plan.group), *resumed))
 
     def followers(self, group: str) -> int:
-        """Count the clients of a group that recently reported on the target to follow routes."""
+        """Count the clients of a group that recently announced that they work on the source."""
         return len(self.present.followers(group_subject(group)))
 
     @cached_property
@@ -419,8 +419,10 @@ class MoveFacts:
     def is_at_home_there(self, group: str) -> bool:
         """Return True if a group works on the target alone, and its places here came from there."""
         here, source = self.source.group(group), self.source.alias
+        if here.state not in IDLE or not self.target.group(group).members:
+            return False
         led_here = self.routing.cluster_of(group_subject(group), source) == source
-        if led_here or here.state not in IDLE or self.followers(group) or self.unreadable(group):
+        if led_here or self.followers(group) or self.unreadable(group):
             return False
         last, own = self.last_places(group), self.source.committed.get(group, {})
         for each in map(partition_move, self._partitions(group)):
@@ -432,7 +434,7 @@ class MoveFacts:
             is_there = each.target_committed is not None and each.resume == each.target_committed
             if (place in own or each.target in last) and not (came or is_there):
                 return False
-        return bool(self.target.group(group).members)
+        return True
 
     def works_there(self, group: str) -> bool:
         """Return True if the route of a group already leads to the target, or holds it there."""

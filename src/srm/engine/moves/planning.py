@@ -160,7 +160,7 @@ def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
     everything = replace(request, topics=(), groups=())
     homes = homes_to_move(everything, routes)
     if not homes or request == everything or request.is_unplanned:
-        return homes_to_move(request, routes)
+        return homes if request == everything else ()
     topics = topics_to_move(context, everything, context.target.topics())
     all_there = subjects_of(topics, groups_on_source(context, everything, topics).groups)
     left = (routes.get(one) for one in {*all_there}.difference(facts.subjects))

@@ -578,17 +578,15 @@ def _without_original(
     commands: Mapping[bytes, bytes], facts: MoveFacts, copies: Collection[TopicPartition]
 ) -> set[TopicPartition]:
     """Return the partitions that a topic created again has no more, as its assignment says."""
+    unknown = {one for one in copies if facts.maps.get(one).position is None}
+    if not unknown:
+        return unknown
     state = decode_state(commands)
     again = {pair.target_topic_id for pair in state.copied if not pair.active}
     present = [one for _, one in state.newest_assignments().values()]
     assigned = {TopicPartition(one.topic, one.partition) for one in present}
     topics = {one.topic for one in present if one.target_topic_id in again}
-    return {
-        original
-        for original in copies
-        if original.topic in topics and original not in assigned
-        if facts.maps.get(original).position is None
-    }
+    return {one for one in unknown - assigned if one.topic in topics}
 
 
 def _recent(context: MoveContext, newest: Offsets, facts: MoveFacts) -> dict[TopicPartition, int]:
