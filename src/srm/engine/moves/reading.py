@@ -523,8 +523,10 @@ def _if_authorized(
         return {}, str(error)
 
 
-def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
-    """Add what the copies show of the source to a look at the target alone."""
+def read_outlook(
+    context: MoveContext, facts: MoveFacts, commands: Mapping[bytes, bytes] | None = None
+) -> MoveFacts:
+    """Add what the copies, and the flow's ``commands``, show of the source to a look without it."""
     target, logs = context.target, facts.target.logs
     of_source = context.forward.config.names.original  # a kept name may be of the target alone
     names = {
@@ -537,7 +539,7 @@ def read_outlook(context: MoveContext, facts: MoveFacts) -> MoveFacts:
         for place in logs
         if place.topic in names
     }
-    commands = state_topic(context.forward).read_commands()
+    commands = commands or state_topic(context.forward).read_commands()
     gone = _without_original(commands, facts, copies)
     copies = {original: copies[original] for original in copies.keys() - gone}
     own = {place for place in copies.values() if logs[place] is not UNKNOWN_LOG}

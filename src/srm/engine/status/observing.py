@@ -103,7 +103,7 @@ def _look(context: FlowContext, *, with_groups: bool, exact: bool) -> FlowState:
     errors: dict[str, str] = {}
     try:
         pause = read_pause(commands)
-        known = read_known(context, also=topics, exact=exact, paused=pause is not None)
+        known = read_known(context, topics, exact=exact, commands=commands)
         undecided = tuple(one.move_id for one in undecided_moves(context, pause)) if pause else ()
     except UnavailableError:
         raise
@@ -214,10 +214,7 @@ _GROUPS = 50
 
 
 def with_commits(context: FlowContext, known: MoveFacts, limit: int | None) -> MoveFacts:
-    """Add source commits of the idle among the ``limit`` groups that re-read most.
-
-    An idle group may lag for good.
-    """
+    """Add source commits of the idle among the ``limit`` groups that re-read most: some lag."""
     counts = {plan.group: known.read_again(plan) for plan in known.plans}
     late = [group for group, count in counts.items() if count]
     some = late if limit is None else nlargest(limit, late, key=counts.__getitem__)
@@ -237,16 +234,17 @@ def read_known(
     also: Collection[str] = (),
     *,
     exact: bool = False,
-    paused: bool = False,
+    commands: Mapping[bytes, bytes] | None = None,
 ) -> MoveFacts:
     """Read the state of a flow and of ``also`` topics, without a request per group.
 
-    ``exact``: count records by the maps; looks that repeat count offsets. ``paused``: the flow is.
+    ``exact``: count records by the maps; looks that repeat count offsets.
     """
     flow, move = context.config.flow, without_source(context)
     request = MoveRequest("failover", flow.source, flow.target, mode="unplanned")
+    paused = commands is not None and read_pause(commands) is not None
     facts = read_target(move, request, also=also, with_groups=False, exact=exact, paused=paused)
-    return read_outlook(move, facts)
+    return read_outlook(move, facts, commands)
 
 
 def forecast_of(
