@@ -113,19 +113,24 @@ class ControlTables:
 
     @classmethod
     def read_moves(cls, cluster: Cluster) -> ControlTables:
-        moves = cluster.compacted_topic(internal_topics.MOVES).read_history()
-        notes = {
-            note.move_id: note
-            for key, rows in moves.items()
-            if key.startswith(WAIT_PREFIX.encode())
-            and (note := decode_or_none(rows[-1].value, WaitNote.decode)) is not None
-        }
-        documents = {
-            key.decode(errors="replace"): rows[-1].value
-            for key, rows in moves.items()
-            if key.startswith(_KEPT)
-        }
-        return cls(progress=_progress(cluster, moves), documents=documents, notes=notes)
+        moves = cluster.compacted_topic(internal_topics.MOVES).read()
+        where = f"on cluster {cluster.alias}: "
+
+        def decode_all(prefix: bytes, decode: Callable[[bytes], _T]) -> Iterator[_T]:
+            values = [value for key, value in moves.items() if key.startswith(prefix)]
+            return filter(None, (decode_or_none(value, decode, where) for value in values))
+
+        return cls(
+            progress={one.move_id: one for one in decode_all(_PROGRESS, MoveProgress.decode)},
+            documents={
+                key.decode(errors="replace"): value
+                for key, value in moves.items()
+                if key.startswith(_KEPT)
+            },
+            notes={
+                note.move_id: note for note in decode_all(WAIT_PREFIX.encode(), WaitNote.decode)
+            },
+        )
 
     def plans(self) -> Iterator[MovePlan]:
         """Yield the plans; a damaged one is skipped and logged."""
@@ -233,18 +238,6 @@ class RoutingHistory:
 
 def _outranks(new: _Ranked, known: _Ranked | None) -> bool:
     return known is None or new.rank > known.rank
-
-
-def _progress(
-    cluster: Cluster, history: Mapping[bytes, Sequence[Stamped]]
-) -> dict[str, MoveProgress]:
-    found: dict[str, MoveProgress] = {}
-    stored = [row for key, rows in history.items() if key.startswith(_PROGRESS) for row in rows]
-    for row in stored:
-        one = decode_or_none(row.value, MoveProgress.decode, f"on cluster {cluster.alias}: ")
-        if one is not None and _outranks(one, found.get(one.move_id)):
-            found[one.move_id] = one
-    return found
 
 
 def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
