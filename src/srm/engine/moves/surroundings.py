@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from srm.domain.moves.gate import Writers, unknown_writers, unrouted_members
+from srm.domain.moves.routing import group_subject, home_subject
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, some
@@ -79,16 +80,27 @@ def _absent(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
 
 
 def _from_home(facts: MoveFacts) -> Iterator[str]:
-    """Warn of clients that a planned failback takes from where they belong."""
-    source, target = facts.request.source, facts.request.target
+    """Warn of clients that a planned failback takes from where they belong, or may."""
+    request, led_from = facts.request, facts.routing.cluster_of
+    source, target = request.source, request.target
+    if request.operation != "failback" or facts.is_away:
+        return
     acks = [one for subject in facts.subjects for one in facts.present.followers(subject)]
     acks = [one for one in acks if one.home != target or not one.generation]
-    if acks and facts.request.operation == "failback" and not facts.is_away:
+    if acks:
         yield (
             f"clients on {source} ({some(sorted({ack.client for ack in acks}))}) follow "
             f"{some(sorted({ack.subject for ack in acks}))}: the move redirects them to {target}, "
             f"too, which is not their home; let those that must stay there follow no route, or "
             f"leave these topics and groups out"
+        )
+    known = {*request.groups} | {ack.subject for ack in acks}
+    plain = {group for group in facts.groups if not {group, group_subject(group)} & known}
+    own = [group for group in sorted(plain) if led_from(group_subject(group), target) != source]
+    if own and led_from(home_subject(target), target) != source:
+        yield (
+            f"no move has sent {amount(len(own), 'group')} ({some(own)}) to {source}: if "
+            f"{source} is their home, leave them out (--group names those that move)"
         )
 
 

@@ -266,6 +266,26 @@ def test_clients_that_no_route_has_moved_are_at_home(world: World) -> None:
     assert warning.startswith("clients on B (desk) follow topic:Payments: the move redirects them")
 
 
+def test_groups_that_no_move_has_sent_to_the_source_may_be_at_home_there(world: World) -> None:
+    ensure_topics(world.context())
+    route = Route(3, "B", "go", "earlier", world.clock(), decided=True, homes=("P",))
+    world.b.compacted_topic(internal_topics.ROUTING).write({b"group:near": route.value()})
+    for group in ("near", "local"):
+        world.b.commit(group, {TopicPartition("Payments", 0): 0})
+    own = "no move has sent 1 group (local) to B: if B is their home, leave them out (--group"
+
+    def found(request: MoveRequest) -> list[str]:
+        plan = moves.plan(world.context(*"BP"), request, dry_run=True)
+        return [one for one in plan.warnings if one.startswith(own)]
+
+    assert len(found(BACK)) == 1
+    assert found(replace(BACK, groups=("local", "near"))) == []
+
+    away = Route(4, "B", "go", "everything", world.clock(), decided=True, homes=("P",))
+    world.b.compacted_topic(internal_topics.ROUTING).write({b"home:P": away.value()})
+    assert found(BACK) == []
+
+
 @pytest.mark.parametrize(
     "request_", [replace(BACK, operation="failover"), replace(BACK, mode="unplanned")]
 )
