@@ -162,7 +162,8 @@ def small_quotas(broker: KafkaBroker) -> Iterator[None]:
 def cast(stage: Stage, seed: int) -> None:
     """Give the stage its writer and its readers."""
     transactional = f"bank-{stage.site.unique}" if seed % 2 else None
-    stage.writer("writer", rate=100, transactional_id=transactional)
+    # A failback waits for the end of one that died with it, if a reader has committed within it.
+    stage.writer("writer", rate=100, transactional_id=transactional, timeout=60)
     stage.reader("plain", reset="earliest", store=True)
     stage.java_reader("java", reset="earliest")
     stage.reader("assign", reset="earliest", store=True, assign=PARTITIONS)

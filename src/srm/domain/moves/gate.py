@@ -15,7 +15,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, StampedAck, group_subject, topic_subject
-from srm.domain.names.topics import FIND_HANGING, ActiveProducer, OpenTransaction, TopicPartition
+from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition, abort_command
 from srm.domain.text.amount import Reason, amount
 
 ANNOUNCED_MS = 90_000
@@ -157,16 +157,12 @@ class ReplicationFacts:
             "or move without them: --accept-open-transactions (in the form: "
             "accept_open_transactions)"
         )
-        for each in self.transactions:
+        seen = [(each.first_offset, f" ({each.owner})") for each in self.transactions]
+        why = self.hidden and f" ({self.hidden})"
+        for first, owner in seen or [(self.log.stable_end, f", its owner is not visible{why}")]:
             yield (
-                f"{held}: a transaction is open from offset {each.first_offset} on ({each.owner}): "
-                f"end it, on {source} with {each.command!r}, {accept}"
-            )
-        if not self.transactions:
-            why = f" ({self.hidden})" if self.hidden else ""
-            yield (
-                f"{held}: a transaction is open from offset {self.log.stable_end} on, its owner is "
-                f"not visible{why}: find it with {FIND_HANGING} on {source}, {accept}"
+                f"{held}: a transaction is open from offset {first} on{owner}: end it, on "
+                f"{source} with {abort_command(self.place, first)!r}, {accept}"
             )
 
 

@@ -38,7 +38,7 @@ from srm.domain.moves.routing import (
     home_subject,
     subjects_of,
 )
-from srm.domain.names.topics import Flow, TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition, abort_command
 from srm.domain.text.amount import amount
 from srm.domain.text.documents import Document, decode
 from srm.errors import message
@@ -293,7 +293,13 @@ def _beside_consumers(
     at = translate(one_map, group.committed).offset if again and group.was_there else None
     if at is not None and not one_map.records_downstream(at, theirs):
         return replace(row, resume=theirs, re_read=one_map.records_downstream(theirs, at))
-    return replace(row, state="conflict", re_read=again) if again else row
+    if not again:
+        return row
+    log = group.facts.downstream_log
+    if log is not None and theirs > (first := log.stable_end):
+        end = abort_command(row.target, first)
+        row = replace(row, reason=f"in a transaction open from {first} on: wait, or end it: {end}")
+    return replace(row, state="conflict", re_read=again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,8 +423,8 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
         return (
             f"{where}: its own consumer committed {position.target_committed} of "
             f"{position.target_topic} on {request.target}, ahead of the translated "
-            f"{position.resume}: let it catch up on {request.source}, reset that offset, or "
-            f"replace it with --overwrite (in the form: overwrite)"
+            f"{position.resume}{position.reason and f' ({position.reason})'}: let it catch up on "
+            f"{request.source}, reset that offset, or --overwrite it (in the form: overwrite)"
         )
     # Groups cannot catch up on an abandoned source: the forecast counts the skipped records.
     if position.skipped and not request.accept_skips and not request.is_unplanned:

@@ -60,8 +60,12 @@ class Flow:
         return cls(source, target)
 
 
-FIND_HANGING: Final = "'kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging'"
-"""Command that finds open transactions whose owner is not visible."""
+def abort_command(partition: TopicPartition, first_offset: int) -> str:
+    """Return the command of Kafka's tools that aborts the transaction open from an offset on."""
+    at = (
+        f"--topic {partition.topic} --partition {partition.partition} --start-offset {first_offset}"
+    )
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,6 @@ class OpenTransaction:
         name = "unknown" if self.transactional_id is None else repr(self.transactional_id)
         age = "unknown" if self.age_ms is None else f"{self.age_ms / 1000:.0f} s"
         return f"producer id {self.producer_id}, transactional id {name}, age {age}"
-
-    @property
-    def command(self) -> str:
-        """Command of Kafka's tools that aborts it."""
-        place = f"--topic {self.partition.topic} --partition {self.partition.partition}"
-        return (
-            f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {place} "
-            f"--start-offset {self.first_offset}"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome, PartitionOutcome
-from srm.domain.names.topics import FIND_HANGING, Flow, TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition, abort_command
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import values_of
@@ -392,8 +392,8 @@ def _blocks(found: SourceReturn, rows: Collection[TopicDecision]) -> Iterable[st
         elif entry.has_open_transaction and choices.get(entry.topic) in {"keep", "discard"}:
             yield (
                 f"{entry.place}: a transaction is open from offset {entry.log_end} on, its outcome "
-                f"is not known yet. It ends at its timeout; or find it with {FIND_HANGING} on "
-                f"{source}, and abort it"
+                f"is not known yet. It ends at its timeout; or end it, on {source} with "
+                f"{abort_command(entry.place, entry.log_end)!r}"
             )
 
 

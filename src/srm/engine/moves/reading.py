@@ -18,7 +18,7 @@ from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
 from srm.domain.names import internal_topics
-from srm.domain.names.topics import ActiveProducer, TopicPartition
+from srm.domain.names.topics import ActiveProducer, TopicPartition, abort_command
 from srm.domain.offset_map.map_loader import Wanted
 from srm.engine.cluster_ports import Cluster, GroupDescription, Topics
 from srm.engine.flows.source_look import MOST_READ, partitions_of, record_times
@@ -616,7 +616,7 @@ def _transactions(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
         return tuple(f"{place} has an open transaction: {hidden}" for place in held_back)
     return tuple(
         f"{place} from offset {one.first_offset} on: {one.owner}; the broker aborts it after its "
-        f"transaction.timeout.ms, or end it now: {one.command}"
+        f"transaction.timeout.ms, or end it now: {abort_command(place, one.first_offset)}"
         for place, some in sorted(found.items())
         for one in some
     )

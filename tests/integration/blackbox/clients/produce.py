@@ -27,6 +27,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=50.0, help="records per second; 0: no pause")
     parser.add_argument("--count", type=int, default=0, help="end after so many; 0: never")
     parser.add_argument("--transactional-id")
+    parser.add_argument("--timeout", type=int, default=300, help="of transactions, in seconds")
     parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--leave-open", action="store_true")
     return parser.parse_args()
@@ -43,7 +44,7 @@ class Writer:
         settings: dict[str, Any] = {"bootstrap.servers": options.bootstrap}
         if options.transactional_id:
             settings["transactional.id"] = options.transactional_id
-            settings["transaction.timeout.ms"] = 300_000
+            settings["transaction.timeout.ms"] = options.timeout * 1000
         self.producer = Producer(settings)
 
     def produce(self) -> None:

@@ -70,6 +70,19 @@ def test_past_markers_only_the_consumers_own_commit_on_the_target_stays() -> Non
     assert (row.state, row.resume, row.is_applied) == ("translated", 3, True)
 
 
+@pytest.mark.parametrize(("stable", "copied"), [(1, 1), (4, 1), (4, 4)])
+def test_a_commit_within_an_open_transaction_there_names_it_and_ends_with_it(
+    stable: int, copied: int
+) -> None:
+    """A reader of uncommitted records read the two of a producer that died with the source."""
+    history = History(("record", *["marker"] * 3), 0, copied, stable, (0,), 1, (0, 0))
+    row = partition_move(GroupPosition(history.facts("reverse"), 1, 3, False))
+
+    problem = position_problem("audit", row, MoveRequest("failback", "B", "P")) or ""
+    assert (row.state == "conflict") == (copied < 4) == bool(problem)
+    assert ("--start-offset 1)" in problem) == (stable < 3)
+
+
 def test_a_partition_without_a_commit_is_left_to_the_clients_reset_policy() -> None:
     history = History(("record", "record"), 0, 2, 2, (0, 1), 2, (0, 0))
     row = partition_move(GroupPosition(history.facts("forward"), None, None, False))
