@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from contextvars import copy_context
@@ -19,7 +18,6 @@ from typing import Final
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.routing import (
-    LEASE_MS,
     Call,
     CallState,
     CallStep,
@@ -294,7 +292,6 @@ def _there(context: MoveContext, plan: MovePlan) -> list[str]:
     return [topic for topic in plan.topics if topic in existing]
 
 
-_RENEW_S: Final = LEASE_MS / 3000
 _GRACE_S: Final = 10.0
 """Extra time for a call that exceeds its own limit."""
 
@@ -304,14 +301,12 @@ def call_redirectors(
     plan: MovePlan,
     *,
     again_after_ms: int = 0,
-    renew: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
     """Call the redirectors in order with the step in force, and store their confirmations.
 
     A hold stops at the first failure; for other steps all are called. An unplanned move sends only
     its go. Returns a message for each redirector that has not confirmed.
     ``again_after_ms``: skip a redirector that has failed more recently than that.
-    ``renew``: called periodically during a long call, to renew the hold.
     """
     if len(plan.redirect) == 1:
         return ()
@@ -334,17 +329,16 @@ def call_redirectors(
         kind, known = todo[0], missing[todo[0]]
         tried.add(call_key(attempt, step, kind))
         called = known is not None and known.state == "calling"  # by a process that was killed
-        _Redirector(context, plan, kind, renew).call_while_in_force(called=called)
+        _Redirector(context, plan, kind).call_while_in_force(called=called)
 
 
 @dataclass(frozen=True, slots=True)
 class _Redirector:
-    """One redirector of a move; a long call renews the hold periodically."""
+    """One redirector of a move."""
 
     context: MoveContext
     plan: MovePlan
     kind: RedirectKind
-    renew: Callable[[], None] = lambda: None
 
     def call_while_in_force(self, *, called: bool) -> None:
         """Call it with the step in force; a later move's call is repeated after a late one.
@@ -394,7 +388,7 @@ class _Redirector:
             if not self._keep(attempt, step, "calling", "no answer yet"):
                 return
             order = order_of(self.context, plan, attempt, step)
-            answer = _await(caller, order, self.renew)
+            answer = _await(caller, order)
         level = logging.INFO if answer.done else logging.WARNING
         log.log(level, "move %s: %s, redirector %s: %s", plan.move_id, step, kind, answer.said)
         self._keep(attempt, step, "done" if answer.done else "failed", answer.said)
@@ -438,19 +432,14 @@ def order_of(context: MoveContext, plan: MovePlan, attempt: int, step: CallStep)
     )
 
 
-def _await(caller: Caller, order: RedirectOrder, renew: Callable[[], None]) -> CallResult:
+def _await(caller: Caller, order: RedirectOrder) -> CallResult:
     cancelled, answers = threading.Event(), list[CallResult]()
     within = copy_context()  # the span of the step, for the redirector
-    deadline = time.monotonic() + caller.limit_s + _GRACE_S
     thread = start_thread(
         f"srm-{order.key}", lambda: answers.append(within.run(caller.call, order, cancelled))
     )
     try:
-        while (left := deadline - time.monotonic()) > 0:
-            thread.join(min(left, _RENEW_S))
-            if not thread.is_alive():
-                break
-            renew()
+        thread.join(caller.limit_s + _GRACE_S)
     finally:
         cancelled.set()
         if not answers:

@@ -13,11 +13,14 @@ may have seen (:data:`~srm.domain.moves.routing.ERA`), so their routes and holds
 from __future__ import annotations
 
 import logging
+import math
 import secrets
+import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.groups.group_sync import IDLE
@@ -90,9 +93,11 @@ from srm.errors import (
     UnavailableError,
     UsageError,
 )
+from srm.threads import start_thread
 
 log = logging.getLogger(__name__)
 
+_RENEW_S: Final = LEASE_MS / 3000
 _FORGET_MS = 3_600_000
 """Acknowledgements of clients that are silent for this long are deleted."""
 
@@ -131,8 +136,9 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         raise
     if held.is_decided:
         return held
-    renew_once = partial(if_possible, context.target, partial(renew_now, context, plan))
-    if missing := call_redirectors(context, plan, renew=renew_once):
+    with renewals(context, plan):
+        missing = call_redirectors(context, plan)
+    if missing:
         raise ConflictError(
             f"move {move_id}: {missing[0]}; nothing has moved. Fix this and "
             f"{hold_again(move_id)}, or 'srm failover release {move_id}'"
@@ -181,6 +187,25 @@ def renew_now(context: MoveContext, plan: MovePlan) -> None:
         f"renewal of move {plan.move_id}",
         lambda registers: renew(registers, plan, context.now_ms(), source_needed=False),
     )
+
+
+@contextmanager
+def renewals(context: MoveContext, plan: MovePlan) -> Iterator[None]:
+    """Renew the hold while a step lasts, however slow a cluster, up to the move's time limit."""
+    over, renew = threading.Event(), partial(renew_now, context, plan)
+
+    def renew_until_over() -> None:
+        for _ in range(math.ceil(plan.request.wait_seconds / _RENEW_S)):
+            if over.wait(_RENEW_S):
+                return
+            if_possible(context.target, renew)
+
+    thread = start_thread("srm-hold", renew_until_over)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(LEASE_MS / 1000)
 
 
 def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:

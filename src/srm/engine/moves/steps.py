@@ -31,6 +31,7 @@ from srm.engine.moves.holding import (
     release,
     renew,
     renew_now,
+    renewals,
     require,
 )
 from srm.engine.moves.planning import left_alone
@@ -113,7 +114,8 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         )
     if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
         return known
-    seen = look(context, plan, progress)
+    with renewals(context, plan):
+        seen = look(context, plan, progress)
     if progress.step in HELD:
         save_note(context, seen.note(context.now_ms()))
         remove_static_members(context, plan, seen)
@@ -145,7 +147,8 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         progress = _apply_unplanned(context, plan, progress)
     if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
         return known
-    seen = patient_look(context, plan, progress)
+    with renewals(context, plan):
+        seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
     groups, re_read, skipped = seen.facts.plans, dict(progress.re_read), dict(progress.skipped)
     for group in groups:  # applying hides them
@@ -153,7 +156,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         skipped[group.group] = max(skipped.get(group.group, 0), group.total_skipped)
     times = {"ready": context.now_ms(), **progress.times_ms}
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
-    with closing(Registers(context)) as registers:
+    with renewals(context, plan), closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
         registers.run(what, lambda: _keep(registers, plan, noted, context))
         decisions = apply_positions(context, plan, noted.attempt, seen.facts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.unit.engine.moves.control.moving import (
     planned,
     run_through,
 )
+from tests.waiting import eventually
 
 from srm.config.model import Config
 from srm.domain.moves.progress import MoveProgress
@@ -294,6 +297,25 @@ def test_whoever_waits_renews_the_hold_when_a_third_of_the_lease_has_passed(worl
     moves.wait_status(context, "m1")
 
     assert beats(world, "P") == beats(world, "B") == {2}
+
+
+@pytest.mark.parametrize("step", [moves.wait_status, moves.apply])
+def test_a_slow_step_renews_the_hold_while_it_lasts(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: Callable[[MoveContext, str], object]
+) -> None:
+    context = held(world)
+    monkeypatch.setattr("srm.engine.moves.holding._RENEW_S", 0.01)
+    before, commits = max(beats(world, "P")), world.b.commits_of
+
+    def commits_of(groups: Collection[str]) -> object:
+        """Answer as late as a frozen broker: the hold was renewed twice in the meantime."""
+        eventually(lambda: min(beats(world, "P")) > before + 2, "renewals", 30)
+        return commits(groups)
+
+    monkeypatch.setattr(world.b, "commits_of", commits_of)
+    step(context, "m1")
+
+    assert not any(one.name == "srm-hold" for one in threading.enumerate())
 
 
 def test_a_look_at_the_status_writes_nothing(world: World) -> None:
