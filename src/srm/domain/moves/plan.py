@@ -282,7 +282,8 @@ def _beside_consumers(
     row: PartitionMove, group: GroupPosition, theirs: int, again: int
 ) -> PartitionMove:
     """Compare the place with a commit of a consumer on the target, ``again`` records further."""
-    if not group.is_away and group.facts.never_copied:
+    in_log = theirs == group.target_committed  # and not past its end, where it was truncated
+    if in_log and not group.is_away and group.facts.never_copied:
         return replace(row, state="no-commit", resume=None)  # the consumer's commit counts
     # After a loss a commit of the group is newer than srm's own write, or the only one.
     is_newer = again > 0 or group.last is None or group.last.by_srm

@@ -83,6 +83,20 @@ def test_a_commit_within_an_open_transaction_there_names_it_and_ends_with_it(
     assert ("--start-offset 1)" in problem) == (stable < 3)
 
 
+@pytest.mark.parametrize("end", [0, 3, 9])
+def test_a_commit_past_a_truncated_log_goes_to_its_end_though_nothing_was_ever_copied(
+    end: int,
+) -> None:
+    """A Java client commits past markers: of aborted transactions, which no copy has."""
+    copied = OffsetMap.of([], Position(end, 1, end), open_end=False)
+    logs = LogRange(0, 1, 1), LogRange(0, end, end)
+    copy, original = TopicPartition("P.Payments", 0), TopicPartition("Payments", 0)
+    facts = PartitionFacts("reverse", copy, original, "P", *logs, copied)
+    row = partition_move(GroupPosition(facts, 1, 9, False))
+
+    assert (row.state, row.resume) == ("translated", end)
+
+
 def test_a_partition_without_a_commit_is_left_to_the_clients_reset_policy() -> None:
     history = History(("record", "record"), 0, 2, 2, (0, 1), 2, (0, 0))
     row = partition_move(GroupPosition(history.facts("forward"), None, None, False))

@@ -382,6 +382,7 @@ def test_what_producers_write_on_the_target_before_its_consumers_come_is_read(
 
 
 def test_a_group_that_knows_the_targets_own_topic_keeps_its_place_there(world: World) -> None:
+    world.b.produce("Payments", records=4)
     world.b.commit("near", {TopicPartition("Payments", 0): 3})
     context = held(world)
     waiting(world, context)
