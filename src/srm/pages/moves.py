@@ -34,7 +34,8 @@ def as_text(view: RenderableType, width: int = 150) -> str:
 def plan_view(plan: MovePlan, most: int = MOST_ROWS) -> RenderableType:
     """Show a plan; ``most`` limits the rows, the costly ones first."""
     request = plan.request
-    title = f"{request.operation} {request.flow}, move {plan.move_id}: {some(plan.topics)}"
+    what = some(plan.topics or plan.group_names)
+    title = f"{request.operation} {request.flow}, move {plan.move_id}: {what}"
     head = "group", f"on {request.source}", "committed", "lag", f"on {request.target}"
     rows = [
         (group.group, position)

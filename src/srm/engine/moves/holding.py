@@ -219,7 +219,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     # The plan has chosen and shown the topics and groups; new ones do not move.
     chosen, pinned = MoveScope(plan.topics, plan.group_names), plan.request
     if not pinned.is_unplanned:
-        pinned = replace(pinned, topics=chosen.topics, groups=chosen.groups)
+        pinned = replace(pinned, groups=chosen.groups)
     fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
     if fresh.blocking:
         texts = reasons_text(each.text for each in fresh.blocking)

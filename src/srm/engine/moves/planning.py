@@ -180,9 +180,13 @@ def findings(
     """Look at what moves, or an earlier look chose; list what blocks or deserves a warning."""
     if request.is_unplanned:
         return _after_loss(context, request, move_id, chosen)
-    topics = topics_to_move(context, request, context.target.topics())
-    chosen = chosen or groups_on_source(context, request, topics)
-    facts, staying = _without_those_there(read_facts(context, request, topics, chosen.groups))
+    scope, staying = chosen, tuple[Reason | str, ...]()
+    if scope is None:
+        topics = topics_to_move(context, request, context.target.topics())
+        scope = groups_on_source(context, request, topics)
+    facts = read_facts(context, request, scope.topics, scope.groups)
+    if chosen is None:
+        facts, staying = _of_those_here(facts, move_id)
     verdicts = prove_groups(context, facts)
     down = _down(context, facts)
     found = (
@@ -199,7 +203,7 @@ def findings(
     return Findings(
         facts,
         (
-            *chosen.notices,
+            *scope.notices,
             *staying,
             *found,
             *(() if is_blocked else nothing_to_move(facts)),
@@ -218,9 +222,7 @@ def _after_loss(
     facts = read_outlook(context, read_target(context, request, chosen))
     staying: tuple[Reason | str, ...] = ()
     if chosen is None:
-        facts, staying = _without_routed(facts, move_id)
-        facts, there = _without_those_there(facts)
-        staying = (*staying, *there)
+        facts, staying = _of_those_here(facts, move_id)
     if any(isinstance(each, Reason) for each in staying):
         return Findings(facts, staying)
     return Findings(
@@ -237,13 +239,14 @@ def _after_loss(
     )
 
 
-def _without_those_there(facts: MoveFacts) -> tuple[MoveFacts, tuple[str, ...]]:
-    """Leave out groups at home on the target, unless they are named; return a line about them."""
+def _of_those_here(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Reason | str, ...]]:
+    """Leave out groups at home on the target, unless they are named, and what is routed there."""
+    facts, staying = _without_routed(facts, move_id)
     home = [] if facts.request.groups else [*filter(facts.is_at_home_there, facts.groups)]
     if not home:
-        return facts, ()
+        return facts, staying
     line = f"{_have(home)} members on {facts.request.target} alone, at home there: not moved"
-    return facts.without({*map(group_subject, home)}), (line,)
+    return facts.without({*map(group_subject, home)}), (*staying, line)
 
 
 def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Reason | str, ...]]:
@@ -253,9 +256,12 @@ def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Re
         subject: why
         for subject, why in routing_conflicts(facts, move_id).items()
         if routes[subject].state == "go"
+        if facts.is_away or facts.routing.cluster_of(subject, request.source) == request.target
     }
     every, flow = facts.subjects, request.flow
     named = subjects_of(request.topics, request.groups)
+    if not (facts.is_away or facts.without(there).groups):
+        return facts, ()  # its conflicts block it
     if every and not named and {*every} <= {*there}:
         led = [one for name in every if (one := routes[name].about(request.source))]
         movers = some(sorted({one.move_id for one in led}))
@@ -265,7 +271,7 @@ def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Re
             f"move unknown to {flow.target} sent them to {flow.source}, {TAKE_OVER}"
         )
         return facts.without(every), (Reason(text),)
-    in_vain = bool(named) and {*named} <= {*there}
+    in_vain = facts.is_away and bool(named) and {*named} <= {*there}
     staying = [there[one] for one in named if one in there]
     found = tuple(map(Reason, staying)) if in_vain else tuple(staying)
     return facts.without(every if in_vain else there), found
@@ -338,7 +344,8 @@ def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Reason 
         )
     found: dict[str, Reason | str] = {}
     for one in seen or ():
-        moving, staying = sorted(one & topics), sorted(one - topics)
+        moving = sorted(one & topics)
+        staying = sorted(one.difference(pair.original for pair in facts.pairs))
         if not moving or not staying:
             continue
         both = f"{', '.join(moving)} with {', '.join(staying)}"
@@ -523,10 +530,11 @@ def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
             what = f"flow {flow} has never copied anything to {target}"
             action = f"start consumers on {target} by hand, auto.offset.reset decides where"
             yield Reason.saying(f"{what}: nothing is known about {flow.source}", action)
-    elif not facts.topics:
+    elif not facts.pairs:
         yield Reason("the flow does not copy any topic: add one with 'srm-control topics --add'")
     elif not facts.groups:
-        yield Reason(f"no group has offsets on {', '.join(facts.topics)}: name the groups to move")
+        read = sorted({pair.original for pair in facts.pairs})
+        yield Reason(f"no group has offsets on {', '.join(read)}: name the groups to move")
 
 
 def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]:

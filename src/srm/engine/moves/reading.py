@@ -16,7 +16,7 @@ from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.moves.disaster import RATE_MS
 from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import group_subject
+from srm.domain.moves.routing import group_subject, topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import ActiveProducer, TopicPartition, abort_command
 from srm.domain.offset_map.map_loader import Wanted
@@ -214,6 +214,18 @@ def _routed_to_source(request: MoveRequest, routing: RoutingTables) -> set[str]:
     }
 
 
+def _topics_there(request: MoveRequest, routing: RoutingTables) -> set[str]:
+    """Return the topics whose clients are on the target: groups of the move may read them, too."""
+    prefix = topic_subject("")
+    there = {
+        subject.removeprefix(prefix)
+        for subject, route in routing.merge.items()
+        if subject.startswith(prefix) and route.state == "go"
+        if routing.cluster_of(subject, request.source) == request.target
+    }
+    return there.intersection(request.topics) if request.topics else there
+
+
 def groups_after_loss(
     context: MoveContext, request: MoveRequest, away: Away, routing: RoutingTables
 ) -> tuple[str, ...]:
@@ -279,7 +291,9 @@ def read_facts(
     if request.is_unplanned:
         return read_target(context, request, MoveScope(topics, tuple(sorted(groups))))
     source, target = context.source, context.target
-    pairs = topic_pairs(context, topics)
+    # Acks before logs: a client that has acknowledged the hold has written all its records.
+    routing = RoutingTables.read(context)
+    pairs = topic_pairs(context, sorted({*topics} | _topics_there(request, routing)))
     source_groups, target_groups = source.groups(groups), target.groups(groups)
     source_topics, target_topics = source.topics(), target.topics()
     upstream = partitions_of(source_topics, [pair.topic for pair in pairs])
@@ -292,8 +306,6 @@ def read_facts(
     target_groups |= _born_since(target, target_groups, target_committed)
     share = [name for name, group in source_groups.items() if group.kind == "share"]
     unacknowledged, _ = source.share_lags(share) if share else ({}, {})
-    # Acks before logs: a client that has acknowledged the hold has written all its records.
-    routing = RoutingTables.read(context)
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
     maps_ms = context.now_ms()
     maps = _maps(context, pairs, (starts, committed), (target_starts, target_committed))

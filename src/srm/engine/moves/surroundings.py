@@ -199,6 +199,7 @@ def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         for group in context.source.groups().values()
         if group.kind not in WITHOUT_OFFSETS
         and group.name not in facts.groups
+        and facts.routing.cluster_of(group_subject(group.name), request.source) != request.target
         and not group.name.startswith(SHADOW_PREFIX)
     ]
     committed, _ = per_group(context.source.commits_of(others[:_MOST_GROUPS]))

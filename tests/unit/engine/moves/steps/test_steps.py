@@ -245,6 +245,54 @@ def test_a_group_that_lives_elsewhere_cannot_leave_from_here(world: World) -> No
     assert "group:near is routed to B, so it cannot leave P" in plan.blocking
 
 
+@pytest.mark.parametrize("topics", [(), ("Payments",)])
+def test_what_an_earlier_move_has_led_there_is_left_out_of_a_later_one(
+    world: World, topics: tuple[str, ...]
+) -> None:
+    context = held(world, replace(REQUEST, groups=("near",)))
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+
+    rest = moves.plan(context, MoveRequest("failover", "P", "B", topics), dry_run=True)
+    assert (rest.topics, rest.group_names, rest.blocking) == ((), ("far",), ())
+    assert "name groups with --group" not in str(rest.warnings), "near is there"
+    assert ("topic:Payments is routed to B" in str(rest.warnings)) == bool(topics)
+
+
+@pytest.mark.parametrize("topics", [(), ("Payments",)])
+def test_groups_of_one_topic_move_one_after_the_other_there_and_back(
+    world: World, topics: tuple[str, ...]
+) -> None:
+    """The first takes the producers along; the second follows, though it reads the same topic."""
+
+    def move(source: str, group: str) -> None:
+        target, move_id = ("B", "P")[source == "B"], f"{group}-from-{source}"
+        request = MoveRequest("failover", source, target, topics, (group,))
+        context = planned(world, request, move_id)
+        moves.hold(context, move_id)
+        world.obey(group, alias=source)
+        world.passing(6_000)
+        moves.apply(context, move_id)
+        moves.go(context, move_id)
+        world.passing(6_000)
+
+    for group in ("near", "far"):
+        move("P", group)
+    assert world.offsets("B", "near") == {"P.Payments-0": 96, "Payments-0": 0}
+    assert world.offsets("B", "far") == {"P.Payments-0": 10, "Payments-0": 0}
+    assert {route.cluster for route in world.routes("P").values()} == {"B"}
+    assert world.routes("B")["topic:Payments"].move_id == "near-from-P"
+    again = moves.plan(world.context(), MoveRequest("failover", "P", "B", topics), dry_run=True)
+    assert "topic:Payments is routed to B, so it cannot leave P" in again.blocking
+
+    world.b.commit("far", {TopicPartition("P.Payments", 0): 15})
+    world.copy("B", "P")
+    for group in ("far", "near"):
+        move("B", group)
+    assert world.offsets("P", "far")["Payments-0"] == 15
+    assert {route.cluster for route in world.routes("P").values()} == {"P"}
+
+
 def test_a_consumers_own_later_commit_on_the_target_blocks_the_plan(world: World) -> None:
     world.b.commit("far", {TopicPartition("P.Payments", 0): 40})
 
