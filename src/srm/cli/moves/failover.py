@@ -157,13 +157,16 @@ def run(
     ] = False,
     move_id: Annotated[
         str | None,
-        typer.Option(help="Id of the move; an existing one is continued. Default: a new one."),
+        typer.Option(
+            help="Id of the move. An existing one is continued, as planned if no setting is named. "
+            "Default: a new one."
+        ),
     ] = None,
     **settings: Any,
 ) -> None:
     if move_id is not None and not move_id.strip():
         raise UsageError("--move-id is empty: leave it out for a new move")
-    with _open_move(common.settings, settings) as (context, request):
+    with _open_move(common.settings, settings, move_id) as (context, request):
         move_id = move_id or moves.new_move_id(context, request)
         with _span("move", request, move_id) as opened:
             with _span("move.plan", request, move_id) as of_plan:
@@ -239,14 +242,19 @@ def _interrupts_between_steps() -> Iterator[threading.Event]:
 
 @contextmanager
 def _open_move(
-    config: Config, settings: Mapping[str, Any]
+    config: Config, settings: Mapping[str, Any], move_id: str | None = None
 ) -> Iterator[tuple[MoveContext, MoveRequest]]:
-    """Open the clusters of a move that is wanted; nothing is opened where it cannot be meant."""
+    """Open the clusters of a move, as planned before if only its id, or its clusters, are named."""
     named = settings["source"], settings["target"]
-    source, target = ends(config.clusters, settings["operation"], *named)
-    wanted = {name: value for name, value in settings.items() if value is not None}
-    request = read(MoveRequest, {**wanted, "source": source, "target": target})
-    with open_move(config, source, target, unplanned=request.is_unplanned) as context:
+    pair = ends(config.clusters, settings["operation"], *named)
+    given = {name: value for name, value in settings.items() if value is not None}
+    request = read(MoveRequest, {**given, "source": pair[0], "target": pair[1]})
+    if move_id is not None and request == MoveRequest("failover", *pair):
+        with open_records(config, *pair) as records:
+            known = MoveStore.read(records).plan(move_id)
+        request = request if known is None else known.request
+    pair = request.source, request.target
+    with open_move(config, *pair, unplanned=request.is_unplanned) as context:
         yield context, request
 
 
@@ -396,7 +404,7 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
 
 # A move in these steps waits for nothing, so its gate says nothing to anybody.
 _SENT: Final = "clients have been sent to {target}; "
-_AGAIN: Final = "the same 'srm failover run' with --move-id {move} "
+_AGAIN: Final = "'srm failover run --move-id {move}' "
 _FINISH: Final = f"{_SENT}after a kill {_AGAIN}verifies and reports it"
 _NOT_WAITING: Final[Mapping[MoveStep, str]] = {
     "planned": f"no client is held; {_AGAIN}executes it",

@@ -60,7 +60,7 @@ RUN_STEPS: Final = STEPS[1:]
 
 def hold_again(move_id: str) -> str:
     """Say how an operator holds a move again."""
-    return f"hold it again (repeat its 'srm failover run' with --move-id {move_id})"
+    return f"hold it again ('srm failover run --move-id {move_id}')"
 
 
 def end_of_pause(move_id: str) -> str:

@@ -77,8 +77,8 @@ def plan(
     if (known := store.plan(move_id)) is not None:
         if known.request != request:
             raise ConflictError(
-                f"move {move_id!r} was planned for another request: choose another id, or repeat "
-                f"the same request"
+                f"move {move_id!r} was planned for another request: choose another id, or "
+                f"continue it: srm failover run --move-id {move_id}"
             )
         if (at := store.progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at)

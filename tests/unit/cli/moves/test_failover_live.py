@@ -117,11 +117,11 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
     waiting = {step for step in get_args(MoveStep) if not said(step)}
     assert waiting == HELD
     assert said("gone") == (
-        "m1: gone; clients have been sent to B; after a kill the same 'srm failover run' "
-        "with --move-id m1 verifies and reports it"
+        "m1: gone; clients have been sent to B; after a kill 'srm failover run "
+        "--move-id m1' verifies and reports it"
     )
     assert said("released").startswith(
-        "m1: released; clients remain on P; the same 'srm failover run' with --move-id m1"
+        "m1: released; clients remain on P; 'srm failover run --move-id m1'"
     )
     assert "sent to B; 'srm failover report m1'" in said("reported")
 

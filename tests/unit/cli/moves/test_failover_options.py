@@ -28,6 +28,7 @@ GIVEN = {
     **{setting.name: 7.0 for setting in SETTINGS if setting.kind == "seconds"},
     **{setting.name: True for setting in SETTINGS if setting.kind == "switch"},
 }
+STORED = SimpleNamespace(request=MoveRequest(**GIVEN))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -46,6 +47,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[MoveRequest]:
 
     monkeypatch.setattr(loader, "load_config", lambda _: SimpleNamespace(clusters=("P", "B")))
     monkeypatch.setattr(failover, "open_move", opened)
+    monkeypatch.setattr(failover, "open_records", lambda *_: nullcontext())
+    known = SimpleNamespace(plan=lambda move_id: STORED if move_id == "stored" else None)
+    monkeypatch.setattr(failover.MoveStore, "read", lambda _: known)
     monkeypatch.setattr(failover.moves, "plan", keep)
     return made
 
@@ -78,6 +82,26 @@ def test_without_options_a_move_is_that_of_all_from_the_first_cluster(
     CliRunner().invoke(app, ["failover", "plan"])
 
     assert requests == [MoveRequest("failover", "P", "B")]
+
+
+@pytest.mark.parametrize("clusters", [[], ["--source", "B", "--target", "P"]])
+def test_a_known_move_is_continued_by_its_id_alone(
+    requests: list[MoveRequest], clusters: list[str]
+) -> None:
+    """Another engineer continues it, who does not know the options of its first run."""
+    CliRunner().invoke(app, ["failover", "run", "--move-id", "stored", *clusters])
+
+    assert requests == [STORED.request]
+
+
+def test_a_setting_beside_the_id_is_that_of_another_request(
+    requests: list[MoveRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GIVEN, "mode", "planned")
+
+    CliRunner().invoke(app, ["failover", "run", "--move-id", "stored", "--topic", "Payments"])
+
+    assert requests == [MoveRequest("failover", "P", "B", topics=("Payments",))]
 
 
 def test_a_value_out_of_its_bounds_is_refused_before_any_cluster_is_opened(

@@ -89,7 +89,7 @@ def test_what_waits_for_an_undecided_move_names_the_way_to_end_it(
     else:
         disaster.switch.pause(Pause("r1", "ann", "unplanned failover m1: P is lost", 1, "m1"))
     flow = disaster.world.context().forward
-    again, end = "repeat its 'srm failover run' with --move-id m1", "'srm failover release m1'"
+    again, end = "'srm failover run --move-id m1'", "'srm failover release m1'"
 
     said = [
         flow_status(flow).hints[0],
