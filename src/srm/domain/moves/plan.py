@@ -296,10 +296,12 @@ def _beside_consumers(
         return replace(row, resume=theirs, re_read=one_map.records_downstream(theirs, at))
     if not again:
         return row
-    log = group.facts.downstream_log
-    if log is not None and theirs > (first := log.stable_end):
+    copied = group.facts.offset_map.known_source_end or theirs
+    if (log := group.facts.downstream_log) and theirs > (first := log.stable_end):
         end = abort_command(row.target, first)
         row = replace(row, reason=f"in a transaction open from {first} on: wait, or end it: {end}")
+    elif row.direction == "reverse" and theirs > copied:
+        row = replace(row, reason=f"the copy has come to {copied} only: does its replicator run?")
     return replace(row, state="conflict", re_read=again)
 
 

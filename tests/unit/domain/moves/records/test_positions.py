@@ -81,6 +81,7 @@ def test_a_commit_within_an_open_transaction_there_names_it_and_ends_with_it(
     problem = position_problem("audit", row, MoveRequest("failback", "B", "P")) or ""
     assert (row.state == "conflict") == (copied < 4) == bool(problem)
     assert ("--start-offset 1)" in problem) == (stable < 3)
+    assert ("the copy has come to 1 only" in problem) == (copied < 4 <= stable)
 
 
 @pytest.mark.parametrize("end", [0, 3, 9])
