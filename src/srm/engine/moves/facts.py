@@ -445,7 +445,8 @@ class MoveFacts:
         """Forecast records lost or read again; ``source``: present log ends, None if not known."""
         partitions = tuple(self._known_partitions(source))
         growth = sum(report.source_growth for report in self.maps.reports)
-        placed = {plan.group for plan in self.plans if self.known_places(plan)}
+        readable = (plan for plan in self.plans if not self.unreadable(plan.group))
+        placed = {plan.group for plan in readable if self.known_places(plan)}
         return Forecast(
             made_ms=now_ms,
             topics=forecast_topics(partitions, now_ms, growth),

@@ -75,6 +75,19 @@ def test_a_group_that_follows_the_topics_of_an_earlier_move_gets_its_offsets(
     assert moves.report(disaster.context, "m2").groups["far"].partitions[0].applied == 10
 
 
+def test_what_a_group_without_readable_offsets_reads_again_is_not_known(disaster: Disaster) -> None:
+    """A dead broker of B led its partition of offsets; a checkpoint is there."""
+    disaster.world.b.hide_group("far")
+
+    plan = moves.plan(disaster.context, UNPLANNED, "m2", dry_run=True)
+
+    assert plan.forecast is not None
+    assert [one.group for one in plan.forecast.groups] == ["near"]
+    assert plan.forecast.unseen == ("far",)
+    assert plan.numbers()["records_read_again_at_most"] is None
+    assert "group far is not changed: its offsets cannot be read" in str(plan.warnings)
+
+
 @pytest.mark.parametrize("ends_with", ["release", "killed before its hold"])
 def test_the_source_stays_given_up_when_a_second_move_of_other_groups_is_released(
     disaster: Disaster, ends_with: str
