@@ -20,7 +20,7 @@ from tests.integration.copying import CopyLab
 from tests.waiting import until
 
 from srm.domain.flow_state.replication_records import AssignedPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.names.topics import topic_id_bytes
 from srm.engine.cluster_ports import TopicSpec
 from srm.errors import IntegrityError
 from srm.kafka.state.slot_state import MapStarts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -167,6 +169,22 @@ def test_sessions_that_end_are_renewed(secured: SecuredBroker, topics: tuple[str
     with KafkaCluster("P", ClusterClients.alike(properties), timeout_s=60) as cluster:
         while time.monotonic() < until:
             assert cluster.groups([topics[0]])[topics[0]].state == "empty"
+
+
+def test_topics_that_are_described_again_and_again_leave_nothing_in_memory(
+    secured: SecuredBroker, topics: tuple[str, str]
+) -> None:
+    """The driver of a flow describes all of them every few seconds, for months."""
+    props = ClusterClients.alike({"bootstrap.servers": secured.broker.bootstrap})
+    with KafkaCluster("P", props) as cluster:
+        found = cluster.topics()
+        assert found.keys() >= {*topics}
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(100):
+            assert cluster.topics() == found
+        gc.collect()
+        assert sys.getallocatedblocks() - before < 100
 
 
 def test_changes_larger_than_the_controller_takes_at_once_succeed_all_but_what_is_refused(

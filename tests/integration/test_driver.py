@@ -30,8 +30,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.slot_records import SlotHeartbeat
 from srm.domain.groups.mm2_records import Heartbeat
 from srm.domain.names import internal_topics
-from srm.domain.names.topics import Flow
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.names.topics import Flow, topic_id_text
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.ports import FlowContext
 from srm.errors import FencedError, SrmError

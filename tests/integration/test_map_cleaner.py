@@ -10,7 +10,8 @@ from tests.integration.copying import CopyLab
 from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
-from srm.domain.offset_map.map_records import MAP_PARTITIONS, topic_id_bytes
+from srm.domain.names.topics import topic_id_bytes
+from srm.domain.offset_map.map_records import MAP_PARTITIONS
 from srm.kafka.state.driver_log import KafkaDriverLog
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from srm.clock import now_s
 from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.names.topics import TopicPartition, topic_id_bytes
 from srm.domain.offset_map.runs import EpochRange, Lineage, Run
 from srm.errors import DataLossError, UnavailableError
 from srm.replication import codes

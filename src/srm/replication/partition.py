@@ -30,8 +30,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
 )
 from srm.domain.names.record_headers import Transform
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.names.topics import TopicPartition, topic_id_bytes
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage
 from srm.replication.batches.batch import BatchToSend, batches, next_sequence, rewrite

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from srm.config.model import Config
 from srm.config.values import ClientProperties
-from srm.domain.names.topics import Flow
-from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.names.topics import Flow, topic_id_bytes
 from srm.domain.offset_map.runs import OffsetRange
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import compare

@@ -13,7 +13,7 @@ from typing import Final
 
 from srm.clock import now_ms
 from srm.domain.flow_state.replication_records import PartitionNotes, PartitionStatus, SlotReport
-from srm.domain.names.topics import TopicPartition
+from srm.domain.names.topics import TopicPartition, topic_id_text
 from srm.domain.offset_map.map_loader import Answers, Wanted, WantedOffsets, load, unread
 from srm.domain.offset_map.map_records import (
     Entries,
@@ -23,7 +23,6 @@ from srm.domain.offset_map.map_records import (
     IndexRecord,
     MapBlock,
     MapEnd,
-    topic_id_text,
 )
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.verification.compared_record import ComparedRecord

@@ -14,8 +14,7 @@ from tests.integration.kafka_tools import run_tool
 from tests.waiting import eventually
 
 from srm.config.model import ClusterClients
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.names.topics import TopicPartition, topic_id_bytes
 from srm.engine.cluster_ports import TopicSpec
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.cluster import WireCluster, open_wire

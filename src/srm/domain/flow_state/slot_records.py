@@ -43,8 +43,9 @@ from srm.domain.flow_state.replication_records import (
     Incarnation,
     PartitionPosition,
 )
+from srm.domain.names.topics import topic_id_bytes, topic_id_text
 from srm.domain.offset_map import varints
-from srm.domain.offset_map.map_records import MapEnd, topic_id_bytes, topic_id_text
+from srm.domain.offset_map.map_records import MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import Lineage
 from srm.domain.text.documents import decoding

@@ -36,8 +36,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.names.topics import Flow, TopicPartition, topic_id_text
 from srm.errors import IntegrityError
 
 VERSION = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
@@ -58,6 +59,15 @@ class Flow:
         if source == target:
             raise UsageError(f"flow {text!r} has the same cluster on both sides")
         return cls(source, target)
+
+
+def topic_id_bytes(topic_id: str) -> bytes:
+    """Turn Kafka's printed topic id (base64 without padding) into its 16 bytes."""
+    return base64.urlsafe_b64decode(topic_id + "==")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def abort_command(partition: TopicPartition, first_offset: int) -> str:

@@ -36,7 +36,6 @@ source or the target was truncated, and their records from there on are gone.
 
 from __future__ import annotations
 
-import base64
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -46,6 +45,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from srm.domain.names.topics import topic_id_bytes, topic_id_text
 from srm.domain.offset_map import varints
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, Offsets, Run, Runs, solid_runs
 from srm.errors import IntegrityError
@@ -83,15 +83,6 @@ _IDS = struct.Struct(">H")
 _PREVIOUS = struct.Struct(">qqq")
 _RUNS = struct.Struct(">iqq")
 _LINEAGE = struct.Struct(">BH")
-
-
-def topic_id_bytes(topic_id: str) -> bytes:
-    """Turn Kafka's printed topic id (base64 without padding) into its 16 bytes."""
-    return base64.urlsafe_b64decode(topic_id + "==")
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def map_partition(topic: str, partition: int) -> int:

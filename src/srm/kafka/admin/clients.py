@@ -396,12 +396,17 @@ def answers_of(
             failure = error_of(key, error.args[0])
             if failure is not None:
                 failures[str(getattr(key, "name", key))] = failure
+    raise_first(failures)
+    return found
+
+
+def raise_first(failures: dict[str, SrmError]) -> None:
+    """Raise one of the failures by name, if any, that lists the others."""
     if failures:
         # What cannot succeed must not be tried again because of what can.
         first = failures.pop(min(failures, key=lambda name: failures[name].retriable))
         others = f"; also failed: {some(sorted(failures))}" if failures else ""
         raise type(first)(f"{first.what}{others}", first.action)
-    return found
 
 
 def answer_of(future: Future[_T], limit_s: float) -> _T:

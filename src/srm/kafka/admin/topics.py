@@ -9,13 +9,16 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, TopicCollection, admin
+from confluent_kafka import KafkaError, admin
 
+from srm.domain.names.topics import topic_id_text
 from srm.domain.text.amount import some
 from srm.engine.cluster_ports import SettingOrigin, TopicDescription, TopicSetting, TopicSpec
 from srm.errors import NotFoundError, SrmError, UnavailableError
-from srm.kafka.admin.clients import Clients, answers_of, batches
-from srm.kafka.wire.errors import on_topic, translate
+from srm.kafka.admin.clients import Clients, answers_of, batches, raise_first
+from srm.kafka.wire.brokers import Brokers
+from srm.kafka.wire.errors import of_code, on_topic, translate
+from srm.kafka.wire.requests import Answer
 
 UNKNOWN_TOPIC_CODES = frozenset(
     {
@@ -34,8 +37,6 @@ _ORIGINS: Final[Mapping[int, SettingOrigin]] = {
 }
 _CONTROLLER_LIMIT: Final = 5000
 """Metadata records of one request: Kafka's QuorumController refuses more than 10 000."""
-_URL_SAFE: Final = str.maketrans("+/", "-_", "=")
-"""Turns an id as the client prints it, base64 that is not safe in names, into Kafka's spelling."""
 _logger = logging.getLogger(__name__)
 
 
@@ -50,24 +51,33 @@ def names(clients: Clients) -> dict[str, int]:
 def describe(
     clients: Clients, wanted: Collection[str] | None = None, operation: str = "Describe"
 ) -> dict[str, TopicDescription]:
-    """Describe topics, by default all, absent ones left out; ``operation`` names the right."""
-    if wanted is None:
-        wanted = names(clients)
-    if not wanted:
-        return {}
-    collection = TopicCollection(sorted(wanted))
-    doing, start = ("describing topics", "describing"), admin.AdminClient.describe_topics
-    found = _answers(clients, doing, operation, start, collection, UNKNOWN_TOPIC_CODES)
-    return {
-        name: TopicDescription(
-            name,
-            str(topic.topic_id).translate(_URL_SAFE),
-            len(topic.partitions),
-            frozenset(p.id for p in topic.partitions if p.leader is None or p.leader.id < 0),
-            min((len(partition.replicas) for partition in topic.partitions), default=1),
+    """Describe topics, by default all, absent ones left out; ``operation`` names the right.
+
+    Not by confluent-kafka's admin client: each topic id that it returns stays in memory for ever.
+    """
+    where = clients.label("describing")
+
+    async def look(brokers: Brokers) -> dict[str, TopicDescription]:
+        found = (await brokers.look(wanted))["topics"]
+        codes = {one["topic"]: one["error_code"] for one in found} if wanted else {}
+        raise_first(
+            {
+                name: of_code(code, f"{where}: topic {name}", on_topic(operation, name))
+                for name, code in codes.items()
+                if code and code not in UNKNOWN_TOPIC_CODES
+            }
         )
-        for name, topic in found.items()
-    }
+        return {one["topic"]: _description(one) for one in found if not one["error_code"]}
+
+    return {} if wanted is not None and not wanted else clients.request("describing topics", look)
+
+
+def _description(topic: Answer) -> TopicDescription:
+    parts = topic["partitions"]
+    leaderless = frozenset(one["partition"] for one in parts if one["leader"] < 0)
+    replicas = min((len(one["replicas"]) for one in parts), default=1)
+    name, topic_id = topic["topic"], topic_id_text(topic["topic_id"])
+    return TopicDescription(name, topic_id, len(parts), leaderless, replicas)
 
 
 def settings(clients: Clients, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:

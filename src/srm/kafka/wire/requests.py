@@ -90,10 +90,10 @@ EPOCH_ENDS: Final = message("""23 3 classic:
     leader_epoch:int32 end_offset:int64]]""")
 
 
-def metadata_request(topics: Collection[str]) -> Request:
-    """Make a request for the brokers and for topics by name, which does not create them."""
+def metadata_request(topics: Collection[str] | None) -> Request:
+    """Make a request for the brokers and for topics by name, None: all; it does not create them."""
     create = cluster_operations = topic_operations = False
-    wanted = [(bytes(16), topic) for topic in topics]
+    wanted = None if topics is None else [(bytes(16), topic) for topic in sorted(topics)]
     return METADATA(wanted, create, cluster_operations, topic_operations)
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.names.topics import TopicPartition, topic_id_text
 from srm.replication.ports import FetchedPartition, Produced
 from srm_lab.testing.simulation.log import NONE, OUT_OF_RANGE, LogFork, SimulatedLog
 from srm_lab.testing.simulation.loop import SimulatedLoop, resolve

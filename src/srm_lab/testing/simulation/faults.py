@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from srm.domain.flow_state.replication_records import Pause
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.names.topics import TopicPartition, topic_id_bytes
 from srm.errors import SrmError
 from srm.replication.claim import seal
 from srm.replication.driver import pausing

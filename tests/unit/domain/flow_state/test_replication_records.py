@@ -21,7 +21,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
 )
 from srm.domain.flow_state.replication_state import CopiedTopic
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.names.topics import topic_id_text
 from srm.errors import IntegrityError
 
 names = st.text(max_size=40)

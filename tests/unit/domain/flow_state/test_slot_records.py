@@ -15,7 +15,8 @@ from srm.domain.flow_state.slot_records import (
     decode_slot_record,
     next_incarnation,
 )
-from srm.domain.offset_map.map_records import MapEnd, topic_id_text
+from srm.domain.names.topics import topic_id_text
+from srm.domain.offset_map.map_records import MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import MOST_EPOCHS, Lineage
 from srm.errors import IntegrityError

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srm.domain.groups.mm2_records import NewCommits, OffsetCommit, decode_commit
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.names.topics import TopicPartition, topic_id_text
 
 PLACE = TopicPartition("orders", 3)
 

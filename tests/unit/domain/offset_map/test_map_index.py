@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.names.topics import topic_id_text
 from srm.domain.offset_map.map_records import (
     Entries,
     IndexEntry,
@@ -19,7 +20,6 @@ from srm.domain.offset_map.map_records import (
     decode_index,
     decode_index_key,
     is_index_key,
-    topic_id_text,
 )
 from srm.domain.offset_map.offset_map import Run
 from srm.errors import IntegrityError

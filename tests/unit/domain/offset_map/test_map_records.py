@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srm.domain.names.topics import topic_id_bytes, topic_id_text
 from srm.domain.offset_map.map_records import (
     FORMAT,
     MAP_PARTITIONS,
     MapBlock,
     decode_block,
     map_partition,
-    topic_id_bytes,
-    topic_id_text,
 )
 from srm.domain.offset_map.map_tree import MapTable, Placed, rebuild
 from srm.domain.offset_map.offset_map import Run

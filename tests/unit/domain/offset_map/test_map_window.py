@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.domain.offset_map.plain_map import PlainMap, agree
 
 from srm.domain.groups.translation import LogRange, Losses, PartitionFacts, translate
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import Entries, IndexEntry, MapBlock, topic_id_text
+from srm.domain.names.topics import TopicPartition, topic_id_text
+from srm.domain.offset_map.map_records import Entries, IndexEntry, MapBlock
 from srm.domain.offset_map.offset_map import Cuts, OffsetMap, Position, Run, Runs, Translation
 from srm.errors import NotLoadedError
 

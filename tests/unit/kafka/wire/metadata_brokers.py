@@ -35,6 +35,7 @@ class Cluster:
     """What every broker of a cluster knows.
 
     ``leader`` leads every partition, in ``epoch``; ``coordinator`` is that of every transaction.
+    ``errors`` are the codes of all topics, for who names none; others are fine.
     """
 
     def __init__(self, cluster_id: str = "one") -> None:
@@ -45,6 +46,7 @@ class Cluster:
         self.topic_id = NO_ID
         self.partitions = 1
         self.coordinator = 1
+        self.errors: dict[str, int] = {}
 
     async def broker(self, node: int, *, port: int = 0) -> MetadataBroker:
         """Start a broker, or another in the place of an older one."""
@@ -55,7 +57,10 @@ class Cluster:
     def metadata(self, topics: list[str], leader: Leader) -> bytes:
         known = [(node, "127.0.0.1", b.port, None) for node, b in self.brokers.items()]
         partitions = [(0, n, *leader, [1], [1], []) for n in range(self.partitions)]
-        found = [(0, topic, self.topic_id, False, partitions, 0) for topic in topics]
+        found = [
+            (self.errors.get(topic, 0), topic, self.topic_id, False, partitions, 0)
+            for topic in topics
+        ]
         return answer(METADATA, 0, known, self.cluster_id, 1, found, 0)
 
 
@@ -124,7 +129,9 @@ class MetadataBroker:
             return answer(message, 0, 0, 7, 0)
         known = self.believes or Leader(self.cluster.leader, self.cluster.epoch)
         if message is METADATA:
-            self.asked.append([topic["topic"] for topic in asked["topics"]])
+            named = asked["topics"]
+            all_names = [*self.cluster.errors] if named is None else [one["topic"] for one in named]
+            self.asked.append(all_names)
             return self.cluster.metadata(self.asked[-1], known)
         self.queries.append(sum(len(topic["partitions"]) for topic in asked["topics"]))
 

@@ -23,7 +23,8 @@ from srm.domain.flow_state.replication_records import (
     PartitionPosition,
 )
 from srm.domain.names import internal_topics
-from srm.domain.offset_map.map_records import MapEnd, topic_id_text
+from srm.domain.names.topics import topic_id_text
+from srm.domain.offset_map.map_records import MapEnd
 from srm.domain.offset_map.offset_map import Run
 from srm.domain.offset_map.runs import MOST_EPOCHS, Lineage
 from srm.replication.claim import Claim

@@ -17,7 +17,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionStatus,
 )
 from srm.domain.flow_state.replication_state import CopiedTopic, GoneTopics
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.names.topics import topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import TopicDescription
 from srm.replication.driver.discovery import GONE_S, Discovered, GoneWatch, Side

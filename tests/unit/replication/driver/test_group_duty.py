@@ -23,8 +23,7 @@ from tests.unit.replication.driver.test_duties import Charge
 from srm.domain.flow_state.replication_records import COMMITS, REPORTS
 from srm.domain.names import internal_topics
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS
-from srm.domain.names.topics import TopicPartition
-from srm.domain.offset_map.map_records import topic_id_bytes
+from srm.domain.names.topics import TopicPartition, topic_id_bytes
 from srm.domain.text.amount import grant
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange

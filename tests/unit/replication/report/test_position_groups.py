@@ -21,7 +21,7 @@ from srm.domain.flow_state.slot_records import (
     decode_slot_record,
     next_incarnation,
 )
-from srm.domain.offset_map.map_records import topic_id_text
+from srm.domain.names.topics import topic_id_text
 from srm.domain.offset_map.offset_map import Position
 from srm.replication.driver.state_book import LogRecord, StateBook, decode
 from srm.replication.report import PositionGroups
