@@ -585,8 +585,8 @@ def try_to_level(context: FlowContext) -> None:
     """Write what a cluster of a flow lacks, opening writers only if needed; log a failure."""
     sides = context.target, context.source
     try:
-        target, source = (RoutingHistory.read(cluster).routes for cluster in sides)
-        if target == source:
+        rows = [one.compacted_topic(internal_topics.ROUTING).read().items() for one in sides]
+        if not any(is_subject(key) for key, _ in rows[0] ^ rows[1]):
             return
         tables = [ControlTables.read(cluster) for cluster in sides]
         aliases = frozenset(cluster.alias for cluster in sides)

@@ -17,7 +17,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves.records import MoveContext, ensure_topics, homes_to_move
+from srm.engine.moves.records import MoveContext, RoutingHistory, ensure_topics, homes_to_move
 from srm.engine.status.observing import read_known
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch
@@ -133,6 +133,20 @@ def test_an_emission_fences_no_step_of_a_move_where_nothing_is_missing(returned:
     emit(world.context("B", "P").forward)
 
     step.write({internal_topics.ROUTING: {b"clock": b"{}"}})
+
+
+def test_an_emission_reads_no_history_of_routes_that_are_the_same_on_both(
+    returned: Disaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hold of thousands of subjects renews all of them, again and again."""
+    world = returned.world
+    emit(world.context("B", "P").forward)
+    reads: list[str] = []
+    monkeypatch.setattr(RoutingHistory, "read", lambda cluster: reads.append(cluster.alias))
+
+    emit(world.context("B", "P").forward)
+
+    assert not reads
 
 
 def test_a_repair_leaves_it_to_the_emission_to_name_a_silent_cluster(
