@@ -202,6 +202,7 @@ class Clients:
         self._key = alias, props.admin.get("bootstrap.servers", "")
         self._patience = patience.current()
         self.reader_lock = threading.RLock()
+        self.silent_groups: set[str] = set()  # no coordinator within a whole time limit
         self._brokers = BrokerCalls(alias, self.props.admin)
         self._reading = BrokerCalls(alias, self.props.consumer)
         self._lock = threading.Lock()

@@ -69,7 +69,8 @@ def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str
     except UnavailableError:
         if not look.found:
             raise
-        return look.found | {name: _unreachable(name, why) for name, why in look.later.items()}
+        clients.silent_groups.update(look.later)
+        return look.all
 
 
 @asynccontextmanager
@@ -136,9 +137,15 @@ class _Look:
             await asyncio.gather(
                 *[self._describe(brokers, node, names) for node, names in by_node.items()]
             )
-        if self.later:
+        silent = self._clients.silent_groups
+        silent.difference_update(self.found)
+        if self.later.keys() - (silent if self.found else set()):
             raise UnavailableError("; ".join(sorted({str(why) for why in self.later.values()})[:3]))
-        return self.found
+        return self.all
+
+    @property
+    def all(self) -> dict[str, GroupDescription]:
+        return self.found | {name: _unreachable(name, why) for name, why in self.later.items()}
 
     async def _list(self, brokers: Brokers, node: int) -> None:
         by_type = await brokers.serves(node, api.LIST_GROUPS_BY_TYPE)
@@ -396,8 +403,10 @@ class _OfGroups(Generic[_T]):
             except UnavailableError as error:
                 if not self._results and not self._errors:
                     raise
+                self.clients.silent_groups.update(self._later)
                 left = set(groups) - self._results.keys() - self._errors.keys()
-                self._errors |= {name: self._later.get(name, error) for name in left}
+                self._later = dict.fromkeys(left, error) | self._later
+            self._errors |= self._later
         return self._results, self._errors
 
     async def _look(self, brokers: Brokers, groups: Collection[str]) -> None:
@@ -408,8 +417,11 @@ class _OfGroups(Generic[_T]):
         for name, error in unknown.items():
             self._fail(brokers, name, error)
         await asyncio.gather(*[self._read(brokers, node, names) for node, names in by_node.items()])
-        for waiting in self._later.values():
-            raise waiting
+        silent = self.clients.silent_groups
+        silent.difference_update(self._results)
+        for name, waiting in self._later.items():
+            if name not in silent or not (self._results or self._errors):
+                raise waiting
 
     async def _read(self, brokers: Brokers, node: int, names: list[str]) -> None:
         for some in batches(names, _BATCH):

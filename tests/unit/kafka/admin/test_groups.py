@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from srm.kafka.admin.groups import _Look
+from srm.errors import UnavailableError
+from srm.kafka.admin import groups as admin_groups
+from srm.kafka.admin.groups import _Look, _OfGroups
 from srm.kafka.wire import requests as api
 
 ABSENT = {"group": "g", "error_code": 69, "state": "", "members": []}
@@ -52,3 +56,62 @@ def test_a_group_with_offsets_that_was_absent_is_described_again(
 
     assert look.found["g"].state == state
     assert coordinator.answers == []
+
+
+class Limited:
+    """Clients of a cluster that repeat a call until their time limit, three times."""
+
+    def __init__(self) -> None:
+        self.silent_groups: set[str] = set()
+        self.calls = 0
+
+    def label(self, doing: str) -> str:
+        return doing
+
+    def request(self, _doing: str, request: Callable[[Any], Any]) -> Any:
+        for left in (2, 1, 0):
+            self.calls += 1
+            try:
+                return asyncio.run(request(SimpleNamespace(coordinators={}, look=_nothing)))
+            except UnavailableError:
+                if not left:
+                    raise
+        raise AssertionError
+
+
+async def _nothing(*_: object) -> None:
+    """Do what a broker does that is not there."""
+
+
+def test_a_group_without_a_coordinator_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A dead broker led its partition of offsets; each further look would wait as long."""
+    clients, lost = Limited(), {"dead": UnavailableError("no coordinator")}
+
+    async def by_coordinator(*args: object) -> tuple[dict[int, list[str]], dict[str, Any]]:
+        names: Collection[str] = args[2]  # type: ignore[assignment]
+        return {1: sorted({*names} - lost.keys())}, {n: e for n, e in lost.items() if n in names}
+
+    async def described(self: _Look, *args: Any) -> None:
+        self.found |= {name: admin_groups.GroupDescription(name, "empty") for name in args[2]}
+
+    async def read(self: Any, *args: Any) -> None:
+        self._results |= dict.fromkeys(args[2], 7)
+
+    monkeypatch.setattr(admin_groups, "by_coordinator", by_coordinator)
+    monkeypatch.setattr(_Look, "_describe", described)
+    monkeypatch.setattr(_OfGroups, "_read", read)
+
+    def look() -> tuple[int, str, dict[str, int], set[str]]:
+        clients.calls = 0
+        found = admin_groups.describe(clients, ["alive", "dead"])  # type: ignore[arg-type]
+        of = _OfGroups[int](clients, lambda _: (), (), lambda _: 7)  # type: ignore[arg-type]
+        results, errors = of.of(["alive", "dead"])
+        return clients.calls, found["dead"].state, dict(results), set(errors)
+
+    assert look() == (3 + 1, "unknown", {"alive": 7}, {"dead"})
+    assert look() == (1 + 1, "unknown", {"alive": 7}, {"dead"})
+    lost.clear()
+    assert look() == (2, "empty", {"alive": 7, "dead": 7}, set())
+    assert clients.silent_groups == set()
