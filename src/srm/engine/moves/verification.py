@@ -46,7 +46,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import encode
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
-from srm.engine.groups.checkpoints import of_all, per_group
+from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.translate import Maps, WantedMaps, partition_facts
 from srm.engine.moves.effects import call_redirectors, fence_if_possible
@@ -153,7 +153,10 @@ def observe(
     ends = _source_ends(context, plan)
     described = context.target.groups(list(groups)) if groups else {}
     active = {name for name, found in described.items() if found.state == "active"}
-    offsets = of_all(context.target.commits_of(groups))
+    read, unread = per_group(context.target.commits_of(groups))
+    for group, reason in unread.items():
+        log.warning("commits of group %s on %s: %s", group, context.target.alias, reason.text)
+    offsets = {group: read.get(group, {}) for group in groups}
     arrivals = Arrivals(context, plan, progress, query_clock=bool(groups))
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.

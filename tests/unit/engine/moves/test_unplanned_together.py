@@ -88,6 +88,22 @@ def test_what_a_group_without_readable_offsets_reads_again_is_not_known(disaster
     assert "group far is not changed: its offsets cannot be read" in str(plan.warnings)
 
 
+def test_a_group_without_readable_offsets_does_not_keep_others_from_a_report(
+    disaster: Disaster,
+) -> None:
+    disaster.world.b.hide_group("far")
+    moves.plan(disaster.context, UNPLANNED, "m1")
+    disaster.through("hold", "apply", "go")
+    disaster.world.start("near", "B", {"P.Payments": 101})
+
+    moves.verify(disaster.context, "m1")
+    report = moves.report(disaster.context, "m1")
+
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 101
+    assert report.groups["near"].resumed
+    assert "group far was not changed: its offsets cannot be read" in str(report.problems)
+
+
 @pytest.mark.parametrize("ends_with", ["release", "killed before its hold"])
 def test_the_source_stays_given_up_when_a_second_move_of_other_groups_is_released(
     disaster: Disaster, ends_with: str
