@@ -50,7 +50,7 @@ from srm.replication.driver.flow_run import FlowHost, FlowRun, SettingsReload, W
 from srm.replication.driver.state_book import FlowProgress
 from srm.spark.session import file_settings, spark_context, submit_options
 from srm.spark.slot import SlotTask
-from srm.threads import on_signals, start_thread
+from srm.threads import on_signals, share_heaps, start_thread
 from srm.wiring import open_configured_flow
 
 STOP_S: Final = 5.0
@@ -327,6 +327,7 @@ def _one_line(error: Exception) -> str:
 
 def run_program(replicator: Replicator, *, until_caught_up: bool = False) -> None:
     """Run in the main thread; signals end it within ``STOP_S`` (StoppedError: not caught up)."""
+    share_heaps()
     signalled = False
 
     def end(number: int) -> None:
