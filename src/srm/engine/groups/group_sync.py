@@ -134,10 +134,11 @@ def decisions_of(
 
 def _within(decision: SyncDecision, ends: Mapping[TopicPartition, int]) -> SyncDecision:
     """Replace a commit after the end of a log that was truncated."""
-    current, end = decision.current, ends.get(decision.partition)
+    place, current = decision.partition, decision.current
+    end = ends.get(place)
     if current is None or end is None or current <= end:
         return decision
-    return replace(decision, action="write", reason=f"the log of {current} was truncated to {end}")
+    return replace(decision, action="write", reason=f"the log of {place} was truncated to {end}")
 
 
 def apply_exact(
