@@ -73,6 +73,13 @@ def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str
         return look.all
 
 
+def _to_await(clients: Clients, found: Collection[str], later: Mapping[str, _T]) -> tuple[_T, ...]:
+    """Return why groups have to wait, without those that were awaited in vain before."""
+    silent = clients.silent_groups
+    silent.difference_update(found)
+    return tuple(why for name, why in later.items() if name not in silent or not found)
+
+
 @asynccontextmanager
 async def coordinator(clients: Clients, brokers: Brokers, group: str) -> AsyncIterator[int]:
     """Give the node that coordinates a group; after an error it is looked for again."""
@@ -137,9 +144,7 @@ class _Look:
             await asyncio.gather(
                 *[self._describe(brokers, node, names) for node, names in by_node.items()]
             )
-        silent = self._clients.silent_groups
-        silent.difference_update(self.found)
-        if self.later.keys() - (silent if self.found else set()):
+        if _to_await(self._clients, self.found, self.later):
             raise UnavailableError("; ".join(sorted({str(why) for why in self.later.values()})[:3]))
         return self.all
 
@@ -417,11 +422,8 @@ class _OfGroups(Generic[_T]):
         for name, error in unknown.items():
             self._fail(brokers, name, error)
         await asyncio.gather(*[self._read(brokers, node, names) for node, names in by_node.items()])
-        silent = self.clients.silent_groups
-        silent.difference_update(self._results)
-        for name, waiting in self._later.items():
-            if name not in silent or not (self._results or self._errors):
-                raise waiting
+        for waiting in _to_await(self.clients, {**self._results, **self._errors}, self._later):
+            raise waiting
 
     async def _read(self, brokers: Brokers, node: int, names: list[str]) -> None:
         for some in batches(names, _BATCH):
