@@ -94,8 +94,8 @@ def _from_home(facts: MoveFacts) -> Iterator[str]:
             f"too, which is not their home; let those that must stay there follow no route, or "
             f"leave these topics and groups out"
         )
-    known = {*request.groups} | {ack.subject for ack in acks}
-    plain = {group for group in facts.groups if not {group, group_subject(group)} & known}
+    named = {ack.subject for ack in acks}.union(map(group_subject, request.groups))
+    plain = {one for one in facts.groups if group_subject(one) not in named}
     own = [group for group in sorted(plain) if led_from(group_subject(group), target) != source]
     if own and led_from(home_subject(target), target) != source:
         yield (

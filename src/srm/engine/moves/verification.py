@@ -44,6 +44,7 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import encode
+from srm.engine.cluster_ports import Cluster
 from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
@@ -153,9 +154,7 @@ def observe(
     ends = _source_ends(context, plan)
     described = context.target.groups(list(groups)) if groups else {}
     active = {name for name, found in described.items() if found.state == "active"}
-    read, unread = per_group(context.target.commits_of(groups))
-    for group, reason in unread.items():
-        log.warning("commits of group %s on %s: %s", group, context.target.alias, reason.text)
+    read = _readable_commits(context.target, groups)
     offsets = {group: read.get(group, {}) for group in groups}
     arrivals = Arrivals(context, plan, progress, query_clock=bool(groups))
     now = context.now_ms()
@@ -189,13 +188,11 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
         described = context.source.groups(seen.ours) if seen.ours else {}
         known = context.source.topics()
         earlier = read_ledger(context.source, known)
-        committed, unread = per_group(context.source.commits_of(seen.ours))
+        committed = _readable_commits(context.source, seen.ours)
         ledger = read_ledger(context.source, known)
     except UnavailableError as error:
         log.log(loudness(error), "readers on %s are unknown: %s", context.source.alias, error)
         return progress
-    for group, reason in unread.items():
-        log.warning("commits of group %s on %s: %s", group, context.source.alias, reason.text)
     for group, offsets in committed.items():
         before, at_go = found.get(group, Straggler()), progress.commits_at_go.get(group, {})
         moved = {
@@ -210,6 +207,14 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
         if now != Straggler():
             found[group] = now
     return progress if found == progress.stragglers else progress.noting(stragglers=found)
+
+
+def _readable_commits(cluster: Cluster, groups: Collection[str]) -> Mapping[str, Offsets]:
+    """Return the commits of groups; one that cannot be read is left out and logged."""
+    committed, unread = per_group(cluster.commits_of(groups))
+    for group, reason in unread.items():
+        log.warning("commits of group %s on %s: %s", group, cluster.alias, reason.text)
+    return committed
 
 
 def _news(progress: MoveProgress) -> MoveProgress:
