@@ -8,16 +8,12 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
-
-_M_ARENA_MAX: Final = -8
-_FEW: Final = 2
 
 
 def share_heaps() -> None:
-    """Have glibc give all threads few heaps, not 8 for each core: each one keeps its peak."""
+    """Have glibc give all threads two heaps, not 8 for each core: each one keeps its peak."""
     with suppress(AttributeError, OSError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _FEW)
+        ctypes.CDLL(None).mallopt(-8, 2)  # M_ARENA_MAX
 
 
 def start_thread(name: str, run: Callable[[], object]) -> threading.Thread:

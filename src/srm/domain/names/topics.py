@@ -72,9 +72,8 @@ def topic_id_text(topic_id: bytes) -> str:
 
 def abort_command(partition: TopicPartition, first_offset: int) -> str:
     """Return the command of Kafka's tools that aborts the transaction open from an offset on."""
-    at = (
-        f"--topic {partition.topic} --partition {partition.partition} --start-offset {first_offset}"
-    )
+    topic, number = partition
+    at = f"--topic {topic} --partition {number} --start-offset {first_offset}"
     return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {at}"
 
 

@@ -127,9 +127,7 @@ class ControlTables:
                 for key, value in moves.items()
                 if key.startswith(_KEPT)
             },
-            notes={
-                note.move_id: note for note in decode_all(WAIT_PREFIX.encode(), WaitNote.decode)
-            },
+            notes={one.move_id: one for one in decode_all(WAIT_PREFIX.encode(), WaitNote.decode)},
         )
 
     def plans(self) -> Iterator[MovePlan]:
