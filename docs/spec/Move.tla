@@ -77,7 +77,13 @@ Lease(generation, beat) ==
 -----------------------------------------------------------------------------
 (* What an operator does to a register.                                    *)
 
-Idle == [at |-> "idle", move |-> "", generation |-> 0, beat |-> 0, snap |-> [c \in Clusters |-> Unread]]
+(* `kept` is 1 + the beat of the last renewal that a go whose gate is open  *)
+(* may count on, 0 without an open gate.                                   *)
+Idle == [at |-> "idle", move |-> "", generation |-> 0, beat |-> 0, kept |-> 0,
+         snap |-> [c \in Clusters |-> Unread]]
+
+(* Who loses a register starts over: a go keeps the answer of its gate.    *)
+StartsOver(p) == IF op[p].kept = 0 THEN Idle ELSE [op[p] EXCEPT !.at = "gate open", !.beat = 0]
 
 (* What the operator read when it opened the register.  While it is the    *)
 (* owner that is what is still there, so nothing has to be remembered.     *)
@@ -102,7 +108,7 @@ Open(o, c, next) ==
     LET fenced == {p \in Operators \ {o} : On("fence") /\ Needs(p) = c}
     IN
     /\ owner' = [d \in Clusters |-> IF d = c THEN o ELSE IF owner[d] \in fenced THEN "" ELSE owner[d]]
-    /\ op' = [p \in Operators |-> IF p \in fenced THEN Idle
+    /\ op' = [p \in Operators |-> IF p \in fenced THEN StartsOver(p)
                                   ELSE IF p # o THEN op[p]
                                   ELSE IF On("fence") THEN next ELSE [next EXCEPT !.snap[c] = reg[c]]]
     /\ UNCHANGED <<reg, client, expired, outcome, trusted>>
@@ -119,10 +125,13 @@ At(o, place) == op[o].at = place
 Goes(o, next) == op' = [op EXCEPT ![o] = next]
 Quietly == UNCHANGED <<outcome, trusted>>
 
-(* Dead: the operator crashes, is fenced, or gives up.                     *)
+(* Dead: the operator crashes, is fenced, or stops.  Or only a renewal of  *)
+(* an open gate fails.                                                     *)
 Crash(o) ==
     /\ op[o] # Idle
-    /\ op' = [op EXCEPT ![o] = Idle]
+    /\ \/ Goes(o, Idle)
+       \/ op[o].at \in {"renew: target open", "renew: both open", "renew: target written"}
+          /\ Goes(o, StartsOver(o))
     /\ owner' = [c \in Clusters |-> IF owner[c] = o THEN "" ELSE owner[c]]
     /\ UNCHANGED <<reg, client, expired, outcome, trusted>>
 
@@ -166,16 +175,24 @@ HoldWritesTarget(o) ==
 (* RENEW: a higher beat on the target, then on the source.  A repeated     *)
 (* hold is the same, also of one on the source alone.  The source may be   *)
 (* away; then the new beat is on the target alone, and nothing may be     *)
-(* decided by it.                                                          *)
+(* decided by it.  A go renews while it asks the gate, and after.          *)
 
 OwnHold(r, m) == r.rank = Hold /\ r.by = m
+SameAttempt(r, o) ==
+    OwnHold(r, op[o].move) /\ (On("attempt") => r.generation = op[o].generation)
+
+(* Enough of the lease is left: in the code, more than the transaction may *)
+(* take before the broker aborts it, so that a process which pauses after  *)
+(* it has looked at its clock cannot commit late.  Together that is: at    *)
+(* the commit the lease has not run out.                                   *)
+LeaseIsLeft(o) == expired < Lease(op[o].generation, op[o].kept - 1)
 
 RenewOpensTarget(o, m) ==
-    /\ At(o, "idle")
     /\ LET known == Highest(reg[Target(m)], reg[Source(m)])
-       IN  /\ OwnHold(known, m)
+       IN  /\ At(o, "idle") \/ (At(o, "gate open") /\ m = op[o].move /\ SameAttempt(known, o))
+           /\ OwnHold(known, m)
            /\ known.beat < MaxBeat
-           /\ Open(o, Target(m), [Idle EXCEPT !.at = "renew: target open", !.move = m,
+           /\ Open(o, Target(m), [op[o] EXCEPT !.at = "renew: target open", !.move = m,
                                   !.generation = known.generation, !.beat = known.beat + 1])
 
 RenewOpensSource(o) ==
@@ -186,12 +203,20 @@ RenewOpensSource(o) ==
            /\ at.rank = Hold => at.generation = op[o].generation
            /\ Open(o, Source(op[o].move), [op[o] EXCEPT !.at = "renew: both open"])
 
+(* An open gate counts on the renewal if the one before it still held all  *)
+(* clients when the source took it: a chain of leases without a gap.       *)
+Renewed(o) ==
+    IF op[o].kept = 0 THEN [op[o] EXCEPT !.at = "ready"]
+    ELSE IF On("chain") => LeaseIsLeft(o)
+    THEN [op[o] EXCEPT !.at = "gate open", !.kept = op[o].beat + 1, !.beat = 0]
+    ELSE StartsOver(o)
+
 RenewWritesTarget(o) ==
     /\ op[o].at \in {"renew: target open", "renew: both open"}
     /\ Commit(o, Target(op[o].move), HoldRecord(o, FALSE))
     /\ Goes(o, IF At(o, "renew: both open") THEN [op[o] EXCEPT !.at = "renew: target written"]
-               ELSE IF On("beat on source") THEN Idle
-               ELSE [op[o] EXCEPT !.at = "ready"])
+               ELSE IF On("beat on source") THEN StartsOver(o)
+               ELSE Renewed(o))
     /\ Quietly
 
 RenewWritesSource(o) ==
@@ -199,7 +224,7 @@ RenewWritesSource(o) ==
     /\ LET at == Seen(o, Source(op[o].move))
            kept == On("intent is kept") /\ at.generation = op[o].generation /\ at.intent
        IN  Commit(o, Source(op[o].move), HoldRecord(o, kept))
-    /\ Goes(o, [op[o] EXCEPT !.at = "ready"])
+    /\ Goes(o, Renewed(o))
     /\ Quietly
 
 -----------------------------------------------------------------------------
@@ -219,11 +244,8 @@ GateIsOpen(source) == \A c \in Clients : WorksOn(c) # source
 AskTheGate(o) ==
     /\ At(o, "ready")
     /\ GateIsOpen(Source(op[o].move))
-    /\ Goes(o, [op[o] EXCEPT !.at = "gate open"])
+    /\ Goes(o, [op[o] EXCEPT !.at = "gate open", !.kept = op[o].beat + 1, !.beat = 0])
     /\ UNCHANGED <<reg, owner, client, expired>> /\ Quietly
-
-SameAttempt(r, o) ==
-    OwnHold(r, op[o].move) /\ (On("attempt") => r.generation = op[o].generation)
 
 IntentOpens(o) ==
     /\ At(o, "gate open")
@@ -244,12 +266,6 @@ IntentWrites(o) ==
 DecisionOpens(o) ==
     /\ At(o, "intended")
     /\ Open(o, Target(op[o].move), [op[o] EXCEPT !.at = "decide: target open"])
-
-(* Enough of the lease is left: in the code, more than the transaction may *)
-(* take before the broker aborts it, so that a process which pauses after  *)
-(* it has looked at its clock cannot commit late.  Together that is: at    *)
-(* the commit the lease has not run out.                                   *)
-LeaseIsLeft(o) == expired < Lease(op[o].generation, op[o].beat)
 
 (* No client is at work on the source, but for those whom a later attempt  *)
 (* has sent there: this decision is not for them.                          *)
@@ -376,7 +392,7 @@ Restart(c) ==
 (* Time: the oldest lease that was sent and has not run out runs out.      *)
 Sent ==
     {Lease(reg[c].generation, reg[c].beat) : c \in Clusters}
-        \cup {Lease(op[o].generation, op[o].beat) : o \in Operators}
+        \cup {Lease(op[o].generation, Bigger(op[o].beat + 1, op[o].kept) - 1) : o \in Operators}
         \cup {Lease(client[c].view.generation, client[c].view.beat) : c \in Clients}
 TimePasses ==
     /\ \E lease \in Sent : lease > expired

@@ -22,6 +22,7 @@ _MOVE = {
     "target first": ({**_ONE_CLIENT, "MaxBeat": "0"}, "NobodyGoesEarly"),
     "lease": ({**_ONE_CLIENT, "MaxBeat": "0"}, "DecidedOnlyWithTheGateOpen"),
     "attempt": ({**_ONE_CLIENT, "MaxGeneration": "2", "MaxBeat": "0"}, "OneOutcome"),
+    "chain": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "beat on source": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "read before lapse": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "intent is kept": ({**_NOBODY, "MaxBeat": "1"}, "OneOutcome"),

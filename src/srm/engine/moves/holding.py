@@ -18,7 +18,7 @@ import secrets
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -180,19 +180,41 @@ def renew(
     return stamp_ms
 
 
-def renew_now(context: MoveContext, plan: MovePlan) -> None:
-    """Renew the hold of a move in its own transaction; an unavailable source gets it later."""
-    transact(
-        context,
-        f"renewal of move {plan.move_id}",
-        lambda registers: renew(registers, plan, context.now_ms(), source_needed=False),
-    )
+@dataclass
+class Lease:
+    """Lease in which no held client continues on the source, as its process counts it.
+
+    ``sent``: when its renewal was sent, by the monotonic clock; ``stamp_ms``: the broker's time.
+    """
+
+    sent: float = -math.inf
+    stamp_ms: int | None = None
+
+    def rest_s(self, clock: float) -> float:
+        return self.sent + LEASE_MS / 1000 - clock
+
+
+def renew_now(context: MoveContext, plan: MovePlan, lease: Lease | None = None) -> None:
+    """Renew the hold of a move in its own transaction; an unavailable source gets it later.
+
+    A lease is extended if it lasts until the source has the renewal: a client whose hold lapses
+    after that finds it there.
+    """
+
+    def body(registers: Registers) -> tuple[Lease, bool]:
+        sent = context.monotonic()
+        stamp_ms = renew(registers, plan, context.now_ms(), source_needed=False)
+        return Lease(sent, stamp_ms), registers.there("source")
+
+    renewed, on_source = transact(context, f"renewal of move {plan.move_id}", body)
+    if lease and on_source and lease.rest_s(context.monotonic()) > 0:
+        lease.sent, lease.stamp_ms = renewed.sent, renewed.stamp_ms
 
 
 @contextmanager
-def renewals(context: MoveContext, plan: MovePlan) -> Iterator[None]:
+def renewals(context: MoveContext, plan: MovePlan, lease: Lease | None = None) -> Iterator[None]:
     """Renew the hold while a step lasts, however slow a cluster, up to the move's time limit."""
-    over, renew = threading.Event(), partial(renew_now, context, plan)
+    over, renew = threading.Event(), partial(renew_now, context, plan, lease)
 
     def renew_until_over() -> None:
         for _ in range(math.ceil(plan.request.wait_seconds / _RENEW_S)):
@@ -436,16 +458,13 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
     move_id, what = plan.move_id, f"go of move {plan.move_id}"
     with closing(Registers(context)) as registers:
 
-        def prepare() -> tuple[float, int | None]:
+        def prepare() -> Lease:
             known = registers.store.progress(move_id)
             if known.step in HELD and known.attempt == progress.attempt:
-                sent = context.monotonic()
-                # A client whose hold lapses first reads the source to its end, where it finds this
-                # renewal.
-                return sent, renew(registers, plan, context.now_ms())
-            return float("-inf"), None
+                return Lease(context.monotonic(), renew(registers, plan, context.now_ms()))
+            return Lease()
 
-        sent, stamp_ms = registers.run(what, prepare)
+        lease = registers.run(what, prepare)
         # Opening has updated the source, if it was unavailable when clients were redirected.
         known = registers.store.progress(move_id)
         if known.is_decided:
@@ -453,7 +472,8 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
             return known
         decide = partial(_go_unplanned, registers, context, plan)
         if not plan.request.is_unplanned:
-            seen = patient_look(context, plan, known)
+            with renewals(context, plan, lease):
+                seen = patient_look(context, plan, known)
             require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
             groups, ends = seen.facts.plans, seen.facts.original_ends()
             going = seen.progress.at(
@@ -462,11 +482,11 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
                 log_ends_at_go=by_name(ends),
                 rpo_records=seen.status.rpo_records,
                 missing=seen.status.missing,
-                renewed_stamp_ms=stamp_ms,
+                renewed_stamp_ms=lease.stamp_ms,
                 commits_at_go={one.group: commits_of(seen.facts, one.group) for one in groups},
                 intended={one.group: offsets_to_write(one.positions) for one in groups},
             )
-            decide = partial(_go_planned, registers, context, plan, going, sent)
+            decide = partial(_go_planned, registers, context, plan, going, lease)
         try:
             gone = registers.run(what, decide)
         except (ConflictError, GateClosedError):
@@ -506,7 +526,7 @@ def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None
 
 
 def _go_planned(
-    registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, renewed: float
+    registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, lease: Lease
 ) -> MoveProgress:
     """Write intent and decision of the attempt that was looked at, or return another's decision."""
     attempt, now_ms = Attempt(plan, going), context.now_ms()
@@ -526,7 +546,7 @@ def _go_planned(
 
         The transaction is already open: brokers abort it after its timeout.
         """
-        left = renewed + LEASE_MS / 1000 - context.monotonic()
+        left = lease.rest_s(context.monotonic())
         if left <= CONTROL_TRANSACTION_S + CONTROL_ABORT_S:
             raise GateClosedError(
                 f"move {plan.move_id}: only {max(0.0, left):.0f} s of the hold's "

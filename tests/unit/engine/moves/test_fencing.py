@@ -25,7 +25,7 @@ from tests.waiting import eventually
 from srm.config.model import Config
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, Route, merge_tables
+from srm.domain.moves.routing import LEASE_MS, Ack, Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
@@ -343,6 +343,31 @@ def test_go_does_not_decide_when_the_look_took_most_of_the_lease(world: World) -
         moves.go(context, "m1")
     assert going_to(world, "B") == {("P", "hold")}
     assert moves.go(context, "m1").step == "gone"
+
+
+@pytest.mark.parametrize("gap_ms", [46_000, 61_000])
+def test_go_decides_after_a_look_of_minutes_if_no_lease_ended_before_the_next_renewal(
+    world: World, monkeypatch: pytest.MonkeyPatch, gap_ms: int
+) -> None:
+    context = ready(world)
+    monkeypatch.setattr("srm.engine.moves.holding._RENEW_S", 0.01)
+    commits, gaps = world.b.commits_of, [gap_ms, 46_000]
+
+    def commits_of(groups: Collection[str]) -> object:
+        """Answer late: the second renewal after each gap was certainly sent after it."""
+        while gaps:
+            world.passing(gaps.pop())
+            before = max(beats(world, "P"))
+            eventually(lambda at=before: min(beats(world, "P")) > at + 1, "renewals", 30)
+        return commits(groups)
+
+    monkeypatch.setattr(world.b, "commits_of", commits_of)
+    if gap_ms < LEASE_MS:
+        assert moves.go(context, "m1").step == "gone"
+        return
+    with pytest.raises(GateClosedError, match="only 0 s of the hold's 60 s are left"):
+        moves.go(context, "m1")
+    assert going_to(world, "B") == {("P", "hold")}
 
 
 def test_go_renews_a_hold_that_was_not_renewed_for_long(world: World) -> None:
