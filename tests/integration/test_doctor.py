@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -68,21 +68,33 @@ def test_a_dead_cluster_is_a_problem_and_the_other_is_examined(
     assert "rights of P->B" not in found
 
 
-def test_a_target_that_cannot_commit_transactions_is_a_problem(
-    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+@pytest.mark.parametrize(
+    ("brokers", "expected_code", "state", "text"),
+    [
+        (1, 1, "problem", "no transaction can commit"),
+        (2, 0, "warning", "none commits while one broker is dead"),
+    ],
+)
+def test_a_target_that_cannot_commit_transactions_is_found(
+    clusters: Mapping[str, KafkaBroker],
+    cluster_factory: Callable[..., list[KafkaBroker]],
+    tmp_path: Path,
+    brokers: int,
+    expected_code: int,
+    state: str,
+    text: str,
 ) -> None:
-    lacking = broker_factory("X", **{"transaction.state.log.min.isr": "2"})
-    plain = {"bootstrap.servers": lacking.bootstrap}
-    with KafkaCluster("B", ClusterClients.alike(plain)) as cluster:
+    lacking = cluster_factory("X", brokers)[0].bootstrap
+    with KafkaCluster("B", ClusterClients.alike({"bootstrap.servers": lacking})) as cluster:
         cluster.create_topics(
-            [TopicSpec("__transaction_state", 1, 1, {"min.insync.replicas": "2"})]
+            [TopicSpec("__transaction_state", 1, brokers, {"min.insync.replicas": "2"})]
         )
 
-    code, found, _ = examined(configured(tmp_path, clusters["P"].bootstrap, lacking.bootstrap))
+    code, found, _ = examined(configured(tmp_path, clusters["P"].bootstrap, lacking))
 
-    assert code == 1
-    assert found["transactions on B"]["state"] == "problem"
-    assert "no transaction can commit" in found["transactions on B"]["text"]
+    assert code == expected_code
+    assert found["transactions on B"]["state"] == state
+    assert text in found["transactions on B"]["text"]
 
 
 def test_what_does_not_fit_between_two_clusters_is_found_before_the_start(

@@ -196,6 +196,9 @@ def _transactions(cluster: Cluster, name: str) -> Iterator[Check]:
     if log.leaderless:
         text = f"{_TRANSACTION_LOG} has {amount(len(log.leaderless), 'partition')} without a leader"
         yield Check(name, "problem", text, f"start the brokers of {cluster.alias}")
+    elif log.replicas == least > 1:
+        action = f"set min.insync.replicas = {least - 1} on it, or add replicas to it"
+        yield Check(name, "warning", f"{text}: none commits while one broker is dead", action)
     elif log.replicas < least:
         action = f"add replicas to {_TRANSACTION_LOG}"
         yield Check(name, "problem", f"{text}: no transaction can commit", action)

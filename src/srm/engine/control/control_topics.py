@@ -33,8 +33,8 @@ def compacted_spec(
     partitions: int = 1,
     extra_configs: Mapping[str, str] | None = None,
 ) -> TopicSpec:
-    """Describe a compacted topic; two replicas or more survive the loss of any one broker."""
-    in_sync = {"min.insync.replicas": str(min(2, replication_factor))}
+    """Describe a compacted topic; with two replicas or more any one broker may be dead."""
+    in_sync = {"min.insync.replicas": str(min(2, max(1, replication_factor - 1)))}
     configs = {**COMPACTED_CONFIGS, **(in_sync if replication_factor > 0 else {})}
     return TopicSpec(topic, partitions, replication_factor, {**configs, **(extra_configs or {})})
 

@@ -15,12 +15,12 @@ from srm_lab.testing.fake_cluster import FakeCluster
 
 
 @pytest.mark.parametrize(
-    ("replicas", "in_sync"), [(3, "2"), (2, "2"), (1, "1"), (-1, None)], ids=str
+    ("replicas", "in_sync"), [(4, "2"), (3, "2"), (2, "1"), (1, "1"), (-1, None)], ids=str
 )
-def test_what_is_acknowledged_is_on_two_brokers_where_there_are_two_replicas(
+def test_state_can_be_written_while_one_broker_of_its_replicas_is_dead(
     replicas: int, in_sync: str | None
 ) -> None:
-    """Of -1 the broker chooses both; with one replica its default of 2 would refuse all writes."""
+    """Of -1 the broker chooses both; its default of 2 would stop the moves of a cluster of two."""
     assert compacted_spec("state", replicas).configs.get("min.insync.replicas") == in_sync
 
 
