@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
-from srm.errors import StackError
+from srm.errors import StackError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.jars import KAFKA_VERSION, cache_folder, jar_folder
 from srm_lab.stack.java import archive_options, class_archive, find_java
@@ -139,7 +139,10 @@ def test_a_cluster_of_three_keeps_its_data_without_one_broker_and_takes_it_back(
     assert read_one(third, "kept") == b"value"
     props = {"bootstrap.servers": third.bootstrap}
     with KafkaCluster("X", ClusterClients.alike(props)) as cluster:
-        eventually(lambda: cluster.topics()["away"].leaderless == {0}, "a partition without leader")
+        eventually(lambda: cluster.topics()["away"].leaderless == {0: (2,)}, "no leader")
+        reading = cluster.compacted_topic("away")
+        with pytest.raises(UnavailableError, match="no leader yet; retry, or start broker 2"):
+            reading.read()
         cluster.commit_idle("group", {TopicPartition("away", 0): 7})
         assert cluster.committed_offsets("group") == {TopicPartition("away", 0): 7}
         assert not cluster.topics()["kept"].leaderless

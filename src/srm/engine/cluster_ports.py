@@ -50,12 +50,15 @@ class Stamped:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic; the least number of ``replicas`` of a partition, and those without a leader."""
+    """One topic; the least number of ``replicas`` of a partition.
+
+    ``leaderless``: partitions without a leader, with the ids of their brokers.
+    """
 
     name: str
     topic_id: str
     partitions: int
-    leaderless: frozenset[int] = field(default=frozenset(), compare=False)
+    leaderless: Mapping[int, tuple[int, ...]] = field(default_factory=dict, compare=False)
     replicas: int = field(default=1, compare=False)
 
 

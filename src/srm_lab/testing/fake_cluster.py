@@ -147,7 +147,7 @@ class FakeCluster:
                 name,
                 topic.topic_id,
                 len(topic.partitions),
-                frozenset(p.partition for p in self.leaderless if p.topic == name),
+                {p.partition: (1,) for p in self.leaderless if p.topic == name},
                 topic.replicas,
             )
             for name, topic in self._topics.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -333,7 +334,8 @@ def _leaders(facts: TopicFacts) -> WhyStep:
         (flow.target, facts.on_target.get(facts.remote)),
     )
     left = [
-        f"{list_text('partition', sorted(topic.leaderless))} of {topic.name} on {alias}"
+        f"{list_text('partition', sorted(topic.leaderless))} of {topic.name} on {alias} "
+        f"({list_text('broker', sorted({*chain(*topic.leaderless.values())}))})"
         for alias, topic in sides
         if topic is not None and topic.leaderless
     ]

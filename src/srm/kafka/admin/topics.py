@@ -74,7 +74,7 @@ def describe(
 
 def _description(topic: Answer) -> TopicDescription:
     parts = topic["partitions"]
-    leaderless = frozenset(one["partition"] for one in parts if one["leader"] < 0)
+    leaderless = {one["partition"]: (*one["replicas"],) for one in parts if one["leader"] < 0}
     replicas = min((len(one["replicas"]) for one in parts), default=1)
     name, topic_id = topic["topic"], topic_id_text(topic["topic_id"])
     return TopicDescription(name, topic_id, len(parts), leaderless, replicas)

@@ -188,7 +188,10 @@ class KafkaCompactedTopic:
         found = describe(self._clients, [self._topic], "Read").get(self._topic)
         if found is not None and self._partition < found.partitions:
             self._clients.discard_reader()
-            raise UnavailableError(f"{self._reading}: no leader yet; retry")
+            brokers = " or ".join(map(str, found.leaderless.get(self._partition, ())))
+            raise UnavailableError(
+                f"{self._reading}: no leader yet", f"retry, or start broker {brokers or '?'}"
+            )
 
 
 def row_of(message: confluent.Message) -> Stamped | None:

@@ -121,7 +121,7 @@ def test_partitions_that_nobody_leads_are_named_instead_of_an_error(
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer) == ["served"]
-    assert f"no leader for partition 0 of {topic} on {alias}" in answer.verdict
+    assert f"no leader for partition 0 of {topic} on {alias} (broker 1)" in answer.verdict
 
 
 def test_internal_topics_are_never_copied(flow: RunningFlow) -> None:
