@@ -195,10 +195,12 @@ def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) 
         return progress
     for group, offsets in committed.items():
         before, at_go = found.get(group, Straggler()), progress.commits_at_go.get(group, {})
+        # Other moves may have sent the producers of topics that it reads.
+        read = topics | {TopicPartition.parse(name).topic for name in at_go}
         moved = {
             str(place): (at_go.get(str(place)), offset)
             for place, offset in offsets.items()
-            if place.topic in topics and at_go.get(str(place)) != offset
+            if place.topic in read and at_go.get(str(place)) != offset
             if not ((entry := ledger.entry(group, place)) and entry.owns(offset))
             if entry == earlier.entry(group, place)  # else group sync writes there, look again
         }

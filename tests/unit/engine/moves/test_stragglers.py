@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
@@ -88,6 +89,24 @@ def test_a_consumer_that_commits_on_the_source_after_go_is_a_problem(world: Worl
         "group far was read on P after go by a consumer that assigns partitions by itself, its "
         "commits moved: Payments-0 from 10 to 60: stop it there"
     )
+
+
+def test_a_group_that_moves_after_its_topic_is_watched_for_commits_on_the_source(
+    world: World,
+) -> None:
+    for group in ("near", "far"):
+        context = planned(world, replace(REQUEST, topics=(), groups=(group,)), group)
+        moves.hold(context, group)
+        world.obey(group)
+        world.passing(6_000)
+        moves.apply(context, group)
+        moves.go(context, group)
+    world.p.commit("far", {PAYMENTS: 60})
+    working(world)
+
+    moves.verify(context, "far")
+    [problem] = moves.report(context, "far").problems
+    assert problem.endswith("its commits moved: Payments-0 from 10 to 60: stop it there")
 
 
 def test_a_member_that_comes_back_on_the_source_is_named_by_the_watch(world: World) -> None:
