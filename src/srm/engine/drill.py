@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -30,7 +29,7 @@ from srm.domain.moves.disaster import DRILL_KEY, DRILL_LEASE_MS, Drill, DrillGro
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.text.amount import excerpt
+from srm.domain.text.amount import excerpt, moment
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place
@@ -206,8 +205,7 @@ def run_drill(
             f"drill {alive[0].drill_id} of {flow} runs on {alive[0].host} (process "
             f"{alive[0].pid}): wait for it or stop it"
         )
-    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-    drill_id = f"{at}-{flow.source}-{flow.target}-{secrets.token_hex(2)}"
+    drill_id = f"{moment(now_ms):%Y%m%dT%H%M%S}-{flow.source}-{flow.target}-{secrets.token_hex(2)}"
     host, pid, place = socket.gethostname(), os.getpid(), place_of_processes()
     new = Drill(drill_id, str(flow), "running", now_ms, host, pid, place=place)
     drill = _Drill(context, new, show)

@@ -11,7 +11,7 @@ from srm.domain.moves.report import GroupReport, MoveReport
 from srm.domain.moves.revisions import KeptReport
 from srm.extras import library
 from srm.pages.moves import costs, re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
-from srm.pages.tables import moment
+from srm.pages.tables import exact_time
 
 if TYPE_CHECKING:
     import jinja2
@@ -54,7 +54,7 @@ def report_page(kept: KeptReport) -> str:
 
 
 def _clock(time_ms: int) -> str:
-    return f"{moment(time_ms)} UTC"
+    return f"{exact_time(time_ms)} UTC"
 
 
 LANES: Final = 40

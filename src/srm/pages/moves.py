@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
 from typing import Any, Final
@@ -16,7 +15,7 @@ from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicFor
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
-from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, span
+from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, span, utc
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import MOST_ROWS, Listing
@@ -295,10 +294,6 @@ def _figures(report: MoveReport) -> str:
         f"re-read {re_read_text(report)}, "
         f"residue {number(sum(report.residue.values()))}{f' ({watched})' if watched else ''}"
     )
-
-
-def utc(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _head(status: SyncStatus) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -16,7 +15,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import DECIDED
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.revisions import KeptReport, short
-from srm.domain.text.amount import amount, duration, few, reasons_text, some
+from srm.domain.text.amount import amount, duration, few, moment, reasons_text, some, utc
 from srm.domain.text.documents import adapter, values_of
 from srm.pages import moves
 from srm.pages.html import render_page
@@ -48,7 +47,7 @@ def _list_cells(kept: KeptReport) -> tuple[str | Text, ...]:
 def list_row(kept: KeptReport) -> dict[str, Any]:
     report, signature = kept.report, kept.signed.signature
     return {
-        "time": f"{moves.utc(report.created_ms)}",
+        "time": f"{utc(report.created_ms)}",
         **values_of(report, "created_ms", "move_id", "operation", "mode", "source", "target"),
         "groups": sorted(report.groups),
         **values_of(report, "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds"),
@@ -130,11 +129,11 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
     yield from bullets("Known before", report.warnings)
     for approval in report.approvals:
         numbers = ", ".join(f"{name} {value}" for name, value in approval.numbers.items())
-        how = f"{escape(approval.how)}, {moves.utc(approval.time_ms)}"
+        how = f"{escape(approval.how)}, {utc(approval.time_ms)}"
         said = f": {escape(numbers)}" if numbers else ""
         yield f"- Approved by {escape(approval.by)} ({how}){said}"
     yield ""
-    planned = f"{report.mode}, planned {moves.utc(report.created_ms)}"
+    planned = f"{report.mode}, planned {utc(report.created_ms)}"
     yield f"Move `{report.move_id}`, {planned}; {signature or f'revision {report.revision}'}."
 
 
@@ -300,10 +299,9 @@ def history_view(drills: Sequence[Drill]) -> RenderableType:
         return Text("No drill was run yet: srm failover drill")
     table = Listing("time (UTC)", "flow", "groups proven", "RPO", "RTO", "result", "drill")
     for drill in drills:
-        at = datetime.fromtimestamp(drill.time_ms / 1000, UTC)
         done = drill.state == "done"
         table.add_row(
-            f"{at:%Y-%m-%d %H:%M}",
+            f"{moment(drill.time_ms):%Y-%m-%d %H:%M}",
             drill.flow,
             f"{drill.proven} of {len(drill.groups)}" if done else "-",
             _drill_rpo(drill) if done else "-",

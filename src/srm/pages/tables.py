@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, Final
 
@@ -13,17 +12,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from srm.domain.text.amount import moment
+
 MOST_ROWS: Final = 200
 """Rows that a table shows; scripts read --json."""
 _PROSE: Final = 30
 """Minimum width of a column with longer cells, which are wrapped between words."""
 
 
-def moment(time_ms: int | None) -> str:
+def exact_time(time_ms: int | None) -> str:
     """Render the timestamp of a record in UTC with milliseconds."""
     if time_ms is None or time_ms < 0:
         return "-"
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    return f"{moment(time_ms):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
 class Listing(Table):

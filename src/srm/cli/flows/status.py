@@ -14,7 +14,7 @@ from rich.text import Text
 from srm.cli.console import Looked, WatchOption, show
 from srm.cli.flows.for_flows import Flows, counts, print_table, say
 from srm.domain.text.amount import ago, amount, few
-from srm.pages.tables import Listing, moment
+from srm.pages.tables import Listing, exact_time
 
 if TYPE_CHECKING:
     from srm.domain.text.amount import Reason
@@ -104,7 +104,7 @@ def _reason_texts(flow: FlowStatus, health: Health) -> Iterator[Text]:
             yield Text.assemble(*_reason(reason))
         return
     if flow.pause is not None:
-        since = f"paused since {moment(flow.pause.time_ms)}, by {flow.pause.by}"
+        since = f"paused since {exact_time(flow.pause.time_ms)}, by {flow.pause.by}"
         yield Text(f"{since}: {flow.pause.reason}", style="red")
     if flow.source_error:
         yield Text(flow.source_error, style="red")

@@ -17,6 +17,7 @@ from srm.cli.moves.failover import AnyMoveArgument, TwoClusters, option
 from srm.config.loader import find_config, load_config
 from srm.config.model import read_public_key
 from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_break, short
+from srm.domain.text.amount import utc
 from srm.engine import moves
 from srm.engine.drill import read_drills, run_drill
 from srm.engine.moves.records import MoveContext, MoveStore
@@ -31,7 +32,7 @@ from srm.errors import (
 from srm.files import is_file
 from srm.pages.files import export_report, signature_file
 from srm.pages.html import report_page
-from srm.pages.moves import report_view, utc
+from srm.pages.moves import report_view
 from srm.pages.reports import (
     drill_view,
     history_view,

@@ -46,7 +46,7 @@ from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.recovery import ResidueRange, ReturnedFlow, SettledReturn, read_residue
 from srm.errors import GateClosedError
 from srm.pages.files import Format, ResidueFiles
-from srm.pages.tables import moment
+from srm.pages.tables import exact_time
 from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out
 from srm.wiring import open_restore, open_return
@@ -116,7 +116,7 @@ def render_found(console: Console, found: SourceReturn) -> None:
         console.print("The flow is not paused and copies the remaining records.")
     else:
         console.print(
-            f"Paused by {escape(found.pause.by)}, {moment(found.pause.time_ms)}: "
+            f"Paused by {escape(found.pause.by)}, {exact_time(found.pause.time_ms)}: "
             f"{escape(found.pause.reason)}"
         )
     for topic in found.topics:
@@ -169,7 +169,7 @@ def _partition_table(console: Console, partitions: Iterable[PartitionReturn]) ->
     rows = [
         (
             *(entry.place, str(first), str(max(first, end - 1)), entry.records),
-            *(moment(entry.first_ms), moment(entry.last_ms), "; ".join(_remarks(entry))),
+            *(exact_time(entry.first_ms), exact_time(entry.last_ms), "; ".join(_remarks(entry))),
         )
         for entry in partitions
         for first, end in [entry.residue or (entry.copied_to, entry.copied_to)]
@@ -268,7 +268,7 @@ def _print(console: Console, record: ResidueRecord, *, as_json: bool) -> None:
         write_document(json.dumps(row, ensure_ascii=False) + "\n")
         return
     place = f"[bold]{row['topic']}-{row['partition']}[/bold] {row['offset']}"
-    parts = [f"{place}  {moment(record.timestamp)}"]
+    parts = [f"{place}  {exact_time(record.timestamp)}"]
     parts += [f"{name}={escape(_readable(row, name))}" for name in ("key", "value")]
     if row["headers"]:
         headers = (f"{one['name']}={_readable(one, 'value')}" for one in row["headers"])
@@ -291,7 +291,7 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
         (
             f"{one.topic}-{one.partition}",
             *(str(one.offset_from), str(one.offset_to - 1), one.records),
-            *(moment(one.first_ms), moment(one.last_ms), one.state, one.note),
+            *(exact_time(one.first_ms), exact_time(one.last_ms), one.state, one.note),
         )
         for one in ranges
     )

@@ -24,7 +24,6 @@ import json
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, Literal, get_args
@@ -32,7 +31,7 @@ from typing import Final, Literal, get_args
 from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, both_ends
-from srm.domain.text.amount import amount
+from srm.domain.text.amount import amount, moment
 from srm.domain.text.documents import Document, decoding
 from srm.errors import IntegrityError, UsageError, message
 
@@ -408,8 +407,7 @@ class PartitionNotes(Document):
             texts.append(self.strange)
         if not texts:
             return ""
-        at = datetime.fromtimestamp(self.time_ms / 1000, UTC)
-        return f"{'; '.join(texts)} ({at:%Y-%m-%d %H:%M} UTC)"
+        return f"{'; '.join(texts)} ({moment(self.time_ms):%Y-%m-%d %H:%M} UTC)"
 
     def key(self) -> bytes:
         return NOTES_PREFIX + f"{self.slot}:{self.topic}-{self.partition}".encode()

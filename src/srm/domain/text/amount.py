@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from srm.domain.names.topics import Flow
@@ -14,7 +15,11 @@ _NAMED: Final = 8
 """Maximum names in a sentence."""
 _REASONS: Final = 5
 """Maximum reasons in a message."""
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_MINUTE: Final = 60
+_UNITS: Final = ((86_400, "d", 3600, "h"), (3600, "h", _MINUTE, "min"), (_MINUTE, "min", 1, "s"))
+"""Units of long durations in seconds, each with the next smaller one."""
+_LAST_S: Final = 253_402_300_799
+"""The end of the year 9999, the latest time that is shown; the earliest one is the epoch."""
 
 
 def amount(count: int, noun: str) -> str:
@@ -50,26 +55,32 @@ def reasons_text(reasons: Iterable[str], most: int = _REASONS) -> str:
     return "; ".join(few(tuple(reasons), most))
 
 
-def duration(seconds: float) -> str:
-    """Format a duration in its two largest units: ``0.4 s``, ``41 s``, ``3 min 20 s``, ``2 h``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
+def duration(seconds: float, *, brief: bool = False) -> str:
+    """Format a duration in its two largest units: ``0.4 s``, ``41 s``, ``3 min 20 s``, ``2 h``.
+
+    ``brief``: the second one only below ten of the first.
+    """
     if seconds < _MINUTE:
-        return f"{seconds:.0f} s"
-    size, unit, lesser, part_of = _DAY, "d", _HOUR, "h"
-    if seconds < _HOUR:
-        size, unit, lesser, part_of = _MINUTE, "min", 1, "s"
-    elif seconds < _DAY:
-        size, unit, lesser, part_of = _HOUR, "h", _MINUTE, "min"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    size, unit, part, lesser = next(row for row in _UNITS if seconds >= row[0])
     whole, rest = divmod(int(seconds), size)
-    part = rest // lesser
-    return f"{whole} {unit}" + (f" {part} {part_of}" if part else "")
+    parts = 0 if brief and whole >= 10 else rest // part
+    return f"{whole} {unit}" + (f" {parts} {lesser}" if parts else "")
 
 
 def ago(age_ms: float) -> str:
     """Format an age: ``3 s ago``, ``6 min 2 s ago``; a negative age (clock skew) counts as 0."""
     seconds = max(0.0, age_ms / 1000)
     return f"{seconds:.0f} s ago" if seconds < _MINUTE else f"{duration(seconds)} ago"
+
+
+def moment(time_ms: float) -> datetime:
+    """Return a time in epoch milliseconds as one of the calendar, in UTC."""
+    return datetime.fromtimestamp(min(max(time_ms / 1000, 0), _LAST_S), UTC)
+
+
+def utc(time_ms: float) -> str:
+    return f"{moment(time_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 _COMMAND: Final = re.compile(r"srm(-control|-service)? ")

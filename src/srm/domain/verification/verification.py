@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Final, Literal
 
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.runs import FINGERPRINTS, OffsetSet, Runs
+from srm.domain.text.amount import moment
 from srm.domain.text.documents import Document
 from srm.domain.verification.verification_plan import RangePlan, clip, part_of
 from srm.errors import IntegrityError, SrmError, UnavailableError
@@ -111,8 +111,8 @@ class PartitionVerification(Document):
             text = f"source offsets {ranges} are proven"
         if not self.earlier_records:
             return text
-        at = datetime.fromtimestamp(self.earlier_ms / 1000, UTC)
-        return f"{text}, {self.earlier_records:,} records of them earlier ({at:%Y-%m-%d %H:%M} UTC)"
+        at = f"{moment(self.earlier_ms):%Y-%m-%d %H:%M} UTC"
+        return f"{text}, {self.earlier_records:,} records of them earlier ({at})"
 
     def key(self) -> bytes:
         return f"{self.topic}-{self.partition}".encode()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -31,7 +30,7 @@ from srm.domain.moves.routing import (
     topic_subject,
 )
 from srm.domain.names import internal_topics
-from srm.domain.text.amount import some
+from srm.domain.text.amount import some, utc
 from srm.domain.text.documents import Document
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
@@ -186,9 +185,9 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
 def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
     if progress.is_decided and (later := InForce.read(context, plan).moves):
         fence_if_possible(context, plan, sets=False)  # a killed process may have left a late one
-        ended = datetime.fromtimestamp(max(progress.times_ms.values()) / 1000, UTC)
+        ended = utc(max(progress.times_ms.values()))
         raise ConflictError(
-            f"move {plan.move_id} ended at {ended:%F %T} UTC, superseded by move "
+            f"move {plan.move_id} ended at {ended}, superseded by move "
             f"{', '.join(later)}; nothing was moved. Trigger a new run, or plan with another id"
         )
 

@@ -6,7 +6,6 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -18,7 +17,7 @@ from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_pro
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
-from srm.domain.text.amount import Reason, amount, some
+from srm.domain.text.amount import Reason, amount, moment, some
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -104,7 +103,7 @@ def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
 
 
 def new_move_id(context: MoveContext, request: MoveRequest) -> str:
-    time = datetime.fromtimestamp(context.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    time = f"{moment(context.now_ms()):%Y%m%dT%H%M%S}"
     return f"{time}-{request.operation}-{request.source}-{request.target}-{secrets.token_hex(2)}"
 
 

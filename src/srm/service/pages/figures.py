@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Annotated, Final, Literal
 
@@ -25,8 +24,6 @@ NONE: Final = "\N{EN DASH}"
 """Shown for a missing or infinite value, so that tables never have empty cells."""
 
 _STEP = 1000.0
-_LAST_S = 253_402_300_799
-"""The end of the year 9999, the latest time that is rendered; the earliest one is the epoch."""
 
 
 def count(value: float | None) -> str:
@@ -77,15 +74,7 @@ def duration(seconds: float | None) -> str:
 def lasting(begin_ms: int, now_ms: int) -> str:
     """Render the time since a moment; from ten of a unit on, the smaller unit is omitted."""
     seconds = max(0, now_ms - begin_ms) // 1000
-    for size, unit, part, lesser in (
-        (86_400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = seconds % size // part if seconds < 10 * size else 0
-            return f"{seconds // size} {unit}" + (f" {rest} {lesser}" if rest else "")
-    return f"{seconds} s"
+    return f"{seconds} s" if seconds < 60 else amount.duration(seconds, brief=True)
 
 
 def ago(time_ms: int, now_ms: int) -> str:
@@ -96,16 +85,11 @@ def arrow(flow: str) -> str:
     return flow.replace("->", " \N{RIGHTWARDS ARROW} ")
 
 
-def utc(time_ms: int) -> str:
-    return f"{_moment(time_ms):%Y-%m-%d %H:%M:%S} UTC"
+utc = amount.utc
 
 
 def iso(time_ms: int) -> str:
-    return f"{_moment(time_ms):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _moment(time_ms: int) -> datetime:
-    return datetime.fromtimestamp(min(max(time_ms / 1000, 0), _LAST_S), UTC)
+    return f"{amount.moment(time_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _scale(value: float, units: tuple[str, ...], between: str = "") -> str:
