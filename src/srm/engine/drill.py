@@ -30,6 +30,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt, moment
+from srm.domain.text.documents import decode_or_none
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place
@@ -39,7 +40,7 @@ from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.moves.planning import Findings, look_around
-from srm.engine.moves.records import MoveContext, decode_or_none, without_source
+from srm.engine.moves.records import MoveContext, without_source
 from srm.engine.status.observing import read_forecast
 from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
 

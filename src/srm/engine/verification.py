@@ -7,7 +7,6 @@ stored, so an interrupted run keeps its proofs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +18,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.text.amount import amount
+from srm.domain.text.documents import decode_or_none
 from srm.domain.verification.verification import (
     PartitionVerification,
     Proven,
@@ -35,9 +35,7 @@ from srm.domain.verification.verification_plan import RangePlan, clip, cut, newe
 from srm.engine.cluster_ports import Cluster, Topics, TopicSetting, cluster_ids
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError, NotFoundError
-
-_logger = logging.getLogger(__name__)
+from srm.errors import NotFoundError
 
 RANGE_RECORDS: Final = 250_000
 _FAR: Final = 2**63 - 1
@@ -130,11 +128,8 @@ def _former(target: Cluster, flow: Flow) -> dict[TopicPartition, PartitionVerifi
     found = {}
     rows = target.compacted_topic(internal_topics.verification(flow.source)).read()
     for key, value in rows.items():
-        try:
-            result = PartitionVerification.decode(value)
-        except IntegrityError as error:
-            _logger.warning("%s: %s; will be verified again", key.decode(errors="replace"), error)
-        else:
+        where = f"{key.decode(errors='replace')}, to be verified again: "
+        if (result := decode_or_none(value, PartitionVerification.decode, where)) is not None:
             found[TopicPartition(result.topic, result.partition)] = result
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from srm.errors import IntegrityError
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -48,6 +51,17 @@ def decode(of: type[_D], kind: str, value: bytes) -> _D:
         return adapter(of).validate_json(value)
     except ValidationError as error:
         raise IntegrityError(f"{kind} is damaged: {error.errors()[0]['msg']}") from error
+
+
+def decode_or_none(
+    value: bytes | None, decode: Callable[[bytes], _D], where: str = ""
+) -> _D | None:
+    """Decode a document; None if it is missing or damaged, the latter is logged."""
+    try:
+        return None if value is None else decode(value)
+    except IntegrityError as error:
+        _log.error("%s%s; the record is skipped", where, error)
+        return None
 
 
 def values_of(of: object, *names: str) -> dict[str, Any]:

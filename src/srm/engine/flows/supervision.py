@@ -7,7 +7,6 @@ host can supervise. :func:`look` reads the topics, the other functions decide on
 from __future__ import annotations
 
 import getpass
-import logging
 import os
 import socket
 import time
@@ -34,12 +33,10 @@ from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason, ago, amount, excerpt, grant
-from srm.domain.text.documents import values_of
+from srm.domain.text.documents import decode_or_none, values_of
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError, SrmError
-
-_logger = logging.getLogger(__name__)
+from srm.errors import SrmError
 
 StateTopics = Mapping[Flow, StateTopic]
 Verdict = Literal["starting", "running", "ended", "lost"]
@@ -128,19 +125,12 @@ def read_signs(flow: Flow, records: Mapping[bytes, bytes]) -> FlowSigns:
 
 def read_driver(records: Mapping[bytes, bytes]) -> DriverHeartbeat | None:
     """Return the last heartbeat of a driver, None if damaged; the next one replaces it."""
-    try:
-        return DriverHeartbeat.decode(records[DRIVER_KEY]) if DRIVER_KEY in records else None
-    except IntegrityError as error:
-        _logger.warning("skipped: %s", error)
-        return None
+    return decode_or_none(records.get(DRIVER_KEY), DriverHeartbeat.decode)
 
 
 def read_request(records: Mapping[bytes, bytes]) -> DriverRequest | None:
     """Return the pending request, None if damaged; drivers ignore a damaged one too."""
-    try:
-        return DriverRequest.decode(records[REQUEST_KEY]) if REQUEST_KEY in records else None
-    except IntegrityError:
-        return None
+    return decode_or_none(records.get(REQUEST_KEY), DriverRequest.decode)
 
 
 def state_topic(context: FlowContext) -> StateTopic:

@@ -32,11 +32,12 @@ from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
+from srm.domain.text.documents import decode_or_none
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place, Topics, TopicSetting, cluster_ids
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError, NotLoadedError, SrmError
+from srm.errors import NotLoadedError, SrmError
 
 log = logging.getLogger(__name__)
 
@@ -194,14 +195,8 @@ def _compacted_topics(cluster: Cluster, partitions: Collection[TopicPartition]) 
 def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
     """Return the last proof of a flow; None if it is missing or damaged."""
     row = target.compacted_topic(internal_topics.MOVES).read_stamped().get(FlowProof.key(flow))
-    if row is None:
-        return None
-    try:
-        proof = FlowProof.decode(row.value)
-    except IntegrityError as error:
-        log.error("%s; skipped", error)  # noqa: TRY400 -- one line
-        return None
-    if not row.by_broker:
+    proof = None if row is None else decode_or_none(row.value, FlowProof.decode)
+    if row is None or proof is None or not row.by_broker:
         return proof
     return replace(proof, time_ms=row.timestamp_ms - proof.took_ms)
 

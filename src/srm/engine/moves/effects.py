@@ -31,7 +31,7 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import some, utc
-from srm.domain.text.documents import Document
+from srm.domain.text.documents import Document, decode_or_none
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
 from srm.engine.moves.records import (
@@ -43,7 +43,6 @@ from srm.engine.moves.records import (
     Registers,
     between_same,
     bring_about,
-    decode_or_none,
     transact,
 )
 from srm.engine.ports import Caller, CallResult

@@ -44,6 +44,7 @@ from srm.domain.moves.routing import (
     merge_tables,
 )
 from srm.domain.names import internal_topics
+from srm.domain.text.documents import decode_or_none
 from srm.engine.cluster_ports import Cluster, ControlWriter, Stamped
 from srm.engine.control.control_topics import (
     CONTROL_ID,
@@ -55,7 +56,6 @@ from srm.engine.flows.cluster_absence import away_cluster, loudness
 from srm.engine.ports import FlowContext
 from srm.errors import (
     FencedError,
-    IntegrityError,
     NotFoundError,
     SrmError,
     UnavailableError,
@@ -244,17 +244,6 @@ def _is_newer(key: str, value: bytes, known: bytes | None) -> bool:
         return known is None
     kept, other = (decode_or_none(each, KeptReport.decode) for each in (known, value))
     return kept is None or newest((kept, other or kept)) is not kept
-
-
-def decode_or_none(
-    value: bytes | None, decode: Callable[[bytes], _T], where: str = ""
-) -> _T | None:
-    """Decode a document; None if it is missing or damaged, the latter is logged."""
-    try:
-        return None if value is None else decode(value)
-    except IntegrityError as error:
-        log.error("%s%s; the record is skipped", where, error)  # noqa: TRY400 -- one line
-        return None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +12,10 @@ from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import RESTORE_KEY, RestoredPartition, RestoreRecord, restore_flow
+from srm.domain.text.documents import decode_or_none
 from srm.engine.cluster_ports import Cluster, TopicDescription
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,12 +47,7 @@ class RestoreState:
     @property
     def restoring(self) -> RestoreRecord | None:
         """The record a restore wrote at its start; None if it is damaged."""
-        try:
-            value = self.records.get(RESTORE_KEY)
-            return RestoreRecord.decode(value) if value is not None else None
-        except IntegrityError as error:
-            _logger.warning("skipped: %s", error)
-            return None
+        return decode_or_none(self.records.get(RESTORE_KEY), RestoreRecord.decode)
 
 
 def open_restores(forward: FlowContext) -> tuple[str, ...]:
