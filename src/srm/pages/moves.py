@@ -114,13 +114,21 @@ def plan_summary(plan: MovePlan) -> dict[str, Any]:
     }
 
 
-def progress_line(status: SyncStatus) -> str:
-    groups = f"{_count_synchronised(status)} of {len(status.groups)} groups synchronised"
-    head = f"{_head(status)}, {groups}"
-    if status.ready:
-        return f"{head}; ready"
+def progress_line(status: SyncStatus | VerifyStatus) -> str:
+    """Return one line about a look at a running move, before its go or after it."""
+    head = _head(status)
+    if isinstance(status, SyncStatus):
+        groups = f"{_count_synchronised(status)} of {len(status.groups)} groups synchronised"
+        head = f"{head}, {groups}{'; ready' if status.ready else ''}"
+    waits = reasons_of(status)
+    waiting = f"; waiting for: {reasons_text(waits)}" if waits else ""
     requests = f"; please: {reasons_text(status.asks)}" if status.asks else ""
-    return f"{head}; waiting for: {reasons_text(status.blocking)}{requests}"
+    return f"{head}{waiting}{requests}"
+
+
+def reasons_of(status: SyncStatus | VerifyStatus) -> tuple[str, ...]:
+    """Return what a running move waits for."""
+    return status.blocking if isinstance(status, SyncStatus) else status.waiting
 
 
 def progress_summary(status: SyncStatus) -> dict[str, Any]:
@@ -135,10 +143,18 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
     }
 
 
-def sync_view(status: SyncStatus) -> RenderableType:
-    """Show a wait with the groups that are furthest from ready, as a terminal has few lines."""
+def progress_view(status: SyncStatus | VerifyStatus) -> RenderableType:
+    """Show a look at a running move, with its groups until go."""
+    groups = _group_view(status) if isinstance(status, SyncStatus) else ()
+    asks = _list_names("please", status.asks, "bold magenta")
+    waits = few([f"waits: {reason}" for reason in reasons_of(status)])
+    return Group(Text(_head(status)), *groups, *(Text(line, "yellow") for line in waits), *asks)
+
+
+def _group_view(status: SyncStatus) -> Iterator[RenderableType]:
+    """Yield the groups that are furthest from ready, as a terminal has few lines."""
     late_first = sorted(status.groups, key=lambda g: (g.synchronised, g.applied))
-    table = plain_table(
+    yield plain_table(
         ("group", "members left", "synchronised", "applied"),
         (
             (g.group, number(g.members_left), _tick(g.synchronised), _tick(g.applied))
@@ -146,23 +162,8 @@ def sync_view(status: SyncStatus) -> RenderableType:
         ),
     )
     left = len(status.groups) - _GROUPS
-    more = [Text(f"and {amount(left, 'more group')}", "dim")] if left > 0 else []
-    waits, asks = _waits(status.blocking), _requests(status.asks)
-    return Group(Text(_head(status)), table, *more, *waits, *asks)
-
-
-def verify_view(status: VerifyStatus) -> RenderableType:
-    return Group(
-        Text(f"{status.elapsed_seconds:.0f} s since go"),
-        *_waits(status.waiting),
-        *_requests(status.asks),
-    )
-
-
-def verify_line(status: VerifyStatus) -> str:
-    waiting = f"; waiting for: {reasons_text(status.waiting)}" if status.waiting else ""
-    requests = f"; please: {reasons_text(status.asks)}" if status.asks else ""
-    return f"{status.elapsed_seconds:.0f} s since go{waiting}{requests}"
+    if left > 0:
+        yield Text(f"and {amount(left, 'more group')}", "dim")
 
 
 def report_view(report: MoveReport, most: int = MOST_ROWS) -> RenderableType:
@@ -296,7 +297,9 @@ def _figures(report: MoveReport) -> str:
     )
 
 
-def _head(status: SyncStatus) -> str:
+def _head(status: SyncStatus | VerifyStatus) -> str:
+    if isinstance(status, VerifyStatus):
+        return f"{status.elapsed_seconds:.0f} s since go"
     eta = "" if status.eta_seconds is None else f", about {status.eta_seconds:.0f} s"
     left = f"{amount(status.remaining_records, 'record')} to copy"
     return (
@@ -318,14 +321,6 @@ def plain_table(
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
-
-
-def _waits(reasons: Sequence[str]) -> list[Text]:
-    return [Text(line, "yellow") for line in few([f"waits: {reason}" for reason in reasons])]
-
-
-def _requests(lines: Sequence[str]) -> list[Text]:
-    return _list_names("please", lines, "bold magenta")
 
 
 def _list_names(label: str, lines: Sequence[str], style: str, most: int = MOST_ROWS) -> list[Text]:

@@ -16,9 +16,9 @@ from srm.pages.moves import (
     plan_summary,
     plan_view,
     progress_line,
+    progress_view,
     report_line,
     report_view,
-    sync_view,
 )
 
 POSITION = PartitionMove(
@@ -188,7 +188,7 @@ def test_a_wait_says_how_far_it_is_and_for_what() -> None:
         "3 s since the hold: 1,500 records to copy, about 4 s, 0 of 1 groups synchronised; "
         "waiting for: reason 0; reason 1; reason 2; reason 3; reason 4; and 2 more"
     )
-    text = as_text(sync_view(WAITING))
+    text = as_text(progress_view(WAITING))
     assert rows(text, "billing") == [["billing", "1", "not", "yet", "not", "yet"]]
     assert "waits: reason 4" in text
     assert "and 2 more" in text
@@ -199,7 +199,7 @@ def test_a_wait_of_hundreds_of_groups_shows_those_it_waits_for() -> None:
     [late] = WAITING.groups
     ready = [replace(late, group=f"g{n:03}", synchronised=True) for n in range(400)]
 
-    lines = as_text(sync_view(replace(WAITING, groups=(*ready, late)))).splitlines()
+    lines = as_text(progress_view(replace(WAITING, groups=(*ready, late)))).splitlines()
 
     assert lines[2].startswith("billing")
     assert "and 381 more groups" in lines

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Annotated, Any, Final, Literal, ParamSpec
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -47,10 +47,9 @@ from srm.errors import ConflictError, UnavailableError, UsageError
 from srm.pages.moves import (
     plan_view,
     progress_line,
+    progress_view,
+    reasons_of,
     report_view,
-    sync_view,
-    verify_line,
-    verify_view,
 )
 from srm.threads import start_thread
 from srm.wiring import open_cluster, open_move, open_records
@@ -370,14 +369,11 @@ def _line_printer(plan: MovePlan, console: Console) -> Callable[[RunEvent], None
     last: list[str] = []
 
     def show(event: RunEvent) -> None:
-        line: str = event.step
+        line, status = str(event.step), event.status
         reasons: tuple[tuple[str, ...], ...] = ()
-        if event.verify is not None:
-            line = f"{event.step}: {verify_line(event.verify)}"
-            reasons = event.verify.waiting, event.verify.asks
-        if event.sync is not None:
-            line = f"{event.step}: {progress_line(event.sync)}"
-            reasons = event.sync.blocking, event.sync.asks, *reasons
+        if status is not None:
+            line = f"{line}: {progress_line(status)}"
+            reasons = reasons_of(status), status.asks
         news = [_FIGURES.sub("", text) for text in (event.step, *map(reasons_text, reasons))]
         if news != last:
             last[:] = news
@@ -394,12 +390,7 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
         style = "green" if index < now else "bold cyan" if index == now else "dim"
         line.append(f"{step}", style=style)
         line.append(" > " if step != steps[-1] else "", style="dim")
-    parts: list[RenderableType] = [line]
-    if event.sync is not None:
-        parts.append(sync_view(event.sync))
-    if event.verify is not None:
-        parts.append(verify_view(event.verify))
-    return Group(*parts)
+    return Group(line, *([progress_view(event.status)] if event.status else []))
 
 
 # A move in these steps waits for nothing, so its gate says nothing to anybody.
@@ -443,7 +434,7 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
             raise UnavailableError(f"{line or f'{move_id}: {progress.step}'}; {error}") from error
     if line is not None:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
-    view = move_view(planned, RunEvent("wait", sync=seen))
+    view = move_view(planned, RunEvent("wait", seen))
     notes = Text("\n".join((*seen.notes, _HELD.format(move=move_id))))
     return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
 

@@ -263,8 +263,7 @@ class RunEvent:
     """Progress for display: the running step and its latest status."""
 
     step: RunStep
-    sync: SyncStatus | None = None
-    verify: VerifyStatus | None = None
+    status: SyncStatus | VerifyStatus | None = None
 
 
 def carry_out(
@@ -330,28 +329,25 @@ class _Run:
     deadline: float
     show: Callable[[RunEvent], None] = lambda _event: None
     poll_seconds: float = _POLL_S
-    sync: SyncStatus | None = None
-    verified: VerifyStatus | None = None
+    seen: SyncStatus | VerifyStatus | None = None
     report: MoveReport = field(init=False)
     _timer: threading.Event = field(default_factory=threading.Event)
 
     def step(self, name: RunStep) -> None:
+        if name not in {"wait", "verify"}:  # they show each of their looks
+            self.show(RunEvent(name, self.seen))
         match name:
             case "hold":
-                self.show(RunEvent("hold"))
                 hold(self.context, self.plan.move_id)
             case "wait":
                 self._wait()
             case "apply":
-                self.show(RunEvent("apply", self.sync))
                 self._until_open(self._apply, self._wait)
             case "go":
-                self.show(RunEvent("go", self.sync))
                 self._until_open(lambda: go(self.context, self.plan.move_id), self._apply_again)
             case "verify":
                 self._verify()
             case _:
-                self.show(RunEvent("report", verify=self.verified))
                 self.report = report(self.context, self.plan.move_id)
 
     def _wait(self) -> None:
@@ -362,7 +358,7 @@ class _Run:
         silence = ""
         while True:
             try:
-                self.sync = status = wait_status(self.context, plan.move_id)
+                self.seen = status = wait_status(self.context, plan.move_id)
             except UnavailableError as error:
                 if time.monotonic() > self.deadline:
                     raise
@@ -382,7 +378,7 @@ class _Run:
             self._timer.wait(self.poll_seconds)
 
     def _apply(self) -> None:
-        self.sync = apply(self.context, self.plan.move_id)
+        self.seen = apply(self.context, self.plan.move_id)
 
     def _apply_again(self) -> None:
         self._wait()
@@ -404,10 +400,10 @@ class _Run:
 
     def _verify(self) -> None:
         while True:
-            seen = self.verified = verify(self.context, self.plan.move_id)
+            seen = self.seen = verify(self.context, self.plan.move_id)
             if seen.done or seen.timed_out:
                 return
-            self.show(RunEvent("verify", verify=seen))
+            self.show(RunEvent("verify", seen))
             self._timer.wait(self.poll_seconds)
 
 

@@ -32,7 +32,7 @@ def waits(*blocking: str, asks: tuple[str, ...] = ()) -> RunEvent:
         *("m1", False, False, blocking, (), 7, (), None, 3.0, False),
         asks=asks,
     )
-    return RunEvent("wait", sync=sync)
+    return RunEvent("wait", sync)
 
 
 def in_a_file(*events: RunEvent) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_file_gets_a_line_when_the_step_changes_or_what_is_waited_for() -> Non
         waits("T is 7 records behind"),
         waits("T is 7 records behind", asks=("stop the producers of T",)),
         RunEvent("go"),
-        RunEvent("verify", verify=left),
+        RunEvent("verify", left),
     )
 
     head = "3 s since the hold: 7 records to copy, 0 of 0 groups synchronised; waiting for: "
