@@ -68,6 +68,10 @@ def end_of_pause(move_id: str) -> str:
     return f"{hold_again(move_id)}, or end it ('srm failover release {move_id}')"
 
 
+def earliest(*times_ms: int | None) -> int | None:
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+
 @dataclass(frozen=True)
 class GroupResume:
     """One group on the target after go; offsets are keyed ``topic-partition``.
@@ -91,8 +95,7 @@ class GroupResume:
 
     @property
     def worked_ms(self) -> int | None:
-        known = [at for at in (self.processed_ms, self.first_commit_ms) if at is not None]
-        return min(known, default=None)
+        return earliest(self.processed_ms, self.first_commit_ms)
 
     @property
     def has_settled(self) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 from srm.domain.groups.translation import Direction
 from srm.domain.moves.gate import requests_at_go
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler
+from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler, earliest
 from srm.domain.moves.report import (
     Approval,
     Follower,
@@ -55,7 +55,6 @@ from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
 from srm.engine.moves.holding import address_of_target, by_name
 from srm.engine.moves.records import (
     ControlChange,
-    ControlTables,
     InForce,
     MoveContext,
     MoveStore,
@@ -278,10 +277,10 @@ def _read_resumed(
         }
         found = replace(
             before,
-            resumed_ms=_earliest(
+            resumed_ms=earliest(
                 before.resumed_ms, said.resumed_ms or (arrivals.now_ms if present else None)
             ),
-            processed_ms=_earliest(before.processed_ms, said.processed_ms),
+            processed_ms=earliest(before.processed_ms, said.processed_ms),
             first_commit_ms=before.first_commit_ms or (arrivals.now_ms if moved else None),
             started=started,
             committed=committed,
@@ -293,10 +292,6 @@ def _read_resumed(
             found = replace(found, idle=not records.any_after(intended))
         result[group] = found
     return result
-
-
-def _earliest(*times_ms: int | None) -> int | None:
-    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
 
 def _source_ends(context: MoveContext, plan: MovePlan) -> Offsets | None:
@@ -387,15 +382,18 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
         )
         return next_revision(store.report(plan.move_id), report, context.now_ms(), key)
 
+    def change_to(kept: KeptReport) -> ControlChange:
+        documents = {report_key(plan.move_id): kept.signed.value()}
+        return ControlChange(progress=(progress,), documents=documents)
+
     made = next_of(known)
-    if all(_has(table, made, progress) for table in known.tables):
+    if all(table.new_part(change_to(made)) == ControlChange() for table in known.tables):
         return made.report
 
     def write(registers: Registers) -> KeptReport:
         registers.require("target")
         kept = next_of(registers.store)
-        documents = {report_key(plan.move_id): kept.signed.value()}
-        registers.write_both(ControlChange(progress=(progress,), documents=documents))
+        registers.write_both(change_to(kept))
         return kept
 
     return transact(context, "writing the report of a move", write).report
@@ -439,12 +437,6 @@ def _rivals(store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Iterato
                 f"move {one.move_id} sent clients of this one to {other.request.target}, neither "
                 f"saw the other; clients follow the later one. Agree on one side and move them"
             )
-
-
-def _has(table: ControlTables, kept: KeptReport, progress: MoveProgress) -> bool:
-    known = table.progress.get(progress.move_id)
-    document = table.documents.get(report_key(progress.move_id))
-    return known is not None and known.rank >= progress.rank and document == kept.signed.value()
 
 
 def _followers(
@@ -555,8 +547,7 @@ class Arrivals:
         return followers_of(target, source, self.progress.hold_stamp_ms)
 
     def _first(self, arrived: Iterable[StampedAck], state: AckState) -> int | None:
-        times = (one.at_ms(state) for one in arrived if self._clocked)
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+        return earliest(*(one.at_ms(state) for one in arrived if self._clocked))
 
 
 class TargetRecords:
