@@ -340,10 +340,10 @@ class TopicCost:
     """
 
     topic: str
-    not_copied: int | None
-    at_most: int | None
-    seconds: float | None
-    age_seconds: float | None
+    not_copied: int | None = None
+    at_most: int | None = None
+    seconds: float | None = None
+    age_ms: int | None = None
     residue: int | None = None
     first_ms: int | None = None
     last_ms: int | None = None
@@ -359,7 +359,7 @@ class GroupCost:
     group: str
     re_read_at_most: int | None
     re_read: int | None
-    checkpoint_age_seconds: float | None
+    checkpoint_age_ms: int | None
     read_of_residue: int | None = None
 
 
@@ -379,21 +379,13 @@ def costs(report: MoveReport) -> Costs | None:
     return Costs(tuple(_topics(report)), tuple(_groups(report)), tuple(_unknown(report)))
 
 
-_COUNTS: Final = ("not_copied", "at_most", "seconds")
-
-
 def _topics(report: MoveReport) -> Iterator[TopicCost]:
     said = {topic.topic: topic for topic in (report.forecast.topics if report.forecast else ())}
     found = {entry.topic for entry in (report.outcome.partitions if report.outcome else ())}
     for name in sorted({*said, *found}):
-        topic = said.get(name)
-        counts: dict[str, Any] = {key: getattr(topic, key, None) for key in _COUNTS}
-        yield TopicCost(
-            name,
-            **counts,
-            age_seconds=_seconds(topic.age_ms if topic else None),
-            **_outcome_fields(name, report.outcome),
-        )
+        columns = ("not_copied", "at_most", "seconds", "age_ms") if name in said else ()
+        forecast = values_of(said.get(name), *columns)
+        yield TopicCost(name, **forecast, **_outcome_fields(name, report.outcome))
 
 
 def _outcome_fields(topic: str, outcome: Outcome | None) -> dict[str, Any]:
@@ -421,7 +413,7 @@ def _groups(report: MoveReport) -> Iterator[GroupCost]:
             name,
             re_read_at_most=group.re_read if group else None,
             re_read=moved.re_read if moved else None,
-            checkpoint_age_seconds=_seconds(group.age_ms if group else None),
+            checkpoint_age_ms=group.age_ms if group else None,
             read_of_residue=found[name].records if name in found else None,
         )
 
@@ -436,10 +428,6 @@ def _unknown(report: MoveReport) -> Iterator[str]:
         yield f"group {group} is known by name only: its clients decide where it starts"
     for transaction in forecast.transactions:
         yield f"open transaction: {transaction}"
-
-
-def _seconds(age_ms: int | None) -> float | None:
-    return None if age_ms is None else age_ms / 1000
 
 
 def outcome_lines(report: MoveReport) -> Iterator[str]:
