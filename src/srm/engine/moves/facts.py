@@ -158,23 +158,17 @@ class Away(SideFacts):
         is_share = any(last.is_share for last in self.places.get(name, {}).values())
         return GroupDescription(name, "empty", "share" if is_share else "classic")
 
-    def known_ms(self, group: str) -> int | None:
-        """Return the time of a group's positions, epoch milliseconds; None without any.
+    def stamp(self, group: str) -> tuple[int | None, bool]:
+        """Return the time of a group's positions, and if the last emission found them unchanged.
 
-        An unchanged checkpoint is not rewritten, so the time of the emission counts.
+        That is in epoch milliseconds, None without any. An unchanged checkpoint is not rewritten,
+        so the time of the emission counts.
         """
-        written_ms, emitted_ms = self._times_ms(group)
-        return None if written_ms is None else max(written_ms, emitted_ms)
-
-    def is_still(self, group: str) -> bool:
-        """Return True if the last emission found the positions of a group unchanged."""
-        written_ms, emitted_ms = self._times_ms(group)
-        return written_ms is not None and written_ms < emitted_ms
-
-    def _times_ms(self, group: str) -> tuple[int | None, int]:
         times = [last.time_ms for last in self.places.get(group, {}).values()]
-        confirmed = self.proof is not None and self.proof.confirms(group)
-        return max(times, default=None), self.proof.time_ms if self.proof and confirmed else 0
+        written_ms, proof = max(times, default=None), self.proof
+        emitted_ms = proof.time_ms if proof is not None and proof.confirms(group) else 0
+        is_still = written_ms is not None and written_ms < emitted_ms
+        return emitted_ms if is_still else written_ms, is_still
 
 
 @dataclass(frozen=True)
@@ -459,14 +453,14 @@ class MoveFacts:
         )
 
     def _group_forecast(self, plan: GroupPlan, now_ms: int) -> GroupForecast:
-        stamp = self.away.known_ms(plan.group)
+        stamp_ms, is_still = self.away.stamp(plan.group)
         return GroupForecast(
             plan.group,
             len(self.known_places(plan)),
             self.read_again(plan),
             plan.total_skipped,
-            None if stamp is None else max(0, now_ms - stamp),
-            self.away.is_still(plan.group),
+            None if stamp_ms is None else max(0, now_ms - stamp_ms),
+            is_still,
         )
 
     def read_again(self, plan: GroupPlan) -> int:

@@ -230,7 +230,7 @@ def _group_row(plan: GroupPlan, outlook: MoveFacts, error: str) -> documents.Gro
     return documents.GroupRow(
         plan.group,
         len(known),
-        outlook.away.known_ms(plan.group),
+        outlook.away.stamp(plan.group)[0],
         outlook.read_again(plan),
         plan.total_skipped,
         outlook.followers(plan.group),
@@ -338,7 +338,7 @@ def checkpoint_rows(look: FlowLook) -> Iterator[documents.CheckpointRow]:
                     one.target_topic,
                     last.upstream_offset,
                     last.offset,
-                    outlook.away.known_ms(plan.group),
+                    outlook.away.stamp(plan.group)[0],
                 )
 
 
