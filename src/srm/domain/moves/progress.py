@@ -185,6 +185,9 @@ class WaitNote(Document):
     sample: tuple[int, int] | None = None
     still: str = ""
 
+    def key(self) -> bytes:
+        return f"{WAIT_PREFIX}{self.move_id}".encode()
+
 
 @dataclass(frozen=True)
 class MoveProgress(Document):

@@ -364,12 +364,6 @@ class MoveStore:
         return [table.documents[key] for table in self.tables if key in table.documents]
 
 
-def save_note(context: MoveContext, note: WaitNote) -> None:
-    """Write a note on the target; not fenced, since losing it only delays."""
-    key = f"{WAIT_PREFIX}{note.move_id}".encode()
-    context.target.compacted_topic(internal_topics.MOVES).write({key: note.value()})
-
-
 def read_both(
     context: MoveContext, read: Callable[[Cluster], _T]
 ) -> tuple[list[_T], list[UnavailableError]]:

@@ -18,6 +18,7 @@ from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, hold_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text
 from srm.engine.groups.group_sync import apply_exact
@@ -42,7 +43,6 @@ from srm.engine.moves.records import (
     MoveStore,
     Registers,
     bring_about,
-    save_note,
     transact,
 )
 from srm.engine.moves.verification import VerifyStatus, report, verify
@@ -117,7 +117,8 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     with renewals(context, plan):
         seen = look(context, plan, progress)
     if progress.step in HELD:
-        save_note(context, seen.note(context.now_ms()))
+        note = seen.note(context.now_ms())  # not fenced: its loss only delays
+        context.target.compacted_topic(internal_topics.MOVES).write({note.key(): note.value()})
         remove_static_members(context, plan, seen)
         # All clients that follow the hold have finished writing.
         if not seen.unheld and topics_without_fence(context, plan):
