@@ -114,7 +114,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     noted = seen.progress
     elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
     in_time = elapsed <= plan.request.resume_seconds
-    absent, idling = _waiting(plan, seen)
+    absent, idling = _waiting(seen)
     # A group that is present but has processed nothing in time is not a failure of the move.
     waiting = (*absent, *((*idling, *unconfirmed) if in_time else ()))
     if not waiting or not in_time:
@@ -131,17 +131,17 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         residue=noted.residue,
         elapsed_seconds=elapsed,
         timed_out=bool(waiting) and not in_time,
-        asks=tuple(_requests(context, plan, noted)) if "manual" in plan.redirect else (),
+        asks=tuple(_requests(context, seen, noted)) if "manual" in plan.redirect else (),
     )
 
 
 @dataclass(frozen=True)
 class VerifyLook:
-    """One look after go at ``clock_ms``, by the hold's clock; ``ours`` follow no later move."""
+    """One look after go; ``watched``: at the source, too, whose records and readers count."""
 
     progress: MoveProgress
-    clock_ms: int
-    ours: tuple[str, ...]
+    arrivals: Arrivals
+    watched: bool
 
 
 def observe(
@@ -176,18 +176,19 @@ def observe(
         noted = progress
     elif ours and ends is not None:
         noted = replace(noted, residue_seen_ms=now)
-    return VerifyLook(noted, arrivals.now_ms, arrivals.ours(plan.group_names) if watched else ())
+    return VerifyLook(noted, arrivals, watched)
 
 
 def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) -> MoveProgress:
     """Find members and changed commits on the source after go, except srm's own commits."""
     progress, found = seen.progress, dict(seen.progress.stragglers)
+    groups = seen.arrivals.ours(plan.group_names if seen.watched else ())
     topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
     try:
-        described = context.source.groups(seen.ours) if seen.ours else {}
+        described = context.source.groups(groups) if groups else {}
         known = context.source.topics()
         earlier = read_ledger(context.source, known)
-        committed = _readable_commits(context.source, seen.ours)
+        committed = _readable_commits(context.source, groups)
         ledger = read_ledger(context.source, known)
     except UnavailableError as error:
         log.log(loudness(error), "readers on %s are unknown: %s", context.source.alias, error)
@@ -224,28 +225,29 @@ def _news(progress: MoveProgress) -> MoveProgress:
     return replace(progress, revision=0, resumed=resumed)
 
 
-def _requests(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
+def _requests(context: MoveContext, seen: VerifyLook, progress: MoveProgress) -> Iterator[str]:
+    plan, now = seen.arrivals.plan, seen.arrivals.now
     # Groups without members may rest; which of them had some on a lost source is not known.
     absent = {
         group.group: group.members
         for group in plan.groups
+        if now.leads(group_subject(group.group))
         if progress.resumed[group.group].resumed_ms is None
         if group.members or plan.request.is_unplanned or progress.members_at_hold.get(group.group)
     }
-    return requests_at_go(plan.request, address_of_target(context), absent, progress.residue)
+    residue = {t: count for t, count in progress.residue.items() if now.leads(topic_subject(t))}
+    return requests_at_go(plan.request, address_of_target(context), absent, residue)
 
 
-def _waiting(plan: MovePlan, seen: VerifyLook) -> tuple[list[str], list[str]]:
+def _waiting(seen: VerifyLook) -> tuple[list[str], list[str]]:
     """Return a reason for each group without members, and for each that has processed nothing."""
-    progress, where = seen.progress, f"members on {plan.request.target}"
+    progress, where = seen.progress, f"members on {seen.arrivals.plan.request.target}"
     absent, idling = list[str](), list[str]()
-    for group in plan.group_names:
-        if group_subject(group) in progress.superseded or not progress.members_at_hold.get(group):
-            continue
+    for group in seen.arrivals.ours(one for one, had in progress.members_at_hold.items() if had):
         found = progress.resumed[group]
         if found.resumed_ms is None:
             absent.append(f"group {group} has no {where} yet")
-        elif not found.has_settled and seen.clock_ms - found.resumed_ms < _FIRST_RECORD_MS:
+        elif not found.has_settled and seen.arrivals.now_ms - found.resumed_ms < _FIRST_RECORD_MS:
             idling.append(f"group {group} has {where} and has not processed anything yet")
     return absent, idling
 

@@ -97,6 +97,38 @@ def test_a_move_stays_in_force_when_a_later_one_was_released(world: World) -> No
     assert moves.report(context, "m1").ok
 
 
+@pytest.mark.parametrize("step", ["held", "gone"])
+def test_verification_waits_for_no_group_that_a_later_move_has_taken_over(
+    world: World, step: str
+) -> None:
+    """It waited for members on B until its time limit, and its requests led them there."""
+    request = replace(REQUEST, redirect=("routing", "manual"))
+    context = held(world, request)
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    world.p.produce("Payments", records=1)
+    world.copy("P", "B")
+    world.start("near", "B", {"P.Payments": max(world.offsets("B", "near").values())})
+    world.copy("B", "P")
+    status = moves.verify(context, "m1")
+    assert status.waiting
+    assert len(status.asks) == 2
+    back = world.context("B", "P")
+    moves.plan(back, BACK, "m2")
+    moves.hold(back, "m2")
+    if step == "gone":
+        world.obey("near", alias="B")
+        world.passing()
+        moves.apply(back, "m2")
+        moves.go(back, "m2")
+
+    status = moves.verify(context, "m1")
+
+    assert status.done
+    assert status.asks == ()
+    assert "group far has not resumed on B" in moves.report(context, "m1").problems
+
+
 def decide_during_go(world: World, *subjects: str) -> None:
     """Let another engineer send clients to P while this go has written its intent there."""
     route = Route(ERA, "P", "go", "m2", world.clock(), decided=True)
