@@ -165,7 +165,7 @@ class ControlTables:
         documents = {
             key: value
             for key, value in other.documents.items()
-            if key.split(":")[1] in moves and _is_newer(key, value, self.documents.get(key))
+            if key.partition(":")[2] in moves and _is_newer(key, value, self.documents.get(key))
         }
         progress = [one for one in ended if one.move_id in moves]
         return self.new_part(ControlChange(routes, progress, documents))

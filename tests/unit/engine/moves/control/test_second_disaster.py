@@ -17,7 +17,15 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.cluster_absence import away_cluster
-from srm.engine.moves.records import MoveContext, RoutingHistory, ensure_topics, homes_to_move
+from srm.engine.moves.records import (
+    ControlTables,
+    MoveContext,
+    MoveStore,
+    RoutingHistory,
+    ensure_topics,
+    homes_to_move,
+    level,
+)
 from srm.engine.status.observing import read_known
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch
@@ -73,6 +81,22 @@ def test_an_emission_writes_the_routes_that_a_returned_cluster_has_missed(
     assert world.routes("P") == world.routes("B")
     plan = moves.plan(without_b(world), BACK, "m2", dry_run=True)
     assert (plan.blocking, plan.group_names) == ((), ("far", "near"))
+
+
+def test_a_returned_cluster_gets_the_plan_and_the_report_of_a_move_whatever_its_id(
+    disaster: Disaster,
+) -> None:
+    """An id with colons, such as a time, left them on B alone: P knew no such move."""
+    move_id = "P-lost-2026-11-28T22:05:00"
+    moves.plan(disaster.context, UNPLANNED, move_id)
+    for step in (moves.hold, moves.apply, moves.go, moves.report):
+        step(disaster.context, move_id)
+
+    level(disaster.world.context())
+
+    on_p = MoveStore([ControlTables.read_moves(disaster.world.p)])
+    assert on_p.load(move_id)[1].step == "reported"
+    assert on_p.report(move_id) is not None
 
 
 def test_groups_leave_a_lost_cluster_that_a_move_sent_them_to_just_before(
