@@ -205,6 +205,10 @@ def release(move_id: MoveArgument, pair: TwoClusters) -> None:
 
 def _show_plan(common: Common, planned: MovePlan) -> None:
     common.emit(planned, lambda console: console.print(plan_view(planned)))
+    _require_clear(planned)
+
+
+def _require_clear(planned: MovePlan) -> None:
     if planned.blocking:
         raise ConflictError(f"move {planned.move_id} is blocked: {reasons_text(planned.blocking)}")
 
@@ -258,9 +262,8 @@ def _open_move(
 
 
 def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
-    """Record the operator of a move, and have an unplanned one approved."""
-    if planned.blocking:
-        return
+    """Record the operator of a move, and have an unplanned one approved; refuse a blocked one."""
+    _require_clear(planned)
     how = "--yes" if yes else "srm failover run"
     if planned.request.is_unplanned and not yes:
         how = f"typed {_typed_source(planned)}"

@@ -17,7 +17,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.engine import moves
 from srm.engine.flows.supervision import operator
 from srm.engine.moves.records import MoveContext, MoveStore
-from srm.errors import UsageError
+from srm.errors import ConflictError, UsageError
 
 
 @pytest.fixture
@@ -67,6 +67,16 @@ def test_a_typed_name_approves_and_another_word_does_nothing(
     monkeypatch.setattr(sys, "stdin", Terminal("P\n"))
     _approve(context, plan, yes=False)
     assert [one.how for one in moves.report(context, "m1").approvals] == ["typed P"]
+
+
+def test_a_blocked_move_is_refused_before_its_hold(context: MoveContext, plan: MovePlan) -> None:
+    """Its reason can pass before the hold looks again, which then had no approval."""
+    blocked = replace(plan, blocking=("P answers",))
+
+    with pytest.raises(ConflictError, match="move m1 is blocked: P answers"):
+        _approve(context, blocked, yes=True)
+
+    assert moves.report(context, "m1").approvals == ()
 
 
 def test_who_runs_a_planned_move_is_kept_with_the_numbers_of_the_plan(
