@@ -179,10 +179,12 @@ def test_topics_that_are_described_again_and_again_leave_nothing_in_memory(
     with KafkaCluster("P", props) as cluster:
         found = cluster.topics()
         assert found.keys() >= {*topics}
+        rights = cluster.topic_rights(topics, "consumer")
         gc.collect()
         before = sys.getallocatedblocks()
         for _ in range(100):
             assert cluster.topics() == found
+            assert cluster.topic_rights(topics, "consumer") == rights
         gc.collect()
         assert sys.getallocatedblocks() - before < 100
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, admin
+from confluent_kafka import KafkaError, admin
 
 from srm.config.model import ClientKind
 from srm.domain.names.rights import ALL_USERS, ANY_NAME, Acl, ResourceKind, write_denial
@@ -94,28 +94,19 @@ def delete(clients: Clients, acls: Collection[Acl], look: Request = _ANYTHING) -
 def topic_rights(
     clients: Clients, topics: Collection[str], client: ClientKind = "admin"
 ) -> dict[str, frozenset[str]]:
-    if not topics:
-        return {}
-    collection = TopicCollection(sorted(topics))
+    doing, absent = "checking rights on topics", {*UNKNOWN_TOPIC_CODES, KafkaError.TOPIC_EXCEPTION}
 
-    def request(timeout_s: float) -> dict[str, frozenset[str]]:
-        futures = clients.admin(client).describe_topics(
-            collection, include_authorized_operations=True, request_timeout=timeout_s
-        )
-        found: dict[str, frozenset[str]] = {}
-        for name, future in futures.items():
-            try:
-                allowed = answer_of(future, timeout_s).authorized_operations or ()
-                found[name] = frozenset(map(_operation_name, allowed))
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == TOPIC:
-                    found[name] = frozenset()
-                elif code not in {*UNKNOWN_TOPIC_CODES, KafkaError.TOPIC_EXCEPTION}:
-                    raise
-        return found
+    async def look(brokers: Brokers) -> dict[str, frozenset[str]]:
+        answers = (await brokers.look(topics, rights=True))["topics"]
+        found = [one for one in answers if one["error_code"] not in absent]
+        check(found, clients.label(doing), fine=[TOPIC])
+        return {one["topic"]: _rights_of(one["topic_operations"]) for one in found}
 
-    return clients.call("checking rights on topics", request)
+    return clients.request(doing, look, client=client) if topics else {}
+
+
+def _rights_of(bits: int) -> frozenset[str]:
+    return frozenset(name for name, one in _OPERATIONS.items() if bits >> one.value & 1)
 
 
 def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -18,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from srm import patience
 from srm.clock import pauses
-from srm.config.model import ClientKind, ClusterClients
+from srm.config.model import CLIENT_KINDS, ClientKind, ClusterClients
 from srm.domain.text.amount import some
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import Brokers, refusals_of
@@ -203,8 +204,7 @@ class Clients:
         self._patience = patience.current()
         self.reader_lock = threading.RLock()
         self.silent_groups: set[str] = set()  # no coordinator within a whole time limit
-        self._brokers = BrokerCalls(alias, self.props.admin)
-        self._reading = BrokerCalls(alias, self.props.consumer)
+        self._calls = {kind: BrokerCalls(alias, getattr(props, kind)) for kind in CLIENT_KINDS}
         self._lock = threading.Lock()
         self._current = threading.local()
         self._admitted: list[Mapping[str, str]] = []
@@ -212,20 +212,15 @@ class Clients:
         self._reader: Consumer | None = None
         self._producer: Producer | None = None
 
-    def admin(self, kind: ClientKind = "admin") -> AdminClient:
-        """Return the admin client, or another one that logs in as a kind of client does."""
-        props: Mapping[str, str] = getattr(self.props, kind)
+    def admin(self) -> AdminClient:
         with self._lock, kafka_errors(self.label("creating an admin client")):
-            client = self._admin if props == self.props.admin else None
-            if client is None:
-                self._require_admission(props)
-                client = AdminClient(dict(props), logger=ClientLog())
-                if props == self.props.admin:
-                    self._admin = client
-            client.poll(0)  # gets or renews a token that librdkafka makes itself
+            if self._admin is None:
+                self._require_admission(self.props.admin)
+                self._admin = AdminClient(dict(self.props.admin), logger=ClientLog())
+            self._admin.poll(0)  # gets or renews a token that librdkafka makes itself
             # Kept until this thread has its answer, which a discarded client never gets.
-            self._current.client = client
-            return client
+            self._current.client = self._admin
+            return self._admin
 
     def reader(self) -> Consumer:
         """Return the shared reader; hold ``reader_lock`` from assigning to the last record."""
@@ -278,8 +273,8 @@ class Clients:
                 self.discard_reader()
             finally:
                 self.reader_lock.release()
-        self._brokers.close()
-        self._reading.close()
+        for calls in self._calls.values():
+            calls.close()
         with self._lock:
             self._admin = self._reader = self._producer = None
 
@@ -342,14 +337,13 @@ class Clients:
                 time.sleep(next(pause_s))
 
     def request(
-        self, doing: str, request: Call[_T], needs: Needs = NOTHING, *, as_consumer: bool = False
+        self, doing: str, request: Call[_T], needs: Needs = NOTHING, *, client: ClientKind = "admin"
     ) -> _T:
         """Do the same with a request for the brokers themselves, see :meth:`call`.
 
-        ``as_consumer``: log in as the user that may read topics.
+        ``client``: log in as this kind does; the consumer may read topics.
         """
-        calls = self._reading if as_consumer else self._brokers
-        return self.call(doing, lambda limit_s: calls.run(request, limit_s), needs)
+        return self.call(doing, partial(self._calls[client].run, request), needs)
 
     def wait_until(
         self, what: str, condition: Callable[[], bool], timeout_s: float | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from srm.config.model import ClientKind
 from srm.domain.names.topics import TopicPartition
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.admin.clients import Clients
@@ -47,7 +48,7 @@ def offsets_at(clients: Clients, times: _Values) -> _Offsets:
 
 def epoch_ends(clients: Clients, epochs: _Values) -> _Offsets:
     doing = "looking up leader epochs"
-    found = _query_logs(clients, doing, epochs, api.epoch_ends_request, as_consumer=True)
+    found = _query_logs(clients, doing, epochs, api.epoch_ends_request, "consumer")
     # For an epoch missing in its log a leader returns the end of the one before. After an unclean
     # election that end may exceed what the epoch held elsewhere.
     return {
@@ -65,7 +66,7 @@ def _list(
 
 
 def _query_logs(
-    clients: Clients, doing: str, values: _Values, make: api.LogMaker, *, as_consumer: bool = False
+    clients: Clients, doing: str, values: _Values, make: api.LogMaker, client: ClientKind = "admin"
 ) -> Answers:
     if not values:
         return {}
@@ -78,7 +79,7 @@ def _query_logs(
         return await query_leaders(brokers, values, of_leader, error)
 
     needs = on_topic("Describe", *{p.topic for p in values})
-    return clients.request(doing, request, needs, as_consumer=as_consumer)
+    return clients.request(doing, request, needs, client=client)
 
 
 class PartitionLeader(NamedTuple):

@@ -161,7 +161,7 @@ def _scatter(clients: Clients, rest: Callable[[], list[_Read]], *, committed: bo
     topics = sorted({partition.topic for partition, _ in rest()})
     if topics:
         needs = on_topic("Read", *topics)
-        clients.request("reading single records", request, needs, as_consumer=True)
+        clients.request("reading single records", request, needs, client="consumer")
 
 
 def fetched_of(

@@ -142,7 +142,9 @@ class Brokers:
 
     # ----- queries
 
-    async def look(self, topics: Collection[str] | None = ()) -> dict[str, Any]:
+    async def look(
+        self, topics: Collection[str] | None = (), *, rights: bool = False
+    ) -> dict[str, Any]:
         """Look up the brokers, and topics with their leaders, None: all; creates no topic."""
         known = list(self._nodes.values())
         random.shuffle(known)
@@ -158,7 +160,7 @@ class Brokers:
                 self.replaced_by = str(answer["cluster_id"])
             return f"its address now belongs to another cluster, {answer['cluster_id']}"
 
-        request = metadata_request(topics)
+        request = metadata_request(topics, rights=rights)
         answer = await self._query_one_of([*known, *self.servers], request, unfit)
         self._nodes = {found["node"]: (found["host"], found["port"]) for found in answer["brokers"]}
         self._cluster_id = answer["cluster_id"]

@@ -90,11 +90,11 @@ EPOCH_ENDS: Final = message("""23 3 classic:
     leader_epoch:int32 end_offset:int64]]""")
 
 
-def metadata_request(topics: Collection[str] | None) -> Request:
+def metadata_request(topics: Collection[str] | None, *, rights: bool = False) -> Request:
     """Make a request for the brokers and for topics by name, None: all; it does not create them."""
-    create = cluster_operations = topic_operations = False
+    create = cluster_operations = False
     wanted = None if topics is None else [(bytes(16), topic) for topic in sorted(topics)]
-    return METADATA(wanted, create, cluster_operations, topic_operations)
+    return METADATA(wanted, create, cluster_operations, rights)
 
 
 class LogQuery(NamedTuple):

@@ -55,7 +55,7 @@ class Asked(Clients):
         request: Callable[[Any], Awaitable[Any]],
         needs: object = None,  # noqa: ARG002
         *,
-        as_consumer: bool = False,  # noqa: ARG002
+        client: str = "admin",  # noqa: ARG002
     ) -> Any:
         return asyncio.run(cast("Any", request(self.brokers)))
 

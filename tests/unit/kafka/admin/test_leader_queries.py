@@ -56,9 +56,9 @@ class Asked(Clients):
         request: Callable[[Any], Awaitable[Any]],
         needs: object = None,  # noqa: ARG002
         *,
-        as_consumer: bool = False,
+        client: str = "admin",
     ) -> Any:
-        self.asked_as_consumer = as_consumer
+        self.asked_as = client
         return asyncio.run(cast("Any", request(self.brokers)))
 
 
@@ -66,7 +66,7 @@ def test_an_epoch_ends_where_the_leader_says() -> None:
     clients = Asked(Brokers(0, 5, 1000))
 
     assert epoch_ends(clients, {PLACE: 5}) == {PLACE: 1000}
-    assert clients.asked_as_consumer, "its user may read topics"
+    assert clients.asked_as == "consumer", "its user may read topics"
 
 
 def test_offsets_are_the_leaders_and_an_absent_partition_has_none() -> None:

@@ -1,4 +1,4 @@
-"""Topics as the brokers describe them, by one request that leaves nothing in memory."""
+"""Topics as the brokers describe them, and rights: by one request that leaves nothing in memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from confluent_kafka import KafkaError
 from tests.unit.kafka.wire.metadata_brokers import Cluster
 
 from srm.config.model import ClusterClients
+from srm.config.values import ClientProperties
 from srm.domain.names.topics import topic_id_text
 from srm.engine.cluster_ports import TopicDescription
 from srm.errors import AuthorizationError
+from srm.kafka.admin.acls import topic_rights
 from srm.kafka.admin.clients import Clients
 from srm.kafka.admin.topics import describe
 
+NOWHERE = ClientProperties({"bootstrap.servers": "127.0.0.1:1"})
 ID = uuid.UUID(int=0xFB << 120 | 0xFF).bytes
 
 
@@ -43,6 +46,28 @@ def test_topics_are_described_by_one_answer_of_a_broker() -> None:
                 0: (1,),
                 1: (1,),
             }
+        finally:
+            clients.close()
+            broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_rights_on_topics_are_in_one_answer_to_the_client_that_would_use_them() -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        cluster.operations = 1 << 3 | 1 << 8
+        refused = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        cluster.errors = {"hidden": refused, "gone": KafkaError.UNKNOWN_TOPIC_OR_PART}
+        broker = await cluster.broker(1)
+        consumer = ClientProperties({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+        clients = Clients("P", ClusterClients(NOWHERE, consumer, NOWHERE), timeout_s=5)
+        wanted = ["pay", "hidden", "gone"]
+        try:
+            rights = await asyncio.to_thread(topic_rights, clients, wanted, "consumer")
+            assert rights == {"pay": {"Read", "Describe"}, "hidden": frozenset()}
+            assert broker.asked == [sorted(wanted)]
+            assert await asyncio.to_thread(topic_rights, clients, []) == {}
         finally:
             clients.close()
             broker.stop()

@@ -26,6 +26,8 @@ MESSAGES = {
     )
 }
 NO_ID = bytes(16)
+NO_RIGHTS = -(1 << 31)
+"""Rights on a topic in an answer without them, or on a topic that srm may not describe."""
 FENCED, UNKNOWN = 74, 75
 """FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH."""
 LOG_END = 5
@@ -35,7 +37,8 @@ class Cluster:
     """What every broker of a cluster knows.
 
     ``leader`` leads every partition, in ``epoch``; ``coordinator`` is that of every transaction.
-    ``errors`` are the codes of all topics, for who names none; others are fine.
+    ``errors`` are the codes of all topics, for who names none; others are fine, and ``operations``
+    the bits of the rights on them.
     """
 
     def __init__(self, cluster_id: str = "one") -> None:
@@ -47,6 +50,7 @@ class Cluster:
         self.partitions = 1
         self.coordinator = 1
         self.errors: dict[str, int] = {}
+        self.operations = NO_RIGHTS
 
     async def broker(self, node: int, *, port: int = 0) -> MetadataBroker:
         """Start a broker, or another in the place of an older one."""
@@ -54,13 +58,14 @@ class Cluster:
         await broker.start(port)
         return broker
 
-    def metadata(self, topics: list[str], leader: Leader) -> bytes:
+    def metadata(self, topics: list[str], leader: Leader, *, rights: bool) -> bytes:
         known = [(node, "127.0.0.1", b.port, None) for node, b in self.brokers.items()]
         partitions = [(0, n, *leader, [1], [1], []) for n in range(self.partitions)]
-        found = [
-            (self.errors.get(topic, 0), topic, self.topic_id, False, partitions, 0)
-            for topic in topics
-        ]
+        found = []
+        for topic in topics:
+            error = self.errors.get(topic, 0)
+            operations = self.operations if rights and not error else NO_RIGHTS
+            found.append((error, topic, self.topic_id, False, partitions, operations))
         return answer(METADATA, 0, known, self.cluster_id, 1, found, 0)
 
 
@@ -132,7 +137,7 @@ class MetadataBroker:
             named = asked["topics"]
             all_names = [*self.cluster.errors] if named is None else [one["topic"] for one in named]
             self.asked.append(all_names)
-            return self.cluster.metadata(self.asked[-1], known)
+            return self.cluster.metadata(self.asked[-1], known, rights=asked["topic_operations"])
         self.queries.append(sum(len(topic["partitions"]) for topic in asked["topics"]))
 
         def look_up(query: dict[str, int]) -> tuple[int, ...]:
