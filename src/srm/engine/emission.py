@@ -9,7 +9,7 @@ from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.names import internal_topics
 from srm.engine.drill import try_to_remove_leftovers
 from srm.engine.groups import checkpoints
-from srm.engine.groups.checkpoints import CheckpointSummary
+from srm.engine.groups.checkpoints import CheckpointSummary, Look
 from srm.engine.moves.records import try_to_level
 from srm.engine.ports import FlowContext
 
@@ -23,7 +23,11 @@ def tables_of(config: FlowConfig) -> dict[str, list[tuple[str, int]]]:
 
 
 def emit(
-    context: FlowContext, groups: Collection[str] | None = None, *, dry_run: bool = False
+    context: FlowContext,
+    groups: Collection[str] | None = None,
+    *,
+    dry_run: bool = False,
+    look: Look | None = None,
 ) -> CheckpointSummary:
     """Write missing routes to a returned cluster, remove leftovers of drills, emit checkpoints.
 
@@ -32,4 +36,4 @@ def emit(
     if context.config.emit_checkpoints_enabled and not groups and not dry_run:
         try_to_level(context)
         try_to_remove_leftovers(context.target, context.now_ms())
-    return checkpoints.emit(context, groups, dry_run=dry_run)
+    return checkpoints.emit(context, groups, dry_run=dry_run, look=look)

@@ -19,7 +19,7 @@ are true, as the group has read everything before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from srm.domain.groups.mm2_records import NO_IDS, Checkpoint, TopicIds
@@ -34,15 +34,24 @@ CheckpointState = State | Literal["not-selected"]
 
 @dataclass(frozen=True)
 class Selection:
-    """Topics and groups that a flow checkpoints; ``reverse_topics`` names copies on its source."""
+    """Topics and groups that a flow checkpoints; ``reverse_topics`` names copies on its source.
+
+    The direction of a topic is found once: thousands of groups may commit on it.
+    """
 
     names: FlowTopics
     groups: NameFilter
     reverse_topics: NameFilter
     reverse_enabled: bool
+    _cache: dict[str, Direction | None] = field(init=False, default_factory=dict, compare=False)
 
     def direction(self, topic: str) -> Direction | None:
         """Return the direction of commits on a topic of the flow's source, None if unselected."""
+        if topic not in self._cache:
+            self._cache[topic] = self._find_direction(topic)
+        return self._cache[topic]
+
+    def _find_direction(self, topic: str) -> Direction | None:
         if self.names.is_internal(topic):
             return None
         if self.names.is_replica(topic) and not self.names.is_shared(topic):
@@ -147,8 +156,8 @@ def checkpoint_outcomes(
         if direction is None:
             why = selection.obstacle_text(upstream.topic)
             return CheckpointOutcome(group, upstream, offset, "not-selected", reason=why)
-        found = translate(facts_of(upstream, direction), offset)
-        downstream = selection.downstream(upstream, direction)
+        facts = facts_of(upstream, direction)
+        found, downstream = translate(facts, offset), facts.downstream
         return CheckpointOutcome(
             *(group, upstream, offset, found.state, direction, downstream, found.offset),
             *(found.reached, found.remaining, found.dropped, found.refused, found.uncopied),

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeVar
 
 from srm.config.model import FlowConfig
@@ -96,6 +96,7 @@ def groups_with_offsets(cluster: Cluster) -> tuple[str, ...]:
 Commits = Mapping[TopicPartition, int]
 Groups = Collection[str] | Mapping[str, Collection[TopicPartition]]
 """Groups by name, or some partitions of each."""
+Look = Callable[[], Survey]
 
 
 @dataclass(frozen=True)
@@ -133,13 +134,13 @@ def emit(
     *,
     dry_run: bool = False,
     share: ProofShare | None = None,
-    found: Survey | None = None,
+    look: Look | None = None,
 ) -> CheckpointSummary:
     """Write changed checkpoints to ``<SOURCE>.checkpoints.internal`` on the target.
 
     Before that, records at commits and translations are compared, within the flow's budget; wrong
     checkpoints are not written. The proof is stored, unless only ``groups`` are emitted. ``share``:
-    the places to prove. ``found``: translations that the caller has just made.
+    the places to prove. ``look``: returns translations that the caller shares with other steps.
     """
     config, now_ms = context.config, context.now_ms()
     if not (config.emit_checkpoints_enabled or dry_run):
@@ -147,7 +148,7 @@ def emit(
         return CheckpointSummary(config.flow, now_ms, skipped=skipped)
     if paused := paused_text(context):
         return CheckpointSummary(config.flow, now_ms, skipped=paused)
-    found = found or survey(context, groups, remember=not dry_run)
+    found = look() if look else survey(context, groups, remember=not dry_run)
     share = share or proof_share(context)
     proof, withheld = prove_emission(context, found, share, partial(survey, context), now_ms)
     for wrong in proof.disproved:
@@ -326,8 +327,7 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     for committed in commits:
         for partition, offset in committed.items():
             offsets[partition].add(offset)
-    directions = {place: selection.direction(place.topic) for place in offsets}
-    chosen = {place: found for place, found in directions.items() if found is not None}
+    chosen = {p: found for p in offsets if (found := selection.direction(p.topic)) is not None}
     counterparts = {p: selection.downstream(p, direction) for p, direction in chosen.items()}
     starts = starts_of(context.source, chosen)
     target_starts = starts_of(context.target, set(counterparts.values()))
@@ -341,9 +341,10 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     upstream = logs_of(context.source, chosen, starts)
     downstream = logs_of(context.target, set(counterparts.values()), target_starts)
 
+    @cache
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
-        place = selection.downstream(partition, direction)
-        sides = (partition, upstream), (place, downstream), selection.names.flow.target
+        place, target = counterparts[partition], selection.names.flow.target
+        sides = (partition, upstream), (place, downstream), target
         is_shared = selection.names.is_shared(partition.topic)
         return partition_facts(maps, direction, *sides, is_shared=is_shared)
 

@@ -29,7 +29,7 @@ from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.flows.supervision import paused_text
-from srm.engine.groups.checkpoints import Commits, Groups, of_all, per_group, survey, texts
+from srm.engine.groups.checkpoints import Commits, Groups, Look, of_all, per_group, survey, texts
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import Survey, read_proof
 from srm.engine.ports import FlowContext
@@ -60,15 +60,15 @@ def sync(
     groups: Groups | None = None,
     *,
     dry_run: bool = False,
-    found: Survey | None = None,
+    look: Look | None = None,
 ) -> GroupSyncSummary:
-    """Set idle groups on the target to their source offsets; ``found``: just translated."""
+    """Set idle groups on the target to their source offsets; ``look`` as for checkpoints."""
     flow, now_ms = context.config.flow, context.now_ms()
     if not (context.config.sync_group_offsets_enabled or dry_run):
         return GroupSyncSummary(flow, now_ms, skipped=f"{flow}.sync.group.offsets.enabled is false")
     if paused := paused_text(context):
         return GroupSyncSummary(flow, now_ms, skipped=paused)
-    found = found or survey(context, groups, remember=not dry_run)
+    found = look() if look else survey(context, groups, remember=not dry_run)
     ledger = read_ledger(context.target, found.on_target)
     decisions, errors = decisions_of(context, found, ledger)
     if not dry_run:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from threading import Event
 from typing import Final, Protocol
 
@@ -27,7 +28,7 @@ from srm.engine.control import topic_sync
 from srm.engine.control.control_topics import compacted_spec, ensure_compacted
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.groups import checkpoints, group_sync
-from srm.engine.groups.checkpoints import selection_of, survey
+from srm.engine.groups.checkpoints import Look, selection_of, survey
 from srm.engine.groups.proving import ProofShare
 from srm.engine.metrics.metrics import KeptWindows, WindowSpec, store
 from srm.engine.ports import FlowContext
@@ -242,20 +243,28 @@ class GroupDuty:
         config = context.config
         every_s = config.emit_checkpoints_interval.total_seconds()
         sync_every = config.sync_group_offsets_interval
+        look: Look | None = cache(partial(survey, context, remember=True))
+        unread: dict[str, str] = {}
         if self._emits and now >= self._emit_at:
             with telemetry.span("checkpoints.emit", flow=str(config.flow)) as span:
-                span.result(emitted := emission.emit(context))
-            self._warn(emitted.errors)
-            self._wrong = frozenset() if emitted.proof is None else emitted.proof.wrong_partitions
+                span.result(emitted := emission.emit(context, look=look))
+            unread |= emitted.errors
+            if (proof := emitted.proof) is not None and proof.withheld:
+                look = None  # perhaps a log was truncated since
+            self._wrong = frozenset() if proof is None else proof.wrong_partitions
             self._emit_at = now + every_s
             for key in _waiting_commits(emitted.outcomes):
                 self._changed.setdefault(key, _Seen(now, now + _PASS_S))
             self._sync_at = now if sync_every is None else self._sync_at
         if self._syncs and now >= self._sync_at:
             with telemetry.span("groups.sync", flow=str(config.flow)) as span:
-                span.result(synced := group_sync.sync(context))
-            self._warn(synced.errors)
+                span.result(synced := group_sync.sync(context, look=look))
+            unread |= synced.errors
             self._sync_at = now + (every_s if sync_every is None else sync_every.total_seconds())
+        for group, reason in unread.items():
+            if self._unread.get(group) != reason:
+                logger.warning("%s: group %s: %s", config.flow, group, reason)
+        self._unread = unread
 
     def _some(self, context: FlowContext, now: float) -> None:
         spent_s, selection = time.thread_time(), selection_of(context.config)
@@ -273,11 +282,11 @@ class GroupDuty:
                 for one in found.outcomes
                 if self._changed[one.group, one.upstream].topic_id in {"", one.topic_ids.source}
             )
-            found = replace(found, outcomes=outcomes)
+            look = partial(replace, found, outcomes=outcomes)
             if self._emits:
-                checkpoints.emit(context, changed, found=found, share=_UNPROVEN)
+                checkpoints.emit(context, changed, look=look, share=_UNPROVEN)
             if self._syncs:
-                group_sync.sync(context, changed, found=found)
+                group_sync.sync(context, changed, look=look)
         waiting = _waiting_commits(outcomes)
         self._changed = {
             key: replace(seen, due=now + max(_PASS_S, (now - seen.at) * _AGE_SHARE))
@@ -289,12 +298,6 @@ class GroupDuty:
         spent_s = time.thread_time() - spent_s
         share = _SHARE * max(1.0, len(changed) / _FEW)
         self._rest_until = self.clock() + max(_PASS_S, spent_s / share)
-
-    def _warn(self, unread: Mapping[str, str]) -> None:
-        for group, reason in unread.items():
-            if self._unread.get(group) != reason:
-                logger.warning("%s: group %s: %s", self.context.config.flow, group, reason)
-        self._unread = unread
 
 
 def _waiting_commits(outcomes: Iterable[CheckpointOutcome]) -> set[tuple[str, TopicPartition]]:

@@ -40,12 +40,12 @@ def selection(flow: str = "P->B") -> Selection:
     )
 
 
-def facts(flow: str = "P->B") -> FactsOf:
+def facts(flow: str = "P->B", chosen: Selection | None = None) -> FactsOf:
     own, opposite = (P_TO_B, B_TO_P) if flow == "P->B" else (B_TO_P, P_TO_B)
 
     def facts_of(partition: TopicPartition, direction: Direction) -> PartitionFacts:
         offset_map = own if direction == "forward" else opposite
-        counterpart = selection(flow).downstream(partition, direction)
+        counterpart = (chosen or selection(flow)).downstream(partition, direction)
         return PartitionFacts(direction, partition, counterpart, "B", FULL, FULL, offset_map)
 
     return facts_of
@@ -62,7 +62,7 @@ def one(
     chosen: Selection | None = None,
 ) -> CheckpointOutcome:
     [outcome] = checkpoint_outcomes(
-        GROUP, {partition: offset}, chosen or selection(), known or facts(), ids_of
+        GROUP, {partition: offset}, chosen or selection(), known or facts(chosen=chosen), ids_of
     )
     return outcome
 
@@ -84,6 +84,23 @@ def test_the_four_rows(
     assert outcome.state == "translated"
     metadata = f"srm:id of {commit[0].topic}:id of {expected[0].topic}"
     assert outcome.checkpoint == Checkpoint(GROUP, expected[0], commit[1], expected[1], metadata)
+
+
+def test_the_direction_of_a_topic_is_found_once_for_all_groups() -> None:
+    looked: list[str] = []
+
+    class Counting(NameFilter):
+        def matches(self, name: str) -> bool:
+            looked.append(name)
+            return super().matches(name)
+
+    names = replace(selection().names, listed=Counting(("Payments",)))
+    chosen = replace(selection(), names=names)
+
+    for partition in range(3):
+        assert one(TopicPartition("Payments", partition), 150, chosen=chosen).checkpoint
+
+    assert looked == ["Payments"]
 
 
 def test_outcomes_come_in_the_order_of_partitions_one_for_each_commit() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,54 @@ def test_checkpoints_come_at_their_interval_and_offsets_of_groups_after_them(lab
     lab.now = 60.0
     lab.duty.step()
     assert lab.place == 51
+
+
+def test_checkpoints_and_offsets_of_groups_come_from_one_look(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of groups a second one doubles the cost of each interval."""
+    read: list[tuple[str, ...]] = []
+    source = lab.sites.clusters["P"]
+    commits_of = source.commits_of
+    monkeypatch.setattr(source, "commits_of", lambda g: read.append(tuple(g)) or commits_of(g))
+    lab.sites.commit("P", GROUP, "Payments", 40)
+
+    lab.duty.step()
+
+    assert (read, lab.emitted, lab.place) == ([(GROUP,)], 1, 41)
+
+
+def test_offsets_of_groups_have_a_look_of_their_own_after_a_doubtful_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A translation that is wrong once only is of a log that has changed in between."""
+    emit = duties.emission.emit
+
+    def emit_doubtful(*given: Any, **named: Any) -> Any:
+        emitted = emit(*given, **named)
+        lab.sites.commit("P", GROUP, "Payments", 50)
+        return replace(emitted, proof=replace(emitted.proof, withheld=1))
+
+    monkeypatch.setattr(duties.emission, "emit", emit_doubtful)
+    lab.sites.commit("P", GROUP, "Payments", 40)
+
+    lab.duty.step()
+
+    assert lab.place == 51
+
+
+def test_a_group_that_the_target_hides_is_warned_about_once(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.sites.clusters["B"].hide_group(GROUP)
+    lab.sites.commit("P", GROUP, "Payments", 40)
+    for _ in range(3):
+        lab.duty.step()
+        lab.now += 60
+
+    assert [r.getMessage() for r in caplog.records if GROUP in r.getMessage()] == [
+        f"P->B: group {GROUP}: grant Describe on group {GROUP}"
+    ]
 
 
 def test_the_first_step_reads_the_tables_that_are_read_ahead(
