@@ -243,7 +243,8 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
     for plan, progress in store.moves():
         # The note of a move that no longer holds clients is outdated.
         note = tables.notes.get(plan.move_id) if progress.step in HELD else None
-        report = store.report(plan.move_id)
+        kept = store.report(plan.move_id)
+        report = kept if kept and kept.report.times_ms == progress.times_ms else None  # outdated
         waits, waits_ms = ((), 0) if note is None else (note.waits, note.time_ms)
         found.append(MoveLook(plan, progress, report, waits, waits_ms))
     return tuple(found)

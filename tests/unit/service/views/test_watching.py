@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.service_views import config_of
-from tests.unit.engine.moves.control.moving import busy_world, config_in, planned
+from tests.unit.engine.moves.control.moving import busy_world, config_in, held, planned
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.names.topics import Flow
@@ -21,7 +21,7 @@ from srm.engine.control import control_lists
 from srm.engine.drill import read_drills
 from srm.engine.moves.records import ControlTables
 from srm.service.views import watching
-from srm.service.views.flow_rows import summary
+from srm.service.views.flow_rows import move_row, summary
 from srm.service.views.watching import TargetWatch, end_all
 from srm_lab.testing.fake_cluster import FakeCluster
 
@@ -155,3 +155,22 @@ def test_a_move_that_holds_clients_is_seen_with_what_it_waits_for(tmp_path: Path
     [look] = watching._moves(ControlTables.read_moves(world.b))
     assert look.waits == ()
     assert "group far is still active on P" in look.progress.reason
+
+
+def test_a_report_that_was_made_during_the_hold_says_nothing_of_the_move_since(
+    tmp_path: Path,
+) -> None:
+    """Rows and pages said 'clients were not moved' while it verified, and of a release not why."""
+    world = busy_world(config_in(tmp_path))
+    context = held(world)
+    moves.report(context, "m1")
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+
+    [look] = watching._moves(ControlTables.read_moves(world.b))
+    assert move_row(look).problems == ()
+
+    assert not moves.report(context, "m1").ok
+    [look] = watching._moves(ControlTables.read_moves(world.b))
+    absent = {f"group {name} has not resumed on B" for name in ("far", "near")}
+    assert {*move_row(look).problems} == absent
