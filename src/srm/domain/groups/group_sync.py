@@ -30,7 +30,6 @@ the offsets read just before the write.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -39,10 +38,8 @@ from typing import Final, Literal
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.translation import UNFINISHED
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.text.documents import adapter
+from srm.domain.text.documents import adapter, decode_or_none
 from srm.errors import IntegrityError
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +144,9 @@ class GroupLedger:
         row = self._rows.get(key)
         if row is None:
             return None
-        try:
-            found = LedgerEntry.decode(key, *row)
-        except IntegrityError as error:
-            _log.error("%s; the record is skipped", error)
+        value, time_ms = row
+        found = decode_or_none(value, lambda it: LedgerEntry.decode(key, it, time_ms))
+        if found is None:
             del self._rows[key]  # log it only once
             return None
         return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
