@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from tests.unit.kafka.admin.asked_clients import AskedClients
 
-from srm.config.model import ClusterClients
 from srm.errors import UnavailableError
 from srm.kafka.admin import groups
-from srm.kafka.admin.clients import Clients
 from srm.kafka.wire.messages import Message, Request
 from srm.kafka.wire.requests import DESCRIBE_CLASSIC, DESCRIBE_CONSUMER, LEAVE_GROUP
 
@@ -42,26 +39,8 @@ class Brokers:
         return {"groups": [{"group": "shop", "error_code": code, "members": members}]}
 
 
-class Asked(Clients):
-    """Clients of such a broker."""
-
-    def __init__(self, brokers: Brokers) -> None:
-        super().__init__("P", ClusterClients.alike({}))
-        self.brokers = brokers
-
-    def request(
-        self,
-        doing: str,  # noqa: ARG002
-        request: Callable[[Any], Awaitable[Any]],
-        needs: object = None,  # noqa: ARG002
-        *,
-        client: str = "admin",  # noqa: ARG002
-    ) -> Any:
-        return asyncio.run(cast("Any", request(self.brokers)))
-
-
 def remove(brokers: Brokers) -> None:
-    groups.remove_members(Asked(brokers), "shop", lambda name: name == "worker-1")
+    groups.remove_members(AskedClients(brokers), "shop", lambda name: name == "worker-1")
 
 
 @pytest.mark.parametrize("request_", [DESCRIBE_CLASSIC, LEAVE_GROUP])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from tests.unit.kafka.admin.asked_clients import AskedClients
 from tests.unit.kafka.wire.metadata_brokers import LOG_END, Cluster
 
 from srm.config.model import ClusterClients
@@ -43,27 +43,8 @@ class Brokers:
         return {"topics": [{"topic": "pay", "partitions": partitions}]}
 
 
-class Asked(Clients):
-    """Clients of such a broker."""
-
-    def __init__(self, brokers: Brokers) -> None:
-        super().__init__("P", ClusterClients.alike({}))
-        self.brokers = brokers
-
-    def request(
-        self,
-        doing: str,  # noqa: ARG002
-        request: Callable[[Any], Awaitable[Any]],
-        needs: object = None,  # noqa: ARG002
-        *,
-        client: str = "admin",
-    ) -> Any:
-        self.asked_as = client
-        return asyncio.run(cast("Any", request(self.brokers)))
-
-
 def test_an_epoch_ends_where_the_leader_says() -> None:
-    clients = Asked(Brokers(0, 5, 1000))
+    clients = AskedClients(Brokers(0, 5, 1000))
 
     assert epoch_ends(clients, {PLACE: 5}) == {PLACE: 1000}
     assert clients.asked_as == "consumer", "its user may read topics"
@@ -72,24 +53,24 @@ def test_an_epoch_ends_where_the_leader_says() -> None:
 def test_offsets_are_the_leaders_and_an_absent_partition_has_none() -> None:
     absent = TopicPartition("pay", 1)
 
-    assert log_ends(Asked(Brokers(0, 5, 1000)), [PLACE, absent]) == {PLACE: 1000}
-    assert offsets_at(Asked(Brokers(0, -1, -1)), {PLACE: 5}) == {}, "no record is so young"
-    assert log_ends(Asked(Brokers(0, 5, 0)), []) == {}
+    assert log_ends(AskedClients(Brokers(0, 5, 1000)), [PLACE, absent]) == {PLACE: 1000}
+    assert offsets_at(AskedClients(Brokers(0, -1, -1)), {PLACE: 5}) == {}, "no record is so young"
+    assert log_ends(AskedClients(Brokers(0, 5, 0)), []) == {}
 
 
 @pytest.mark.parametrize("end", [800, 1200])
 def test_the_end_of_an_older_epoch_is_none_of_the_epoch_that_was_asked_for(end: int) -> None:
     """A leader that was elected uncleanly never had epoch 5, and more under epoch 4 than others."""
-    assert epoch_ends(Asked(Brokers(0, 4, end)), {PLACE: 5}) == {PLACE: -1}
+    assert epoch_ends(AskedClients(Brokers(0, 4, end)), {PLACE: 5}) == {PLACE: -1}
 
 
 def test_an_epoch_that_the_leader_knows_nothing_of_has_no_end() -> None:
-    assert epoch_ends(Asked(Brokers(0, -1, -1)), {PLACE: 5}) == {PLACE: -1}
+    assert epoch_ends(AskedClients(Brokers(0, -1, -1)), {PLACE: 5}) == {PLACE: -1}
 
 
 def test_a_partition_that_moves_is_asked_again() -> None:
     with pytest.raises(UnavailableError, match="NOT_LEADER"):
-        epoch_ends(Asked(Brokers(_NOT_LEADER, -1, -1)), {PLACE: 5})
+        epoch_ends(AskedClients(Brokers(_NOT_LEADER, -1, -1)), {PLACE: 5})
 
 
 def test_offsets_are_queried_at_the_leader_in_its_epoch_from_any_thread() -> None:
