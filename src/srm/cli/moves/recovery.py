@@ -42,14 +42,16 @@ from srm.domain.recovery.source_return import (
     read_choices,
 )
 from srm.domain.text.amount import amount, reasons_text
+from srm.engine import moves
 from srm.engine.flows.supervision import operator, pause_in_force
+from srm.engine.moves.effects import if_possible
 from srm.engine.recovery import ResidueRange, ReturnedFlow, SettledReturn, read_residue
 from srm.errors import GateClosedError
 from srm.pages.files import Format, ResidueFiles
 from srm.pages.tables import exact_time
 from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out
-from srm.wiring import open_restore, open_return
+from srm.wiring import open_move, open_restore, open_return
 
 
 def _choice(means: str) -> object:
@@ -83,7 +85,7 @@ def settle(
     named = read_choices(merge or (), keep or (), discard or ())
     by = operator()
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
-        if pause_in_force(context) is None:
+        if (pause := pause_in_force(context)) is None:
             line = f"{only.flow} is not paused; there is nothing to settle"
             nothing = {"flow": str(only.flow), "applied": False, "reason": "not paused"}
             only.emit(nothing, lambda console: console.print(line))
@@ -95,8 +97,17 @@ def settle(
             approve = partial(_approve, only, show, yes=yes)
             done = returned.settle(named, default, by, approve)
     only.emit(done, lambda console: render_settled(console, done))
+    if done.applied:
+        if_possible(context.target, partial(_add_outcome, only, pause.moves))
     if dry_run and done.settlement.blocked:
         raise GateClosedError(f"not settled: {reasons_text(done.settlement.blocked)}")
+
+
+def _add_outcome(only: OneFlow, move_ids: Iterable[str]) -> None:
+    """Add what is lost to the reports of the moves; a report that cannot be written is logged."""
+    with open_move(only.settings, only.flow.source, only.flow.target) as pair:
+        for move_id in move_ids:
+            if_possible(pair.target, partial(moves.watch_residue, pair, move_id))
 
 
 def _approve(

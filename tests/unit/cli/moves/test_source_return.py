@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from tests.unit.engine.moves.control.moving import PROPERTIES, busy_world, config_in
+from tests.unit.engine.moves.giving_up import Disaster
 from typer.testing import CliRunner
 
 from srm.cli.main import app
+from srm.cli.moves import recovery
 from srm.cli.moves.recovery import render_found
+from srm.domain.moves.disaster import Outcome, PartitionOutcome
 from srm.domain.recovery.source_return import PartitionReturn, SourceReturn, TopicReturn
-from srm.errors import UsageError
+from srm.engine import moves
+from srm.engine.moves.records import MoveContext, level
+from srm.engine.recovery import store_outcome
+from srm.errors import UnavailableError, UsageError
 
 
 def test_a_rebuilt_topic_has_its_command_and_heartbeats_need_none() -> None:
@@ -56,3 +65,38 @@ def test_an_export_into_what_is_no_directory_is_refused_before_a_cluster_is_quer
 
     assert isinstance(result.exception, UsageError)
     assert str(result.exception).endswith("out: cannot be written (Not a directory)")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_settlement_adds_what_is_lost_to_the_reports_of_the_moves_of_its_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """Pages and metrics showed the range of the forecast until a command made a report."""
+    disaster = Disaster(busy_world(config_in(tmp_path, PROPERTIES)))
+    disaster.planned()
+    disaster.through("hold", "apply", "go")
+    assert moves.report(disaster.context, "m1").rpo_records == 7
+    context = disaster.context.forward
+
+    def settle(*_: object) -> SimpleNamespace:
+        level(disaster.world.context())  # P is back
+        lost = PartitionOutcome("Payments", 0, 100, 109, 9)
+        store_outcome(context, Outcome("m1", "P->B", "same", 1, "ann", (lost,)))
+        return SimpleNamespace(applied=True)
+
+    def opened(*_: object) -> AbstractContextManager[MoveContext]:
+        if not answers:
+            raise UnavailableError("P does not answer again")
+        return nullcontext(disaster.world.context())
+
+    returned = SimpleNamespace(settle=settle)
+    monkeypatch.setattr(recovery, "open_return", lambda *_: nullcontext((context, None)))
+    monkeypatch.setattr(recovery, "ReturnedFlow", lambda *_: returned)
+    monkeypatch.setattr(recovery, "render_settled", lambda *_: None)
+    monkeypatch.setattr(recovery, "open_move", opened)
+    options = "--flow", "P->B", "--config", str(tmp_path / "srm.properties"), "--yes"
+
+    result = CliRunner().invoke(app, ["return", "settle", *options])
+
+    assert result.exit_code == 0, result.output
+    assert moves.kept_report(disaster.context, "m1").report.rpo_records == (9 if answers else 7)
