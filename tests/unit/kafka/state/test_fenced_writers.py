@@ -49,6 +49,7 @@ def control() -> None:
         (KafkaError._FATAL, FencedError),
         (KafkaError._FENCED, FencedError),
         (KafkaError.REQUEST_TIMED_OUT, UnavailableError),
+        (KafkaError._INCONSISTENT, UnavailableError),  # of records that a frozen leader never took
     ],
 )
 def test_a_commit_during_a_takeover_counts_as_fenced(
