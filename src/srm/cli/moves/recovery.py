@@ -83,7 +83,6 @@ def settle(
     yes: YesOption = False,
 ) -> None:
     named = read_choices(merge or (), keep or (), discard or ())
-    by = operator()
     with open_return(only.settings, only.flow) as (context, logs), progress() as show:
         if (pause := pause_in_force(context)) is None:
             line = f"{only.flow} is not paused; there is nothing to settle"
@@ -91,11 +90,8 @@ def settle(
             only.emit(nothing, lambda console: console.print(line))
             return
         returned = ReturnedFlow(context, logs, show)
-        if dry_run:
-            done = returned.plan(named, default, by)
-        else:
-            approve = partial(_approve, only, show, yes=yes)
-            done = returned.settle(named, default, by, approve)
+        given, approve = (named, default, operator()), partial(_approve, only, show, yes=yes)
+        done = returned.plan(*given) if dry_run else returned.settle(*given, approve)
     only.emit(done, lambda console: render_settled(console, done))
     if done.applied:
         if_possible(context.target, partial(_add_outcome, only, pause.moves))

@@ -503,7 +503,8 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
         return known
     registers.require("target")
     if known.step not in {"applied", "going"}:
-        raise GateClosedError(f"move {plan.move_id} is {known.step}: apply first")
+        first = "apply first" if known.step in HELD else hold_again(plan.move_id)
+        raise GateClosedError(f"move {plan.move_id} is {known.step}: {first}")
     attempt = Attempt(plan, known)
     for subject, route in _not_held(registers.tables("target"), attempt).items():
         # Records of this move would have the lower rank, so clients would ignore them.

@@ -180,7 +180,7 @@ def _refusal(one: SyncDecision) -> str:
 def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
     """Set each group to its last known position; record those that cannot be set and continue."""
     if progress.step not in HELD:
-        raise GateClosedError(f"move {plan.move_id} is {progress.step}: hold first")
+        raise GateClosedError(f"move {plan.move_id} is {progress.step}: {hold_again(plan.move_id)}")
     facts = read_facts(context, plan.request, plan.topics, plan.group_names)
     left = left_alone(facts)
     decisions = apply_positions(context, plan, progress.attempt, facts, left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves.records import MoveStore, RoutingTables, ensure_topics
+from srm.engine.moves.records import MoveContext, MoveStore, RoutingTables, ensure_topics
 from srm.engine.status.observing import read_forecast
 from srm.errors import (
     ConflictError,
@@ -364,6 +365,18 @@ def test_no_step_is_done_before_the_one_that_it_needs(disaster: Disaster, step: 
     with pytest.raises(GateClosedError):
         disaster.through(step)
     assert disaster.world.routes("B") == {}
+
+
+@pytest.mark.parametrize("step", [moves.apply, moves.go])
+def test_a_run_that_finds_its_move_released_names_the_command_that_holds_again(
+    disaster: Disaster, step: Callable[[MoveContext, str], object]
+) -> None:
+    """It ended with 'is released: apply first', and no command applies."""
+    disaster.planned()
+    disaster.through("hold", "release")
+
+    with pytest.raises(GateClosedError, match=r"is released: .*srm failover run --move-id m1"):
+        step(disaster.context, "m1")
 
 
 @pytest.mark.parametrize("heard", [False, True])
