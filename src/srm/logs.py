@@ -17,10 +17,13 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from srm.errors import SrmError
+
 LogFormat = Literal["text", "json"]
 
 VARIABLE: Final = "SRM_LOG_FORMAT"
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s {about}%(message)s"
+_logger = logging.getLogger(__name__)
 _about: ContextVar[Mapping[str, object]] = ContextVar("srm log about", default={})  # noqa: B039 -- never changed
 
 
@@ -120,3 +123,30 @@ def set_up(
         handler.setFormatter(LineFormatter(log_format(), process))
         logging.basicConfig(level=level, handlers=[handler], force=again)
     logging.getLogger("srm").setLevel(srm)
+
+
+class Troubles(dict[str, SrmError]):
+    """Failures that last, by what does not work; each is logged once, an outage with any text."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__()
+        self._subject = subject
+
+    def report(self, what: str, error: Exception) -> SrmError:
+        trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")
+        last = self.get(what)
+        lasts = last is not None and last.retriable and trouble.retriable
+        if not lasts and str(last) != str(trouble):
+            unexpected = None if trouble is error else error
+            text = "%s: %s fails and is tried again: %s"
+            _logger.warning(text, self._subject, what, trouble, exc_info=unexpected)
+        self[what] = trouble
+        return trouble
+
+    def end(self, what: str) -> None:
+        if self.pop(what, None) is not None:
+            _logger.warning("%s: %s works again", self._subject, what)
+
+    @property
+    def first(self) -> SrmError | None:
+        return next(iter(tuple(self.values())), None)

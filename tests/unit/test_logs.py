@@ -14,6 +14,7 @@ import pytest
 
 from srm import logs
 from srm.config.loader import load_config
+from srm.errors import ConfigError, UnavailableError
 
 PROPERTIES = """
 clusters = P, B
@@ -170,3 +171,21 @@ def test_commands_log_as_the_file_says(tmp_path: Path) -> None:
     [line] = map(json.loads, logged)
     assert (line["level"], line["logger"]) == ("DEBUG", "srm.cli.console")
     assert "ConfigError" in line["exception"]
+
+
+def test_an_outage_has_one_line_when_it_begins_and_one_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    troubles = logs.Troubles("slot 0")
+    for text in ("closed the connection", "connection refused", "not acknowledged in time"):
+        troubles.report("report", UnavailableError(text))
+    troubles.report("report", ConfigError("the topic is too small"))
+    troubles.report("report", ConfigError("the topic is too small"))
+    troubles.end("report")
+    troubles.end("report")
+
+    assert [one.getMessage() for one in caplog.records] == [
+        "slot 0: report fails and is tried again: closed the connection",
+        "slot 0: report fails and is tried again: the topic is too small",
+        "slot 0: report works again",
+    ]

@@ -39,6 +39,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.runs import both_ends
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
+from srm.logs import Troubles
 from srm.replication.mapping.map_writer import MapLog
 from srm.replication.mapping.map_writer import Record as MapRecord
 from srm.replication.partition import PartitionCopy, Phase, SyncMark
@@ -242,6 +243,7 @@ class Reporter:
         """True if the last report is acknowledged, except where the map is late."""
         self._metrics = MetricsReader(config)
         self._writing = threading.RLock()
+        self.troubles = Troubles(f"slot {slot}")
 
     def begin(self, incarnation: Incarnation, notes: Iterable[PartitionNotes] = ()) -> None:
         """Report as this process, and continue the notes of those before it, who had their keys."""
@@ -276,21 +278,16 @@ class Reporter:
         notes = self._notes_of(copy)
         if copy.over.items() - notes.over.items():
             ends = ", ".join(f"{slot} at offset {end}" for slot, end in copy.over.items())
-            logger.warning(
-                "%s: kept or discarded ranges end earlier, because the source has lost these "
-                "records: %s",
-                copy.source,
-                ends,
-            )
+            text = "%s: kept or discarded ranges end earlier, as the source lost these records: %s"
+            logger.warning(text, copy.source, ends)
             self._note(notes.with_over(copy.over))
 
     def begins(self, copy: PartitionCopy, target_offset: int) -> None:
         """Note that the records before an offset belong to a former topic of the same name."""
         notes = self._notes_of(copy)
         if notes.begins is None or notes.begins < target_offset:
-            logger.warning(
-                "%s: re-created, its copy begins at target offset %s", copy.source, target_offset
-            )
+            text = "%s: re-created, its copy begins at target offset %s"
+            logger.warning(text, copy.source, target_offset)
             self._note(notes.with_begin(target_offset, self._now_ms()))
 
     def is_full(self, copy: PartitionCopy) -> bool:
@@ -332,8 +329,9 @@ class Reporter:
         topic, partition = self._reports
         try:
             self._state.write(topic, beat.key(), beat.value(), partition)
+            self.troubles.end("heartbeat")
         except SrmError as error:
-            logger.warning("slot %s: no heartbeat: %s", self.slot, error)
+            self.troubles.report("heartbeat", error)
 
     def prepare(self, copies: _Copies, leaving: _Copies = ()) -> Callable[[], None]:
         """Take a snapshot now; the returned call writes it, and blocks while it does."""
@@ -371,8 +369,9 @@ class Reporter:
                 try:
                     self._write(snapshot)
                     self._has_written = True
+                    self.troubles.end("report")
                 except SrmError as error:
-                    logger.warning("slot %s: report is late: %s", self.slot, error)
+                    self.troubles.report("report", error)
 
         return write
 
@@ -406,8 +405,10 @@ class Reporter:
             for key, value in records[number]:
                 self._state.write(topic, key, value, number)
         settled = self._state.settle(sent, _SETTLE_S)
-        for (topic, number), failure in settled.failed.items():
-            logger.warning("slot %s: %s-%s is late: %s", self.slot, topic, number, failure)
+        for failure in settled.failed.values():
+            self.troubles.report("offset map", failure)
+        if sent and not (settled.failed or settled.pending):
+            self.troubles.end("offset map")
         unknown = settled.pending | settled.failed.keys()
         return {place[1]: settled.offsets.get(place, {}) for place in sent if place not in unknown}
 

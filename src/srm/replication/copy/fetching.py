@@ -11,6 +11,7 @@ from typing import Final
 
 from srm.clock import now_s
 from srm.errors import IntegrityError, SrmError
+from srm.logs import Troubles
 from srm.replication import codes
 from srm.replication.partition import PartitionCopy
 from srm.replication.ports import Fetched, FetchedPartition, FetchFrom, FetchSession
@@ -98,7 +99,7 @@ class SourceLoop:
     answered_s: float = float("-inf")
 
     def __post_init__(self) -> None:
-        self._backlog = Backlog()
+        self._backlog, self._troubles = Backlog(), Troubles(f"source {self.where}")
         self._partition_bytes = _PARTITION_BYTES
 
     def add(self, copy: PartitionCopy, target_node: int) -> None:
@@ -143,13 +144,14 @@ class SourceLoop:
                     max_bytes=self.quota.fetch_bytes(most),
                 )
             except SrmError as error:
-                logger.warning("source %s: %s", self.where, error)
+                self._troubles.report("fetching", error)
                 code = codes.NO_ANSWER if error.retriable else codes.NO_ACCESS
                 for key in list(self._requested):
                     if (copy := self._copies.get(key)) is not None:
                         self.on_trouble(copy, code, error)
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
+            self._troubles.end("fetching")
             self.answered_s = now_s()
             size = await self._dispatch(fetched, self.answered_s - began)
             self._note_answered()

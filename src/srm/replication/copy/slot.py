@@ -240,9 +240,10 @@ class Slot:
             except SupersededError:
                 raise
             except SrmError as error:
-                logger.warning("assignment cannot be followed: %s", error)
+                self._reporter.troubles.report("assignment", error)
                 await asyncio.sleep(_POLL_S)  # back-off between attempts
                 continue
+            self._reporter.troubles.end("assignment")
             self._context.quota.set_share(self._feed.share())
             self._partitions.hear(self._feed.take_decisions())
             if newest is not None and newest.generation > self._generation:

@@ -68,11 +68,8 @@ class Discovery:
 
     context: FlowContext
     clock: Callable[[], float] = time.monotonic
-    _refused: str = ""
-    _expected: frozenset[str] = frozenset()
-    _taken: frozenset[str] = frozenset()
-    _hidden: frozenset[str] = frozenset()
-    _unnamed: frozenset[str] = frozenset()
+    _expected: Collection[str] = ()
+    _last: dict[str, set[str]] = field(default_factory=dict)
     _seen: _Seen | None = None
     _found: Discovered = Discovered()
     _look_closely_at: float = 0.0
@@ -97,12 +94,8 @@ class Discovery:
         try:
             made = create_control_topics(target, config.internal_replication_factor)
         except SrmError as error:
-            logger.warning(
-                "%s: the topics of moves and routes cannot be created; clients that follow routes "
-                "are unknown until the first move: %s",
-                target.alias,
-                error,
-            )
+            text = "the topics of moves and routes cannot be created; clients that follow routes"
+            logger.warning("%s: %s are unknown until the first move: %s", target.alias, text, error)
         else:
             if made:
                 logger.info("%s: creating %s", target.alias, ", ".join(made))
@@ -149,10 +142,9 @@ class Discovery:
         selected = tuple(source_topics[name] for name in names)
         if lacking := outgrown(selected, target_topics, settings):
             wanted = {name: source_topics[name] for name in lacking}
-            refused = "; ".join(_create_remote_topics(context, wanted, target_topics))
-            if refused and refused != self._refused:  # each round tries again: say it once
-                logger.warning("%s: %s", flow, refused)
-            self._refused = refused
+            refused = _create_remote_topics(context, wanted, target_topics)
+            for text in self._news("refused", refused):  # each round tries again
+                logger.warning("%s: %s", flow, text)
             target_topics = context.target.topics()
         found = assignable(selected, target_topics, settings)
         return replace(found, source_cluster=source_id, target_cluster=target_id)
@@ -167,15 +159,12 @@ class Discovery:
         if kept:
             now_ms = context.now_ms()
             taken &= copies_of_others(context.target, target_topics, context.config, now_ms)
-        if taken - self._taken:
-            logger.warning(
-                "%s: not copied: %s of %s is the copy of a flow that is not joined with this one; "
-                "name both flows, and the topic for both, in one configuration",
-                context.config.flow,
-                ", ".join(sorted(taken)),
-                context.config.flow.target,
-            )
-        self._taken = taken
+        text = (
+            "%s: not copied: %s of %s is the copy of a flow that is not joined with this one; "
+            "name both flows, and the topic for both, in one configuration"
+        )
+        for name in self._news("taken", taken):
+            logger.warning(text, context.config.flow, name, context.config.flow.target)
         return tuple(name for name in selected if name not in taken)
 
     def find_deleted(self, copied: Collection[CopiedTopic]) -> GoneTopics:
@@ -206,21 +195,24 @@ class Discovery:
         return {assigned: ends[name] for assigned, name in names.items() if name in ends}
 
     def _report_unnamed(self, config: FlowConfig, topics: Collection[str]) -> None:
-        unnamed = frozenset(one for one in topics if config.names.refusal(one) == "taken")
-        for name in sorted(unnamed - self._unnamed):
+        unnamed = [one for one in topics if config.names.refusal(one) == "taken"]
+        for name in self._news("unnamed", unnamed):
             text = "%s: %s is not copied: its copy has the name of another topic's, see srm why %s"
             logger.warning(text, config.flow, name, name)
-        self._unnamed = unnamed
 
     def _report_hidden(self, context: FlowContext, names: Collection[str]) -> None:
         flow, named = context.config.flow, context.config.names.listed.names
-        wanted = (named | self._expected).difference(names)
+        wanted = named.union(self._expected).difference(names)
         hidden = {name for name in wanted if is_hidden(context.source, name)}
-        for name in sorted(hidden - self._hidden):
+        for name in self._news("hidden", hidden):
             advice = grant("Read", name, flow.source)
             logger.warning("%s: %s is not copied: %s", flow, name, advice)
-        self._hidden = frozenset(hidden)
-        self._expected = self._hidden.union(names)
+        self._expected = hidden.union(names)
+
+    def _news(self, kind: str, names: Iterable[str]) -> list[str]:
+        """Return the names of a kind that the last round did not have."""
+        last, self._last[kind] = self._last.get(kind, set()), {*names}
+        return sorted(self._last[kind] - last)
 
 
 def _side(cluster: Cluster, topics: Topics) -> Side:

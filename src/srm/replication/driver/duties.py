@@ -33,6 +33,7 @@ from srm.engine.groups.proving import ProofShare
 from srm.engine.metrics.metrics import KeptWindows, WindowSpec, store
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, SrmError
+from srm.logs import Troubles
 from srm.replication.driver.driver import Backoff, FlowDriver
 
 logger = logging.getLogger(__name__)
@@ -201,13 +202,9 @@ class GroupDuty:
     def _refuse(self, why: str) -> None:
         config = self.context.config
         if why != self._refusal:
-            logger.warning(
-                "%s: commits on %s are translated every %.0f s, not at once: %s",
-                config.flow,
-                config.flow.source,
-                config.emit_checkpoints_interval.total_seconds(),
-                why,
-            )
+            every_s = config.emit_checkpoints_interval.total_seconds()
+            text = "%s: commits on %s are translated every %.0f s, not at once: %s"
+            logger.warning(text, config.flow, config.flow.source, every_s, why)
         self._refusal = why
         self._close()
 
@@ -307,6 +304,7 @@ def _waiting_commits(outcomes: Iterable[CheckpointOutcome]) -> set[tuple[str, To
 
 
 _LONG_REFUSED_S: Final = 60.0
+_HEARTBEATS: Final = "writing heartbeats (unless emit.heartbeats.enabled = false)"
 
 
 def disabled_flows(config: Config, flows: Collection[Flow]) -> Mapping[str, list[FlowConfig]]:
@@ -329,9 +327,9 @@ def emit_heartbeats(
     beating = [settings for settings in flows if settings.emit_heartbeats_enabled]
     if not beating:
         return
-    names = ", ".join(str(settings.flow) for settings in beating)
+    troubles = Troubles(", ".join(str(settings.flow) for settings in beating))
     interval_s = min(one.emit_heartbeats_interval.total_seconds() for one in beating)
-    topic, exists, failing = target.compacted_topic(internal_topics.HEARTBEATS), False, False
+    topic, exists = target.compacted_topic(internal_topics.HEARTBEATS), False
     while not stop.is_set():
         wait_s = interval_s
         try:
@@ -340,15 +338,11 @@ def emit_heartbeats(
                 target.create_topics([compacted_spec(internal_topics.HEARTBEATS, factor)])
             beats = [Heartbeat(settings.flow, now_ms()) for settings in beating]
             topic.write({beat.key(): beat.value() for beat in beats})
-            exists, failing = True, False
+            exists = True
+            troubles.end(_HEARTBEATS)
         except SrmError as error:
-            if not failing:
-                logger.warning(
-                    "%s: no heartbeats for now (emit.heartbeats.enabled = false stops them): %s",
-                    names,
-                    error,
-                )
-            exists, failing = False, True
+            troubles.report(_HEARTBEATS, error)
+            exists = False
             if isinstance(error, AuthorizationError):
                 wait_s = max(interval_s, _LONG_REFUSED_S)
         stop.wait(wait_s)
@@ -391,26 +385,21 @@ def keep_windows(
     """
     if not context.config.metrics_windows_continuous:
         return
-    flow, chosen = context.config.flow, spec or WindowSpec()
-    failing = False
+    troubles, what = Troubles(str(context.config.flow)), "aggregation of metrics windows"
     while not stop.is_set():
-        keeper = _Keeper(context, chosen, clock)
+        keeper = _Keeper(context, spec or WindowSpec(), clock)
         try:
             with open_log(keeper.since_ms) as log:
                 keeper.catch_up(log, stop)
                 while not log.rewound:
-                    failing = False
+                    troubles.end(what)
                     if stop.wait(keeper.until_next_slide_s()):
                         return
                     if keeper.clock_was_set:
                         break
                     keeper.slide(log)
-        except Exception as error:  # or there would be none until a restart
-            if not failing:
-                text = "%s: no metrics windows for now: %s"
-                known = isinstance(error, SrmError)
-                logger.warning(text, flow, error, exc_info=None if known else error)
-            failing = True
+        except Exception as error:  # noqa: BLE001 -- or there would be none until a restart
+            troubles.report(what, error)
             stop.wait(RETRY_S)
 
 

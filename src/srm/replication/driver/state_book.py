@@ -31,7 +31,8 @@ from srm.domain.metrics import decode_raw
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.offset_map import Position
-from srm.errors import IntegrityError, SrmError
+from srm.errors import IntegrityError
+from srm.logs import Troubles
 from srm.replication.driver.discovery import Discovered
 
 logger = logging.getLogger(__name__)
@@ -291,31 +292,6 @@ class FlowProgress:
     slots: int
     stopped: tuple[PartitionStatus, ...] = ()
     trouble: str = ""
-
-
-class Troubles(dict[str, SrmError]):
-    """Failures that last, by what does not work; each is logged once while it stays the same."""
-
-    def __init__(self, flow: str) -> None:
-        super().__init__()
-        self._flow = flow
-
-    def report(self, what: str, error: Exception) -> SrmError:
-        trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")
-        if str(self.get(what, "")) != str(trouble):
-            unexpected = None if trouble is error else error
-            text = "%s: %s fails and is tried again: %s"
-            logger.warning(text, self._flow, what, trouble, exc_info=unexpected)
-        self[what] = trouble
-        return trouble
-
-    def end(self, what: str) -> None:
-        if self.pop(what, None) is not None:
-            logger.warning("%s: %s works again", self._flow, what)
-
-    @property
-    def first(self) -> SrmError | None:
-        return next(iter(tuple(self.values())), None)
 
 
 class ProgressBook:

@@ -22,6 +22,7 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.names.record_headers import ClusterIds
 from srm.errors import SrmError, SupersededError, UnavailableError
+from srm.logs import Troubles
 from srm.replication.claim import ClaimLifetime
 from srm.replication.copy import slot
 from srm.replication.copy.claiming import SlotContext
@@ -100,8 +101,8 @@ class Untold:
 
     def __init__(self) -> None:
         self.beats = 0
-
         self.growth = 0
+        self.troubles = Troubles("slot 0")
 
     def beat(self, *signs: Any) -> None:
         self.beats += 1
@@ -186,7 +187,9 @@ def play(scenario: Callable[[Site], Awaitable[None]], driver: str = "") -> None:
     asyncio.run(all_of_it())
 
 
-def test_nothing_is_claimed_before_all_is_read_that_the_log_holds_at_that_moment() -> None:
+def test_nothing_is_claimed_before_all_is_read_that_the_log_holds_at_that_moment(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(site: Site) -> None:
         await site.begin()
         site.feed.length = 4
@@ -194,6 +197,7 @@ def test_nothing_is_claimed_before_all_is_read_that_the_log_holds_at_that_moment
         assert not site.target.claimed
 
         site.feed.fail()  # silence is no news
+        site.feed.fail()
         site.feed.read(3)
         await until(lambda: site.slot._read_to == 3)
         assert not site.target.claimed
@@ -203,6 +207,8 @@ def test_nothing_is_claimed_before_all_is_read_that_the_log_holds_at_that_moment
         assert site.target.claimed == 1
 
     play(scenario)
+    assert caplog.text.count("slot 0: assignment fails and is tried again: its leader") == 1
+    assert caplog.text.count("slot 0: assignment works again") == 1
 
 
 def test_a_claim_after_the_partition_was_taken_away_is_not_used() -> None:

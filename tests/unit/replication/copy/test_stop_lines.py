@@ -9,7 +9,7 @@ import pytest
 from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster, Site, run, source_of
 
 from srm.errors import IntegrityError, UnavailableError
-from srm.replication.copy import lifecycle
+from srm.replication.copy import lifecycle, write_answers
 
 
 def test_a_lost_broker_is_logged_once_not_for_each_of_its_partitions(
@@ -33,3 +33,20 @@ def test_a_lost_broker_is_logged_once_not_for_each_of_its_partitions(
     assert stopped.startswith("T-0: offsets of P.T-0 on B: connection refused; next try in ")
     assert other.startswith("U-0: damaged")
     assert rest == "999 more stops of partitions: offsets of its copy on B: connection refused"
+
+
+def test_a_partition_that_waits_for_a_dead_broker_names_no_second_reason_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.lifecycle.begin(ASSIGNED, UnavailableError("the broker closed the connection"))
+        [copy] = site.lifecycle.copies.values()
+        for error in (UnavailableError("connection refused"), IntegrityError("damaged")):
+            site.lifecycle._stop(copy, write_answers.stop_of(error))
+
+    run(lambda: Site(source_of(1), Cluster([])), scenario)
+
+    lines = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    first, second = lines
+    assert "closed the connection" in first
+    assert "damaged" in second

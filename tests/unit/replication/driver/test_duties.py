@@ -18,10 +18,10 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.flow_state.replication_records import DUTIES, DriverHeartbeat
 from srm.errors import UnavailableError
+from srm.logs import Troubles
 from srm.replication.driver import duties as duties_module
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.duties import keep, keep_topics
-from srm.replication.driver.state_book import Troubles
 
 
 class Charge:

@@ -84,4 +84,6 @@ def test_a_source_that_refuses_heartbeats_is_named_once(
     emit_until(source, settings, done=lambda: len(tries) > 1)
 
     [line] = [one.getMessage() for one in caplog.records]
-    assert line.startswith("B->P: no heartbeats for now (emit.heartbeats.enabled = false stops")
+    assert line.startswith(
+        "B->P: writing heartbeats (unless emit.heartbeats.enabled = false) fails"
+    )

@@ -211,7 +211,7 @@ def test_what_nobody_has_expected_is_waited_out_and_told_with_its_place(lab, cap
     lab.keep(lab.traffic(), *[nothing] * 9)
 
     assert {w.records for w in lab.stored()} == {10}
-    [told] = [record for record in caplog.records if "no metrics windows" in record.message]
+    [told] = [record for record in caplog.records if "metrics windows fails" in record.message]
     assert told.exc_info
 
 

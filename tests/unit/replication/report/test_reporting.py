@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -420,3 +421,27 @@ def test_a_record_is_skipped_once_a_report_that_begins_after_the_refusal_is_ackn
 
     assert reporter.has_reported_position(copy)
     assert copy.position().position.source_next == 6
+
+
+def test_a_target_that_is_dead_for_long_has_one_line_and_one_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = FakeStateLog()
+    reporter, copies = reporter_to(log), [copying()]
+    log.refused = {MAP: UnavailableError("not enough replicas")}
+    log.unreachable = {STATE}
+    for _ in range(3):
+        reporter.beat(1, 1, 0.0, 0)
+        reporter.note_anomaly(copies[0], "something")
+        reporter.prepare(copies)()
+    log.refused, log.unreachable = {}, set()
+    for _ in range(2):
+        reporter.prepare(copies)()
+
+    lines = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert lines == [
+        "slot 0: offset map fails and is tried again: not enough replicas",
+        "slot 0: report fails and is tried again: __srm-replication.P-1: not acknowledged in time",
+        "slot 0: offset map works again",
+        "slot 0: report works again",
+    ]
