@@ -396,15 +396,23 @@ def plan(context: FlowContext) -> TopicSyncPlan:
     return found if found.skipped else compare_users(found, context.source, context.target)
 
 
-def sync(context: FlowContext, *, dry_run: bool = False) -> TopicSyncPlan:
-    """Create, grow and configure the remote topics of a flow and add ACLs; return that plan."""
-    found = _look(context)
+def sync(
+    context: FlowContext, *, dry_run: bool = False, todo: set[str] | None = None
+) -> TopicSyncPlan:
+    """Create, grow and configure the remote topics of a flow and add ACLs; return that plan.
+
+    ``todo``: remote topics that failed; with any, only those are compared. A sync leaves its own.
+    """
+    todo = set() if todo is None else todo
+    found = _look(context, todo)
+    todo |= {*(spec.name for spec in found.create), *found.grow, *found.configs}
     for note in found.notes:
         _warn_once(str(context.config.flow), note)
     if found.skipped:
         logger.warning("%s", found.skipped)
     elif not dry_run:
         apply(context, found)
+    todo.clear()
     return found
 
 
@@ -420,15 +428,18 @@ def _read_samples(context: FlowContext, topics: Collection[str]) -> Settings:
         return {}
 
 
-def _look(context: FlowContext) -> TopicSyncPlan:
+def _look(context: FlowContext, todo: Collection[str] = ()) -> TopicSyncPlan:
     config = context.config
     # A rebuilt source has other settings at first: a shorter retention could delete the only copy.
     if pause_in_force(context) is not None:
         skipped = f"{config.flow} is paused: its topics are synced when it resumes"
         return TopicSyncPlan(skipped=skipped)
     source_topics, target_topics = context.source.topics(), context.target.topics()
+    remote_of = config.names.remote
+    if todo:
+        source_topics = {n: one for n, one in source_topics.items() if remote_of(n) in todo}
     selected = config.names.select(source_topics)
-    remote = set(map(config.names.remote, selected))
+    remote = set(map(remote_of, selected))
     samples = sorted(target_topics.keys() - remote)[:_SAMPLES]
     found = plan_remote_topics(
         source_topics,
@@ -440,7 +451,7 @@ def _look(context: FlowContext) -> TopicSyncPlan:
             **_read_samples(context, samples),
         },
     )
-    if not config.sync_topic_acls_enabled:
+    if todo or not config.sync_topic_acls_enabled:
         return found
     try:
         here = context.source.acls()

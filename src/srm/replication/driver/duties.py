@@ -59,17 +59,24 @@ def keep(driver: FlowDriver, what: str, step: Callable[[], float], stop: Event) 
 
 
 def keep_topics(driver: FlowDriver, current: Callable[[], FlowContext], stop: Event) -> None:
-    """Keep remote topics and their ACLs like their sources, at the shorter of both intervals."""
+    """Keep remote topics and their ACLs like their sources, at the shorter of both intervals.
+
+    Until then only topics that failed are compared again.
+    """
+    todo, compare_at = set[str](), _NEVER
 
     def step() -> float:
+        nonlocal compare_at
         context = current()
         settings = settings_now(context.config, context.source, context.target)
         context = replace(context, config=settings)
-        with telemetry.span("topics.sync", flow=str(context.config.flow)) as span:
-            span.result(topic_sync.sync(context))
-        config = context.config
-        every = min(config.sync_topic_configs_interval, config.sync_topic_acls_interval)
-        return every.total_seconds()
+        if (now := time.monotonic()) >= compare_at:
+            every = min(settings.sync_topic_configs_interval, settings.sync_topic_acls_interval)
+            compare_at = now + every.total_seconds()
+            todo.clear()
+        with telemetry.span("topics.sync", flow=str(settings.flow)) as span:
+            span.result(topic_sync.sync(context, todo=todo))
+        return compare_at - now
 
     keep(driver, "topic sync", step, stop)
 

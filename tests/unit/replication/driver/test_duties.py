@@ -22,6 +22,7 @@ from srm.logs import Troubles
 from srm.replication.driver import duties as duties_module
 from srm.replication.driver.driver import FlowDriver
 from srm.replication.driver.duties import keep, keep_topics
+from srm_lab.testing.fake_cluster import FakeRights
 
 
 class Charge:
@@ -51,6 +52,32 @@ def test_remote_topics_follow_their_sources(sites: TwoSites, charge: Charge) -> 
     eventually(lambda: sites.clusters["B"].topics()["P.Payments"].partitions == 3, "it has grown")
     stop.set()
     work.join(DEADLINE_S)
+
+
+def test_while_a_topic_fails_only_that_one_is_compared_again(
+    sites: TwoSites,  # noqa: F811
+    charge: Charge,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One refused topic of thousands: all of them were read again every 15 s."""
+    source, target, read = sites.clusters["P"], sites.clusters["B"], list[list[str]]()
+    sites.change("P->B", topics=(".*",))
+    source.add_topic("Orders")
+    settings_of = source.topic_settings
+    monkeypatch.setattr(source, "topic_settings", lambda t: read.append([*t]) or settings_of(t))
+    target.rights.take("Create", "P.Orders")
+    stop = threading.Event()
+    given = charge.as_driver(), lambda: sites.flow("P->B"), stop
+    work = threading.Thread(target=keep_topics, args=given, daemon=True)
+    work.start()
+
+    eventually(lambda: len(read) > 2, "it is tried again")
+    target.rights = FakeRights()
+    eventually(lambda: "P.Orders" in target.topics(), "it is created")
+    stop.set()
+    work.join(DEADLINE_S)
+    assert "Payments" in read[0]
+    assert {*map(tuple, read[1:])} == {("Orders",)}
 
 
 class Steps:
