@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -421,13 +422,6 @@ def _warn_once(flow: str, note: str) -> None:
     logger.warning("%s: %s", flow, note)
 
 
-def _read_samples(context: FlowContext, topics: Collection[str]) -> Settings:
-    try:
-        return context.target.topic_settings(topics) if topics else {}
-    except AuthorizationError:
-        return {}
-
-
 def _look(context: FlowContext, todo: Collection[str] = ()) -> TopicSyncPlan:
     config = context.config
     # A rebuilt source has other settings at first: a shorter retention could delete the only copy.
@@ -440,28 +434,22 @@ def _look(context: FlowContext, todo: Collection[str] = ()) -> TopicSyncPlan:
         source_topics = {n: one for n, one in source_topics.items() if remote_of(n) in todo}
     selected = config.names.select(source_topics)
     remote = set(map(remote_of, selected))
-    samples = sorted(target_topics.keys() - remote)[:_SAMPLES]
-    found = plan_remote_topics(
-        source_topics,
-        target_topics,
-        config,
-        context.source.topic_settings(selected),
-        {
-            **context.target.topic_settings(sorted(remote & target_topics.keys())),
-            **_read_samples(context, samples),
-        },
-    )
+    here = context.source.topic_settings(selected)
+    there = dict(context.target.topic_settings(sorted(remote & target_topics.keys())))
+    with suppress(AuthorizationError):
+        there |= context.target.topic_settings(sorted(target_topics.keys() - remote)[:_SAMPLES])
+    found = plan_remote_topics(source_topics, target_topics, config, here, there)
     if todo or not config.sync_topic_acls_enabled:
         return found
     try:
-        here = context.source.acls()
+        rules = context.source.acls()
         if reason := context.target.no_fence_reason():
             raise ConfigError(reason)  # noqa: TRY301 - one answer to both
-        there = context.target.acls()
+        rules_there = context.target.acls()
     except (AuthorizationError, ConfigError) as error:
         why = f"ACLs are not synced: {error}; or set sync.topic.acls.enabled = false"
         return replace(found, notes=(why,))
-    return plan_acls(found, here, there, source_topics, config)
+    return plan_acls(found, rules, rules_there, source_topics, config)
 
 
 def apply(context: FlowContext, planned: TopicSyncPlan, remove_acls: Collection[Acl] = ()) -> None:

@@ -298,13 +298,13 @@ class _Run:
         """Settle entries of an interrupted run whose offset is in place; note sources' progress."""
         settled: dict[bytes, bytes | None] = {}
         for decision in decisions:
-            entry = self.ledger.entry(decision.group, decision.partition)
-            unchanged = decision.action == "unchanged"
-            if not unchanged or entry is None or entry.intended != decision.current:
+            if decision.action != "unchanged":
                 continue
-            progress = entry.progress
-            if decision.progress is not None:
-                progress = _progress(entry, decision, self.context.config)
+            entry = self.ledger.entry(decision.group, decision.partition)
+            if entry is None or entry.intended != decision.current:
+                continue
+            is_own = decision.progress is None
+            progress = entry.progress if is_own else _progress(entry, decision, self.context.config)
             if not entry.settled or progress != entry.progress:
                 settled[entry.key()] = replace(entry.as_settled(), progress=progress).value()
         if settled:

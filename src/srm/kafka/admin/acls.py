@@ -50,14 +50,9 @@ _RESOURCES: Final[Mapping[ResourceKind, admin.ResourceType]] = {
 _BATCH: Final = 500
 """Rules of one request: the controller compares each rule to remove with all that there are."""
 _KINDS: Final = {kind.value: name for name, kind in _RESOURCES.items()}
-
-
-def _operation_name(operation: admin.AclOperation) -> str:
-    """Spell an operation as kafka-acls.sh does: ``DescribeConfigs``."""
-    return operation.name.title().replace("_", "")
-
-
-_OPERATIONS: Final = {_operation_name(one): one for one in admin.AclOperation}
+_OPERATIONS: Final = {one.name.title().replace("_", ""): one for one in admin.AclOperation}
+"""Operations as kafka-acls.sh spells them: ``DescribeConfigs``."""
+_NAMES: Final = {one.value: name for name, one in _OPERATIONS.items()}
 
 
 def unavailable_reason(clients: Clients) -> str:
@@ -68,14 +63,10 @@ def unavailable_reason(clients: Clients) -> str:
     except AuthorizationError:
         return _lacking(clients, "Describe")
 
-    def request(timeout_s: float) -> bool:
-        future = clients.admin().describe_cluster(
-            include_authorized_operations=True, request_timeout=timeout_s
-        )
-        described = answer_of(future, timeout_s)
-        return admin.AclOperation.ALTER in (described.authorized_operations or ())
+    async def may_alter(brokers: Brokers) -> bool:
+        return "Alter" in _rights_of((await brokers.look(rights=True))["cluster_operations"])
 
-    return "" if clients.call("checking rights", request) else _lacking(clients, "Alter")
+    return "" if clients.request("checking rights", may_alter) else _lacking(clients, "Alter")
 
 
 def describe(clients: Clients) -> frozenset[Acl]:
@@ -106,7 +97,7 @@ def topic_rights(
 
 
 def _rights_of(bits: int) -> frozenset[str]:
-    return frozenset(name for name, one in _OPERATIONS.items() if bits >> one.value & 1)
+    return frozenset(name for value, name in _NAMES.items() if bits >> value & 1)
 
 
 def write_denials(clients: Clients, topics: Collection[str]) -> frozenset[str]:
@@ -180,7 +171,7 @@ def _decode(answer: Mapping[str, Any]) -> Iterator[Acl]:
                 kind,
                 resource["resource_name"],
                 rule["principal"],
-                _operation_name(admin.AclOperation(rule["operation"])),
+                _NAMES[rule["operation"]],
                 "Allow" if allows else "Deny",
                 rule["host"],
                 "prefixed" if prefixed else "literal",

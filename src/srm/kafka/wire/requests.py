@@ -92,9 +92,9 @@ EPOCH_ENDS: Final = message("""23 3 classic:
 
 def metadata_request(topics: Collection[str] | None, *, rights: bool = False) -> Request:
     """Make a request for the brokers and for topics by name, None: all; it does not create them."""
-    create = cluster_operations = False
     wanted = None if topics is None else [(bytes(16), topic) for topic in sorted(topics)]
-    return METADATA(wanted, create, cluster_operations, rights)
+    create = False
+    return METADATA(wanted, create, rights, rights)
 
 
 class LogQuery(NamedTuple):
