@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -32,6 +33,7 @@ _TOMBSTONES_S: Final = 3600.0
 """After so long without the cluster everything is read again: tombstones may be gone by then."""
 _GONE_AFTER: Final = 2
 """Answers in a row that lack a topic before it is absent: a new broker does not know all yet."""
+_LARGE: Final = 1 << 14
 _logger = logging.getLogger(__name__)
 
 _Place = tuple[str, int]
@@ -225,8 +227,20 @@ class Sink(Protocol):
         """Show what was taken since the beginning, and from here on each record at once."""
 
 
+class _Packed:
+    """A row with a compressed value: plans and reports of past moves are megabytes of JSON."""
+
+    def __init__(self, row: Stamped) -> None:
+        self.timestamp_ms, self.by_broker = row.timestamp_ms, row.by_broker
+        self._value = zlib.compress(row.value, level=1)
+
+    @property
+    def value(self) -> bytes:
+        return zlib.decompress(self._value)
+
+
 class _Rows:
-    """Keeps the latest row of each key."""
+    """Keeps the latest row of each key, large values compressed."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, Stamped] = {}
@@ -240,7 +254,7 @@ class _Rows:
     def take(self, key: bytes, row: Stamped | None) -> None:
         self._read.pop(key, None)  # written again, a row moves to the end, as in the log
         if row is not None:
-            self._read[key] = row
+            self._read[key] = cast("Stamped", _Packed(row)) if len(row.value) > _LARGE else row
         self.changes += 1
 
     def end(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -150,6 +152,23 @@ def test_a_table_follows_its_topic(log: Log, tables: LiveTables) -> None:
     shows(tables, a=b"1", b=b"2")
     log.records += [(b"a", None), (b"b", b"3")]
     shows(tables, b=b"3")
+
+
+def test_documents_of_past_moves_take_a_tenth_of_their_size_in_memory(
+    log: Log, tables: LiveTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver keeps those of both clusters, for each flow, as long as the topic does."""
+    plan = json.dumps([{"group": f"g-{n}", "offset": n} for n in range(100_000)]).encode()
+    log.records = [(b"plan", plan)]
+    # A client makes bytes of its own of each message.
+    monkeypatch.setattr(compacted, "row_of", lambda _: Stamped(plan[:-1] + b"]", 1))
+    tracemalloc.start()
+    try:
+        shows(tables, plan=plan)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < len(plan) / 5
 
 
 def test_a_topic_that_was_created_again_begins_again(log: Log, tables: LiveTables) -> None:
