@@ -27,6 +27,7 @@ from srm.domain.groups.translation import UNFINISHED, Direction, PartitionFacts,
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import TopicPartition
+from srm.domain.text.amount import Reason
 
 CheckpointState = State | Literal["not-selected"]
 """States of a translation, and: no filter selects the topic."""
@@ -76,23 +77,21 @@ class Selection:
             self.direction(partition.topic) is not None for partition in commits
         )
 
-    def obstacle_text(self, topic: str) -> str:
+    def obstacle(self, topic: str) -> Reason:
         """Return why commits on a topic are not translated, with the command that changes it."""
-        return ": ".join(part for part in self.obstacle(topic) if part)
-
-    def obstacle(self, topic: str) -> tuple[str, str]:
-        """Return why commits on a topic are not translated, and the remedy, empty if none."""
         flow = self.names.flow
         if self.names.is_internal(topic):
-            return "internal topics are not replicated", ""
+            return Reason("internal topics are not replicated")
         if not self.names.is_replica(topic):
             if (pattern := self.names.listed.excluded_by(topic)) is not None:
-                return f"topic denied by the pattern {pattern}", f"srm why {topic} --flow '{flow}'"
-            return "topic not selected", f"srm-control topics {flow.options} --add {topic}"
+                command = f"srm why {topic} --flow '{flow}'"
+                return Reason(f"topic denied by the pattern {pattern}", command)
+            return Reason("topic not selected", f"srm-control topics {flow.options} --add {topic}")
         if not self.reverse_enabled:
-            return "reverse checkpoints are off", f"set {flow}.reverse.checkpointing.enabled=true"
+            action = f"set {flow}.reverse.checkpointing.enabled=true"
+            return Reason("reverse checkpoints are off", action)
         action = f"srm-control reverse-checkpointed-topics {flow.options} --add {topic}"
-        return "replica not listed", action
+        return Reason("replica not listed", action)
 
 
 FactsOf = Callable[[TopicPartition, Direction], PartitionFacts]
@@ -154,7 +153,7 @@ def checkpoint_outcomes(
     def outcome(upstream: TopicPartition, offset: int) -> CheckpointOutcome:
         direction = selection.direction(upstream.topic)
         if direction is None:
-            why = selection.obstacle_text(upstream.topic)
+            why = selection.obstacle(upstream.topic).line
             return CheckpointOutcome(group, upstream, offset, "not-selected", reason=why)
         facts = facts_of(upstream, direction)
         found, downstream = translate(facts, offset), facts.downstream

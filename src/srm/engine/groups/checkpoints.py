@@ -259,14 +259,6 @@ def per_group(answers: ByGroup[_T]) -> tuple[dict[str, _T], dict[str, Reason]]:
     return results, {group: Reason.of(error) for group, error in errors.items()}
 
 
-def of_all(answers: ByGroup[_T]) -> dict[str, _T]:
-    """Return results by group, or raise the error of a group without one."""
-    results, errors = answers
-    for error in errors.values():
-        raise error
-    return results
-
-
 def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
     return {name: reason.text for name, reason in reasons.items()}
 

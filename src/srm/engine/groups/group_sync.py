@@ -29,7 +29,7 @@ from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.flows.supervision import paused_text
-from srm.engine.groups.checkpoints import Commits, Groups, Look, of_all, per_group, survey, texts
+from srm.engine.groups.checkpoints import Commits, Groups, Look, per_group, survey, texts
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import Survey, read_proof
 from srm.engine.ports import FlowContext
@@ -157,7 +157,9 @@ def apply_exact(
     """
     names, topics = sorted(wanted), context.target.topics()
     states = context.target.groups(names)
-    current = of_all(context.target.commits_of(names))
+    current, errors = context.target.commits_of(names)
+    for error in errors.values():
+        raise error
     before = current if seen is None else seen
     ledger = read_ledger(context.target, topics)
     decisions = []

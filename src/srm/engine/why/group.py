@@ -375,8 +375,8 @@ def _offsets(look: GroupLook) -> WhyStep:
     chosen = [topic for topic in topics if look.selection.direction(topic) is not None]
     if chosen:
         return question.yes(f"in {some(chosen)}")
-    reason, action = look.selection.obstacle(topics[0])
-    return question.no(f"only in {some(topics)}: {reason}", action)
+    why = look.selection.obstacle(topics[0])
+    return question.no(f"only in {some(topics)}: {why.text}", why.action)
 
 
 def _translations(look: GroupLook) -> Iterator[WhyStep]:
@@ -403,8 +403,8 @@ def _translation(look: GroupLook, topic: str, outcomes: list[CheckpointOutcome])
         action = f"srm why {first.upstream.topic} --flow '{look.config.flow}' --kind topic"
         return question.unknown(text, action)
     if first.state == "not-selected":
-        reason, action = look.selection.obstacle(topic)
-        return question.no(f"{where}: {reason}", action)
+        why = look.selection.obstacle(topic)
+        return question.no(f"{where}: {why.text}", why.action)
     action = first.action or state_remedy(first.state, look.config.flow)
     return question.no(f"{where}: {first.reason or first.state}", action)
 
@@ -546,7 +546,7 @@ def _way_back(look: GroupLook) -> WhyStep:
     ]
     left = sorted({topic for topic in copies if back.direction(topic) is None})
     if left:
-        reason, action = back.obstacle(left[0])
-        text = f"its progress on {some(left)} on {flow.target} is not carried back: {reason}"
-        return question.no(text, action)
+        why = back.obstacle(left[0])
+        text = f"its progress on {some(left)} on {flow.target} is not carried back: {why.text}"
+        return question.no(text, why.action)
     return question.yes(f"by reverse checkpoints of {flow.reverse}")

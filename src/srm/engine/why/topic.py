@@ -322,7 +322,7 @@ def _cycle(facts: TopicFacts, question: Question) -> WhyStep:
     if selection.direction(topic) == "reverse":
         back = "group offsets in it go back by reverse checkpoints"
     else:
-        back = f"group offsets in it do not go back ({selection.obstacle_text(topic)})"
+        back = f"group offsets in it do not go back ({selection.obstacle(topic).line})"
     return question.no(f"{text}; {back}")
 
 

@@ -205,8 +205,7 @@ class Discovery:
         wanted = named.union(self._expected).difference(names)
         hidden = {name for name in wanted if is_hidden(context.source, name)}
         for name in self._news("hidden", hidden):
-            advice = grant("Read", name, flow.source)
-            logger.warning("%s: %s is not copied: %s", flow, name, advice)
+            logger.warning("%s: %s is not copied: %s", flow, name, grant("Read", name, flow.source))
         self._expected = hidden.union(names)
 
     def _news(self, kind: str, names: Iterable[str]) -> list[str]:
