@@ -90,7 +90,8 @@ def settle(
             only.emit(nothing, lambda console: console.print(line))
             return
         returned = ReturnedFlow(context, logs, show)
-        given, approve = (named, default, operator()), partial(_approve, only, show, yes=yes)
+        given = named, default, operator()
+        approve = partial(_approve, only, show, yes=yes)
         done = returned.plan(*given) if dry_run else returned.settle(*given, approve)
     only.emit(done, lambda console: render_settled(console, done))
     if done.applied:

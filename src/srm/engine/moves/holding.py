@@ -201,13 +201,13 @@ def renew_now(context: MoveContext, plan: MovePlan, lease: Lease | None = None) 
     after that finds it there.
     """
 
-    def body(registers: Registers) -> tuple[Lease, bool]:
+    def body(registers: Registers) -> Lease | None:
         sent = context.monotonic()
         stamp_ms = renew(registers, plan, context.now_ms(), source_needed=False)
-        return Lease(sent, stamp_ms), registers.there("source")
+        return Lease(sent, stamp_ms) if registers.there("source") else None
 
-    renewed, on_source = transact(context, f"renewal of move {plan.move_id}", body)
-    if lease and on_source and lease.rest_s(context.monotonic()) > 0:
+    renewed = transact(context, f"renewal of move {plan.move_id}", body)
+    if lease and renewed and lease.rest_s(context.monotonic()) > 0:
         lease.sent, lease.stamp_ms = renewed.sent, renewed.stamp_ms
 
 

@@ -118,7 +118,7 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     # A group that is present but has processed nothing in time is not a failure of the move.
     waiting = (*absent, *((*idling, *unconfirmed) if in_time else ()))
     if not waiting or not in_time:
-        noted = look_for_stragglers(context, plan, seen)
+        noted = look_for_stragglers(context, seen)
     if not waiting and noted.step == "gone":
         noted = noted.at("verified", now)
     if noted is not progress:
@@ -179,9 +179,9 @@ def observe(
     return VerifyLook(noted, arrivals, watched)
 
 
-def look_for_stragglers(context: MoveContext, plan: MovePlan, seen: VerifyLook) -> MoveProgress:
+def look_for_stragglers(context: MoveContext, seen: VerifyLook) -> MoveProgress:
     """Find members and changed commits on the source after go, except srm's own commits."""
-    progress, found = seen.progress, dict(seen.progress.stragglers)
+    plan, progress, found = seen.arrivals.plan, seen.progress, dict(seen.progress.stragglers)
     groups = seen.arrivals.ours(plan.group_names if seen.watched else ())
     topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
     try:
@@ -358,7 +358,7 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
             for group in plan.group_names
             if not progress.resumed.get(group, GroupResume()).has_settled
         ]
-        progress = look_for_stragglers(context, plan, observe(context, plan, progress, open_groups))
+        progress = look_for_stragglers(context, observe(context, plan, progress, open_groups))
     return keep_report(context, plan, progress)
 
 
@@ -389,7 +389,8 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
         return ControlChange(progress=(progress,), documents=documents)
 
     made = next_of(known)
-    if all(table.new_part(change_to(made)) == ControlChange() for table in known.tables):
+    change = change_to(made)
+    if all(table.new_part(change) == ControlChange() for table in known.tables):
         return made.report
 
     def write(registers: Registers) -> KeptReport:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Final
 
 from srm.config.model import FlowConfig
@@ -335,7 +334,7 @@ def _leaders(facts: TopicFacts) -> WhyStep:
     )
     left = [
         f"{list_text('partition', sorted(topic.leaderless))} of {topic.name} on {alias} "
-        f"({list_text('broker', sorted({*chain(*topic.leaderless.values())}))})"
+        f"({list_text('broker', sorted({b for ids in topic.leaderless.values() for b in ids}))})"
         for alias, topic in sides
         if topic is not None and topic.leaderless
     ]

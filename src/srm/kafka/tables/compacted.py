@@ -191,9 +191,8 @@ class KafkaCompactedTopic:
         if found is not None and self._partition < found.partitions:
             self._clients.discard_reader()
             brokers = " or ".join(map(str, found.leaderless.get(self._partition, ())))
-            raise UnavailableError(
-                f"{self._reading}: no leader yet", f"retry, or start broker {brokers or '?'}"
-            )
+            action = f"retry, or start broker {brokers or '?'}"
+            raise UnavailableError(f"{self._reading}: no leader yet", action)
 
 
 def row_of(message: confluent.Message) -> Stamped | None:
