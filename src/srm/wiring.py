@@ -20,9 +20,8 @@ from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.record_headers import ClusterIds
 from srm.domain.names.topics import Flow
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, away_cluster
 from srm.engine.control import control_lists
-from srm.engine.flows.cluster_absence import away_cluster
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar, cast
 
 from srm.config.model import ClientKind
 from srm.domain.names.record_headers import ClusterIds, RecordSettings
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.errors import SrmError
+from srm.errors import GivenUpError, SrmError
 
 CONTROL_TRANSACTION_S: Final = 5.0
 """Seconds that a control transaction may stay open; a paused process can commit until then."""
@@ -365,3 +366,36 @@ def cluster_ids(records: RecordSettings, source: Cluster, target: Cluster) -> Cl
     if records.does_nothing:
         return ClusterIds("", "")
     return ClusterIds(source.cluster_id(), target.cluster_id())
+
+
+def away_cluster(alias: str, why: SrmError | None = None) -> Cluster:
+    """Return a cluster of which every call raises ``why`` at once, by default GivenUpError.
+
+    So an unplanned move takes the same time for a dead, hanging or running source.
+    """
+    return cast("Cluster", _Away(alias, why))
+
+
+def loudness(error: SrmError) -> int:
+    """Return the log level for a failed call: DEBUG for an abandoned cluster, else WARNING."""
+    return logging.DEBUG if isinstance(error, GivenUpError) else logging.WARNING
+
+
+class _Away:
+    """Implements every call of the port, and of the tables that it returns."""
+
+    def __init__(self, alias: str, why: SrmError | None) -> None:
+        self.alias = alias
+        given_up = f"this move has abandoned cluster {alias}: no request was sent"
+        self._why = why or GivenUpError(given_up)
+
+    def compacted_topic(self, *_which: object) -> _Away:
+        return self
+
+    def __getattr__(self, call: str) -> Any:
+        def raise_away(*_arguments: object, **_named: object) -> NoReturn:
+            raise type(self._why)(self._why.what, self._why.action)
+
+        if call.startswith("__"):
+            raise AttributeError(call)
+        return raise_away

@@ -33,9 +33,8 @@ from srm.domain.text.amount import excerpt, moment
 from srm.domain.text.documents import decode_or_none
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
-from srm.engine.cluster_ports import Cluster, Place
+from srm.engine.cluster_ports import Cluster, Place, loudness
 from srm.engine.control.control_topics import ensure_stamped
-from srm.engine.flows.cluster_absence import loudness
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of

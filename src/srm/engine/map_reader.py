@@ -43,8 +43,7 @@ from srm.domain.offset_map.map_loader import (
 )
 from srm.domain.offset_map.map_tree import MapTable, Need, Placed, blocks_of, rebuild
 from srm.domain.offset_map.offset_map import OffsetMap
-from srm.engine.cluster_ports import Cluster, CompactedTopic, Topics
-from srm.engine.flows.cluster_absence import loudness
+from srm.engine.cluster_ports import Cluster, CompactedTopic, Topics, loudness
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowMaps
 from srm.errors import IntegrityError, UnavailableError

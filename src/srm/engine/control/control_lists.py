@@ -21,9 +21,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.policy import compile_pattern
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import decode
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, loudness
 from srm.engine.control.control_topics import CONTROL_ID, ensure_compacted, until_not_fenced
-from srm.engine.flows.cluster_absence import loudness
 from srm.errors import ConfigError, IntegrityError, UnavailableError, UsageError
 
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]

@@ -45,14 +45,13 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import decode_or_none
-from srm.engine.cluster_ports import Cluster, ControlWriter, Stamped
+from srm.engine.cluster_ports import Cluster, ControlWriter, Stamped, away_cluster, loudness
 from srm.engine.control.control_topics import (
     CONTROL_ID,
     create_control_topics,
     repair_control_topics,
     until_not_fenced,
 )
-from srm.engine.flows.cluster_absence import away_cluster, loudness
 from srm.engine.ports import FlowContext
 from srm.errors import (
     FencedError,

@@ -44,8 +44,7 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import encode
-from srm.engine.cluster_ports import Cluster
-from srm.engine.flows.cluster_absence import loudness
+from srm.engine.cluster_ports import Cluster, loudness
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.ledger import read_ledger

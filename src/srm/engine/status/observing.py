@@ -23,9 +23,8 @@ from srm.domain.moves.plan import GroupPlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
-from srm.engine.cluster_ports import GroupDescription, TopicDescription
+from srm.engine.cluster_ports import GroupDescription, TopicDescription, loudness
 from srm.engine.flows import source_look
-from srm.engine.flows.cluster_absence import loudness
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import per_group, survey
 from srm.engine.groups.proving import Survey

@@ -26,10 +26,9 @@ from srm.domain.moves.progress import HELD
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import duration
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, away_cluster
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
-from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.moves.records import ControlTables, MoveStore
 from srm.engine.ports import FlowContext

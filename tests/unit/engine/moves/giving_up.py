@@ -13,7 +13,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine import moves
-from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.cluster_ports import away_cluster
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.records import MoveContext
 from srm_lab.testing.fake_switch import FakeSwitch

@@ -15,8 +15,8 @@ from srm.domain.moves.routing import ERA, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine import moves
+from srm.engine.cluster_ports import away_cluster
 from srm.engine.control.control_topics import CONTROL_ID
-from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves.records import MoveContext
 from srm.errors import ConflictError
 from srm_lab.testing.fake_switch import FakeSwitch

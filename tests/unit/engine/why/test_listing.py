@@ -10,7 +10,7 @@ from tests.unit.engine.why.running_flow import RunningFlow
 
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names.topics import TopicPartition
-from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.cluster_ports import away_cluster
 from srm.engine.groups.checkpoints import emit
 from srm.engine.why.answer import list_groups, list_topics
 from srm.errors import GivenUpError

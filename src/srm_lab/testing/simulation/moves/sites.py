@@ -29,9 +29,8 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.recovery.source_return import CopyEnd, Wanted
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, away_cluster
 from srm.engine.control.control_topics import create_control_topics, ensure_compacted
-from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves.records import MoveContext
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError, UnavailableError

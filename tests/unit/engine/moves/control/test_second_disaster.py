@@ -15,8 +15,8 @@ from srm.domain.moves.routing import Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
+from srm.engine.cluster_ports import away_cluster
 from srm.engine.emission import emit
-from srm.engine.flows.cluster_absence import away_cluster
 from srm.engine.moves.records import (
     ControlTables,
     MoveContext,

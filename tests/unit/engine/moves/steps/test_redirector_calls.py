@@ -16,7 +16,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectOrder, call_key
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
-from srm.engine.flows.cluster_absence import away_cluster
+from srm.engine.cluster_ports import away_cluster
 from srm.engine.moves import effects
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.engine.ports import CallResult
