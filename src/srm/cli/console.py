@@ -257,7 +257,10 @@ def _parts(error: Exception) -> tuple[str, str, str, int]:
         kind = UnavailableError if isinstance(error, GivenUpError) else type(error)
         return kind.__name__, what or str(error), action, error.exit_code
     if isinstance(error, _TYPER_ERROR):
+        from srm.domain.text.documents import cause
+
         typed: Any = error
+        typed.message = cause(typed.message)
         text = " ".join(typed.format_message().split())
         return UsageError.__name__, text, "see --help", typed.exit_code
     text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import typer
@@ -140,7 +141,7 @@ def test_with_json_an_error_is_an_object_on_stdout(
     app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 
     @app.command()
-    def show(*, name: str = "", as_json: JsonOption = False) -> None:
+    def show(*, name: Literal["", "partial", "dead"] = "", as_json: JsonOption = False) -> None:
         if name == "partial":
             emit(["P->B"], as_json, lambda _: None)
         if name == "dead":
@@ -169,6 +170,12 @@ def test_with_json_an_error_is_an_object_on_stdout(
     error = json.loads(out)["error"]
     assert (code, error["type"], error["exit_code"]) == (2, "UsageError", 2)
     assert "No such option: --nmae" in error["message"]
+
+    code, out, _ = run("--json", "--name", "C")
+    assert code == 2
+    assert json.loads(out)["error"]["message"].endswith(
+        "'--name': 'C' is not one of '', 'partial', 'dead'."
+    )
 
 
 @pytest.mark.parametrize("arguments", [("-v", "stack"), ("stack", "--debug")])

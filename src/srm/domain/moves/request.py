@@ -16,7 +16,7 @@ from pydantic import ConfigDict, ValidationError
 
 from srm.domain.moves.routing import FenceKind, RedirectNames
 from srm.domain.names.topics import Flow
-from srm.domain.text.documents import adapter
+from srm.domain.text.documents import adapter, cause
 from srm.errors import UsageError
 
 Kind = Literal["switch", "seconds", "names", "list", "choice", "text"]
@@ -103,7 +103,7 @@ def read(of: type[_D], given: Mapping[str, Any]) -> _D:
         if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
             known = ", ".join(setting.name for setting in settings_of(of))
             raise UsageError(f"move has no setting {where!r}: known are {known}") from None
-        raise UsageError(f"move setting {where!r} cannot be used: {first['msg']}") from None
+        raise UsageError(f"move setting {where!r} cannot be used: {cause(first['msg'])}") from None
 
 
 def _of_field(each: Field[Any], hint: Any) -> MoveSetting:

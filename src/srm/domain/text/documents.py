@@ -50,7 +50,7 @@ def decode(of: type[_D], kind: str, value: bytes) -> _D:
     try:
         return adapter(of).validate_json(value)
     except ValidationError as error:
-        raise IntegrityError(f"{kind} is damaged: {error.errors()[0]['msg']}") from error
+        raise IntegrityError(f"{kind} is damaged: {cause(error.errors()[0]['msg'])}") from error
 
 
 def decode_or_none(
@@ -62,6 +62,11 @@ def decode_or_none(
     except IntegrityError as error:
         _log.error("%s%s; the record is skipped", where, error)
         return None
+
+
+def cause(message: str) -> str:
+    """Return the message of a check, as its own code raised it, without the prefix of pydantic."""
+    return message.removeprefix("Value error, ")
 
 
 def values_of(of: object, *names: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from srm.config.model import Config
 from srm.domain.moves.request import run_move_id
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, few, is_command
+from srm.domain.text.documents import cause
 from srm.errors import NotFoundError, SrmError
 from srm.service.federation.federation import path_of
 from srm.service.federation.merged_lists import home_of
@@ -63,7 +64,7 @@ class PageRoute(APIRoute):
                 text = error.what if isinstance(error, NotFoundError) else str(error)
                 return error_page(request, error.http_status, text, home)
             except RequestValidationError as error:
-                text = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in error.errors())
+                text = "; ".join(f"{e['loc'][-1]}: {cause(e['msg'])}" for e in error.errors())
                 return error_page(request, 422, text)
             except HTTPException as error:
                 answered = error_page(request, error.status_code, str(error.detail))

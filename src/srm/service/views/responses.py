@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from srm.domain.names.topics import Flow
-from srm.domain.text.documents import adapter, encode
+from srm.domain.text.documents import adapter, cause, encode
 from srm.errors import SrmError, UsageError
 from srm.service.access.access import one_line
 from srm.service.views.documents import GroupDetail, Page, Problem
@@ -125,7 +125,9 @@ def _answer_error(request: Request, error: Exception) -> Response:
         answered.headers.update(error.headers or {})
         return answered
     if isinstance(error, RequestValidationError):
-        text = "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
+        text = "; ".join(
+            f"{'.'.join(map(str, one['loc'][1:]))}: {cause(one['msg'])}" for one in error.errors()
+        )
         return problem(request, 422, "The request cannot be understood", text)
     path = one_line(request.url.path)
     _logger.error("%s %s failed", request.method, path, exc_info=error)

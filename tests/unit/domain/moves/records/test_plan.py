@@ -42,7 +42,10 @@ def test_a_form_becomes_a_request():
     [
         ({"grops": ["g"]}, "no setting 'grops': known are operation, source"),
         ({"operation": "drill"}, "'operation' cannot be used"),
-        ({"redirect": "pigeon"}, "redirector 'pigeon' is unknown: there are routing, webhook"),
+        (
+            {"redirect": "pigeon"},
+            "used: redirector 'pigeon' is unknown: there are routing, webhook",
+        ),
         ({"redirect": ["webhook", "routing"]}, "routing must be first"),
         ({"redirect": "manual, manual"}, "named twice"),
         ({"target": "P"}, "same cluster on both sides"),
