@@ -499,8 +499,8 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
     """
     if down is not None and (missing := _missing(facts)):
         topics = some(sorted({each.place.topic for each in missing}))
-        records = amount(sum(missing.values()), "record")
-        text = f"not copied: {records} of {topics}; replicator down: {down.text}"
+        offsets = amount(sum(missing.values()), "offset")
+        text = f"not copied: {offsets} of {topics}; replicator down: {down.text}"
         yield Reason(text, down.action)
     for each in facts.replication:
         if each.halt_reason is not None:

@@ -173,7 +173,7 @@ def test_a_halted_copy_is_a_warning_of_a_drill(world: CopiedTopic) -> None:
     result = run_drill(context_of(world), groups=("audit",))
 
     assert result.ok, result.all_problems
-    assert result.warnings[0].startswith("not copied: 2 records of Topic; replicator down: ")
+    assert result.warnings[0].startswith("not copied: 2 offsets of Topic; replicator down: ")
 
 
 def test_the_member_reads_by_itself_what_the_proof_says(world: CopiedTopic, monkeypatch) -> None:

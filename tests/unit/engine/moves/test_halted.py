@@ -99,7 +99,7 @@ def test_where_nobody_copies_and_records_are_missing_the_move_does_not_start(beh
 
     [reason] = plan.blocking
     assert reason == (
-        "not copied: 7 records of Payments; replicator down: alice has stopped the "
+        "not copied: 7 offsets of Payments; replicator down: alice has stopped the "
         "replicator, 0 s ago"
     )
     assert [warning for warning in plan.warnings if "will wait" in warning] == []
