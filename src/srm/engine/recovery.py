@@ -230,7 +230,11 @@ class ReturnedFlow:
     ) -> tuple[ResidueRange, ...]:
         """Return the ranges with records of the residue; undecided ones only during a pause."""
         ranges: list[ResidueRange] = []
-        if pause_in_force(self.context) is not None:
+        left = self._decided_ranges(topics)
+        if pause_in_force(self.context) is None:
+            now = self.context.config.names.select(self.context.source.topics())
+            self._require_copied({*topics} - {one.topic for one in left}, now)
+        else:
             found = self.inspect(topics, groups=False)
             ranges = [
                 ResidueRange(
@@ -242,7 +246,6 @@ class ReturnedFlow:
                 for entry in topic.partitions
                 if entry.residue is not None
             ]
-        left = self._decided_ranges(topics)
         self.show(f"counting {len(left):,} ranges that were left")
         counts = self._count([one.request for one in left], [Counting() for _ in left], {})
         some = zip(left, counts, strict=True)
@@ -264,9 +267,7 @@ class ReturnedFlow:
             if entry.topic not in now and chosen.matches(entry.topic) and entry.topic in lately
         }
         names = {*config.names.select(now), *missing}
-        unknown = set(only) - names
-        if unknown:
-            raise NotFoundError(f"flow {config.flow} does not copy {', '.join(sorted(unknown))}")
+        self._require_copied(only, names)
         return {
             name: topic_shape(
                 name, now[name].topic_id if name in now else None, known.state.copied, copied_ids
@@ -274,6 +275,10 @@ class ReturnedFlow:
             for name in sorted(names)
             if not only or name in only
         }
+
+    def _require_copied(self, topics: Iterable[str], copied: Collection[str]) -> None:
+        if unknown := ", ".join(sorted({*topics}.difference(copied))):
+            raise NotFoundError(f"flow {self.context.config.flow} does not copy {unknown}")
 
     def _routed_by(self, topics: Collection[str]) -> dict[str, str]:
         routes = RoutingTables.read(as_move(self.context)).merge

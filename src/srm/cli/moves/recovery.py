@@ -358,6 +358,7 @@ def restore(
         planned = plan(context, wanted)
         if dry_run:
             common.emit(RestoreOutcome(planned, None), lambda out: _show_plan(out, planned))
+            check(planned)
             return
         console = open_console()
         if not common.as_json:

@@ -118,7 +118,8 @@ def test_what_cannot_be_restored_is_one_line_and_changes_nothing(srm: Srm, world
     world.append("P", TopicPartition("Payments", 0), 99)
     before = world.life.writes
 
-    with pytest.raises(ConflictError, match="delete Payments on P and run this again"):
-        srm("--yes")
+    for approval in ("--dry-run", "--yes"):
+        with pytest.raises(ConflictError, match="delete Payments on P and run this again"):
+            srm(approval)
 
     assert world.life.writes == before

@@ -47,6 +47,7 @@ from srm.errors import (
     AuthorizationError,
     ConflictError,
     GateClosedError,
+    NotFoundError,
     SrmError,
     UnavailableError,
 )
@@ -414,6 +415,17 @@ def test_a_topic_that_is_not_there_any_more_is_missing(returned: Returned, sites
 
     assert (topic.shape, topic.partitions) == ("missing", ())
     assert returned.logs.walked == []
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_the_residue_of_a_topic_that_the_flow_does_not_copy_is_an_error(
+    returned: Returned, paused: bool
+) -> None:
+    if not paused:
+        returned.settle(Payments="keep")
+
+    with pytest.raises(NotFoundError, match="flow P->B does not copy Paymnts"):
+        ReturnedFlow(returned.context, returned.logs).residue(["Payments", "Paymnts"])
 
 
 def test_what_was_left_earlier_is_no_residue_but_stays_readable(returned: Returned) -> None:
