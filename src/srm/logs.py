@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal
 
 from srm.errors import SrmError
@@ -123,6 +124,12 @@ def set_up(
         handler.setFormatter(LineFormatter(log_format(), process))
         logging.basicConfig(level=level, handlers=[handler], force=again)
     logging.getLogger("srm").setLevel(srm)
+
+
+@lru_cache(1_000)
+def warn_once(logger: logging.Logger, text: str) -> None:
+    """Log a warning that each look of a process would repeat."""
+    logger.warning("%s", text)
 
 
 class Troubles(dict[str, SrmError]):

@@ -19,7 +19,6 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, Final, TypeVar
 
 from srm.config.model import FlowConfig
@@ -39,6 +38,7 @@ from srm.engine.flows.supervision import pause_in_force, state_topic
 from srm.engine.flows.target_topics import assignments
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, NotFoundError, SrmError
+from srm.logs import warn_once
 
 logger = logging.getLogger(__name__)
 
@@ -408,18 +408,13 @@ def sync(
     found = _look(context, todo)
     todo |= {*(spec.name for spec in found.create), *found.grow, *found.configs}
     for note in found.notes:
-        _warn_once(str(context.config.flow), note)
+        warn_once(logger, f"{context.config.flow}: {note}")
     if found.skipped:
         logger.warning("%s", found.skipped)
     elif not dry_run:
         apply(context, found)
     todo.clear()
     return found
-
-
-@cache
-def _warn_once(flow: str, note: str) -> None:
-    logger.warning("%s: %s", flow, note)
 
 
 def _look(context: FlowContext, todo: Collection[str] = ()) -> TopicSyncPlan:

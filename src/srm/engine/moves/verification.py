@@ -65,6 +65,7 @@ from srm.engine.moves.records import (
 )
 from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
+from srm.logs import warn_once
 
 log = logging.getLogger(__name__)
 
@@ -211,10 +212,10 @@ def look_for_stragglers(context: MoveContext, seen: VerifyLook) -> MoveProgress:
 
 
 def _readable_commits(cluster: Cluster, groups: Collection[str]) -> Mapping[str, Offsets]:
-    """Return the commits of groups; one that cannot be read is left out and logged."""
+    """Return the commits of groups; one that cannot be read is left out and logged once."""
     committed, unread = per_group(cluster.commits_of(groups))
     for group, reason in unread.items():
-        log.warning("commits of group %s on %s: %s", group, cluster.alias, reason.text)
+        warn_once(log, f"commits of group {group} on {cluster.alias}: {reason.text}")
     return committed
 
 

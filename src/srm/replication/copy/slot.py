@@ -25,7 +25,7 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.slot_records import next_incarnation
 from srm.domain.offset_map.map_records import IndexRecord
-from srm.domain.text.amount import amount
+from srm.domain.text.amount import some
 from srm.errors import FencedError, SrmError, SupersededError, UnavailableError
 from srm.replication.copy.claiming import SlotContext
 from srm.replication.copy.lifecycle import Lifecycle
@@ -302,6 +302,7 @@ class Slot:
             self._spawn(self._load_and_begin(tuple(assigned)))
 
     async def _load_and_begin(self, loading: tuple[AssignedPartition, ...]) -> None:
+        what = f"start of {some([f'{one.topic}-{one.partition}' for one in loading])}"
         while loading:
             try:
                 starts = await self._read(partial(self._starts.load, loading))
@@ -318,9 +319,9 @@ class Slot:
                     self._partitions.begin(assigned, start)
             loading = tuple(away)
             if away:
-                waiting = amount(len(away), "partition")
-                logger.warning("no start position yet of %s: %s", waiting, away[loading[0]])
+                self._reporter.troubles.report(what, away[loading[0]])
                 await asyncio.sleep(_LOAD_RETRY_S)  # back-off between attempts
+        self._reporter.troubles.end(what)
 
     async def _cut_map(self, assigned: AssignedPartition, target_end: int) -> Start:
         """Cut the map of a partition, once all that is known of it here is written down."""

@@ -18,6 +18,7 @@ from srm.engine import moves
 from srm.engine.cluster_ports import ByGroup
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import GateClosedError
+from srm.logs import warn_once
 
 PAYMENTS = TopicPartition("Payments", 0)
 
@@ -207,3 +208,16 @@ def test_a_source_that_is_away_after_go_is_looked_at_again(world: World) -> None
     world.p.recover()
 
     assert not moves.watch_residue(context, "m1").ok
+
+
+def test_a_group_whose_commits_the_cluster_hides_is_logged_once_by_all_looks(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = gone(world)
+    world.b.hide_group("far")
+    warn_once.cache_clear()  # another test may have logged the same line
+
+    for _ in range(3):
+        moves.verify(context, "m1")
+
+    assert len([one for one in caplog.messages if "commits of group far on B" in one]) == 1

@@ -175,7 +175,9 @@ def test_a_slot_is_later_than_one_whose_records_come_after_it_has_read_an_empty_
     assert [report.incarnation > Incarnation(1_000, "f") for report in told] == [True]
 
 
-def test_partitions_whose_map_is_away_keep_no_others_waiting() -> None:
+def test_partitions_whose_map_is_away_keep_no_others_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     starts = Starts()
     life = Life(starts, Feed((HEALTHY, OTHER)))
 
@@ -185,6 +187,10 @@ def test_partitions_whose_map_is_away_keep_no_others_waiting() -> None:
         await until(lambda: life.begun() == {0, 1})
 
     life.run(scenario)
+    assert [one.getMessage() for one in caplog.records] == [
+        "slot 0: start of T-0, T-1 fails and is tried again: the map is away",
+        "slot 0: start of T-0, T-1 works again",
+    ]
     assert starts.asked[0] == (HEALTHY, OTHER)
     assert set(starts.asked[1:]) == {(OTHER,)}, "together, and what is known is not asked again"
 
