@@ -38,6 +38,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.runs import both_ends
+from srm.domain.text.amount import some
 from srm.errors import AuthorizationError, NotFoundError, SrmError, UnavailableError
 from srm.logs import Troubles
 from srm.replication.mapping.map_writer import MapLog
@@ -148,7 +149,8 @@ class Statuses:
     def changes(
         self, copies: _Copies, now_ms: int, *, due: bool, rests_due: bool
     ) -> Iterator[PartitionStatus]:
-        """Return the states to report: changed ones, all if ``due``, idle ones if ``rests_due``."""
+        """Yield the states to report: changed ones, all if ``due``, idle ones if ``rests_due``."""
+        rested = {*self._rests_since}
         for copy in copies:
             key = copy.source
             known = self._reported.get(key)
@@ -157,6 +159,8 @@ class Statuses:
                 continue
             self._reported[key] = status
             yield status
+        if ended := sorted(map(str, rested.difference(self._rests_since))):
+            logger.warning("copied again after a stop: %s", some(ended))
 
     def _status(
         self, copy: PartitionCopy, known: PartitionStatus | None, now_ms: int

@@ -79,17 +79,20 @@ def test_a_walk_of_the_logs_is_told_and_the_stop_after_it_is_the_old_one() -> No
     assert told.at(3_000) == ("stopped", 1_000)
 
 
-def test_a_partition_that_went_on_is_in_trouble_anew() -> None:
+def test_a_partition_that_went_on_is_in_trouble_anew(caplog: pytest.LogCaptureFixture) -> None:
     told = Told(PartitionCopy(ASSIGNED, Start(3, 3)))
     stop(told.copy)
     told.at(1_000)
     told.copy.take_up()
+    told.at(1_500)
+    assert caplog.messages == []
     assert told.copy.note_source_answered()
     assert told.at(2_000) == ("copying", 2_000)
 
     stop(told.copy)
 
     assert told.at(3_000) == ("stopped", 3_000)
+    assert caplog.messages == ["copied again after a stop: T-0"]
 
 
 def test_a_partition_that_went_on_with_nothing_to_copy_tells_no_old_reason() -> None:
