@@ -31,7 +31,7 @@ from typing import Final, Literal, get_args
 from srm.domain.offset_map.map_records import CopyId, MapEnd
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.offset_map.runs import UNKNOWN_LINEAGE, Lineage, both_ends
-from srm.domain.text.amount import amount, moment
+from srm.domain.text.amount import amount, utc
 from srm.domain.text.documents import Document, decoding
 from srm.errors import IntegrityError, UsageError, message
 
@@ -407,7 +407,7 @@ class PartitionNotes(Document):
             texts.append(self.strange)
         if not texts:
             return ""
-        return f"{'; '.join(texts)} ({moment(self.time_ms):%Y-%m-%d %H:%M} UTC)"
+        return f"{'; '.join(texts)} ({utc(self.time_ms)})"
 
     def key(self) -> bytes:
         return NOTES_PREFIX + f"{self.slot}:{self.topic}-{self.partition}".encode()

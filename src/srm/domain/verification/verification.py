@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.runs import FINGERPRINTS, OffsetSet, Runs
-from srm.domain.text.amount import moment
+from srm.domain.text.amount import utc
 from srm.domain.text.documents import Document
 from srm.domain.verification.verification_plan import RangePlan, clip, part_of
 from srm.errors import IntegrityError, SrmError, UnavailableError
@@ -111,8 +111,7 @@ class PartitionVerification(Document):
             text = f"source offsets {ranges} are proven"
         if not self.earlier_records:
             return text
-        at = f"{moment(self.earlier_ms):%Y-%m-%d %H:%M} UTC"
-        return f"{text}, {self.earlier_records:,} records of them earlier ({at})"
+        return f"{text}, {self.earlier_records:,} records of them earlier ({utc(self.earlier_ms)})"
 
     def key(self) -> bytes:
         return f"{self.topic}-{self.partition}".encode()

@@ -43,8 +43,8 @@ def test_a_status_says_what_all_slots_have_noted_with_the_newest_lost_range() ->
     assert told is not None
     assert told.state == "copying"
     assert told.reason == (
-        "lost 1 source offset, 7 to 7: too large (1970-01-01 00:01 UTC); "
-        "lost 5 source offsets, 0 to 4: retention passed them; odd (1970-01-01 00:02 UTC)"
+        "lost 1 source offset, 7 to 7: too large (1970-01-01 00:01:00 UTC); "
+        "lost 5 source offsets, 0 to 4: retention passed them; odd (1970-01-01 00:02:00 UTC)"
     )
     assert (told.lost_from, told.lost_to) == (0, 5)
 
@@ -93,7 +93,7 @@ def test_a_decision_says_in_its_own_words_what_became_of_the_range() -> None:
     kept = PartitionNotes.from_decision("keep", "r1", place, (10, 14), "kept on P (by ann)", 60_000)
     cut = PartitionNotes.from_decision("cut", "r1", place, (5, 10), "P has lost them", 60_000, 77)
 
-    assert kept.text == "4 source offsets, 10 to 13, kept on P (by ann) (1970-01-01 00:01 UTC)"
+    assert kept.text == "4 source offsets, 10 to 13, kept on P (by ann) (1970-01-01 00:01:00 UTC)"
     assert (kept.left_out, cut.left_out) == ((10, 14), None)
     assert PartitionNotes.decode(cut.value()) == cut
     assert kept.key() != cut.key()

@@ -252,7 +252,7 @@ def test_a_result_tells_how_far_it_is_proven_and_survives_its_record():
     )
 
     assert result.proof == (
-        "proven to source offset 100, 45 records of them earlier (1970-01-02 00:00 UTC)"
+        "proven to source offset 100, 45 records of them earlier (1970-01-02 00:00:00 UTC)"
     )
     assert PartitionVerification.decode(result.value()) == result
     apart = replace(half(), source_start=60, source_end=70)
