@@ -131,8 +131,8 @@ def _group(group: str, found: DisasterFindings) -> GroupDisaster:
 def _problems(found: DisasterFindings, groups: Mapping[str, GroupDisaster]) -> Iterator[str]:
     yield from (f"move {found.move.move_id}: {problem}" for problem in found.move.problems)
     forecast, records = found.forecast, found.outcome.records
-    if not forecast.not_copied:
-        yield "P died with nothing that was not copied: the machine was too quick, start again"
+    if not records:
+        yield "P died when all its records were copied: run the demo on a quieter machine"
     if forecast.at_most is None or records > forecast.at_most:
         yield f"{records:,} records were not copied, the forecast said at most {forecast.at_most}"
     for name, group in groups.items():

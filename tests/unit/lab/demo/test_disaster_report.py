@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from srm.domain.moves.disaster import (
     Forecast,
     GroupForecast,
@@ -114,6 +116,20 @@ def test_more_left_behind_than_was_said_is_a_problem() -> None:
     report = judged(replace(found, outcome=more))
 
     assert any("6 records were not copied" in problem for problem in report.problems)
+
+
+@pytest.mark.parametrize(("left", "is_problem"), [(0, True), (1, False)])
+def test_a_disaster_without_a_record_left_on_the_source_shows_nothing(
+    left: int, is_problem: bool
+) -> None:
+    """The outcome decides: on a slow machine the forecast may expect 0, and find one."""
+    found = findings([*BEFORE, *ON_B, *AFTER], at_return=9)
+    forecast = replace(found.forecast, topics=(TopicForecast("Payments", 1, 0, 5, 0.0, 400),))
+    outcome = replace(found.outcome, partitions=(PartitionOutcome("Payments", 0, 9, 9, left),))
+
+    problems = judged(replace(found, forecast=forecast, outcome=outcome)).problems
+
+    assert any("all its records were copied" in one for one in problems) == is_problem
 
 
 def test_an_application_that_stays_away_is_a_problem() -> None:
