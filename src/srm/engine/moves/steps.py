@@ -335,8 +335,17 @@ class _Run:
     _timer: threading.Event = field(default_factory=threading.Event)
 
     def step(self, name: RunStep) -> None:
+        """Run a step; again, which does nothing, if another run of the move has decided it."""
         if name not in {"wait", "verify"}:  # they show each of their looks
             self.show(RunEvent(name, self.seen))
+        try:
+            self._run(name)
+        except ConflictError:
+            if not MoveStore.read(self.context).progress(self.plan.move_id).is_decided:
+                raise
+            self._run(name)
+
+    def _run(self, name: RunStep) -> None:
         match name:
             case "hold":
                 hold(self.context, self.plan.move_id)

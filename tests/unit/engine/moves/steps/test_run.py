@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tests.unit.engine.moves.control.moving import REQUEST, World, held
+from tests.unit.engine.moves.control.moving import REQUEST, WRITES_OF_A_MOVE, World, held
 
 from srm.cli.moves.failover import move_view
 from srm.domain.moves.report import MoveReport
@@ -76,6 +76,21 @@ def test_a_move_that_somebody_else_releases_ends_at_once_and_says_so(world: Worl
     found = MoveStore.read(world.context()).progress("m1")
     assert (found.step, found.reason) == ("released", "somebody changed his mind")
     assert [event.step for event in clients.seen].count("wait") == 1
+
+
+@pytest.mark.parametrize("number", range(3, WRITES_OF_A_MOVE))
+def test_two_runs_of_one_move_both_end_well(world: World, number: int) -> None:
+    """The second passes the first, which stalls at one of its writes."""
+    clients, other = Clients(world), Clients(world)
+    moves.plan(world.context(), REQUEST, "m1")
+
+    def overtake() -> None:
+        other.world.obey("near", "far")
+        moves.carry_out(world.context(), "m1", other, poll_seconds=0.001)
+
+    world.writes.before[world.writes.count + number] = overtake
+    assert moves.carry_out(world.context(), "m1", clients, poll_seconds=0.001).ok
+    assert states(world) == {("B", "go")}
 
 
 def test_each_step_is_done_inside_of_what_the_caller_puts_around_it(world: World) -> None:
