@@ -43,7 +43,7 @@ from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import RunEvent
 from srm.engine.moves.effects import lift_fence
 from srm.engine.moves.records import MoveContext, MoveStore
-from srm.errors import ConflictError, UnavailableError, UsageError
+from srm.errors import ConflictError, StoppedError, UnavailableError, UsageError
 from srm.pages.moves import (
     plan_view,
     progress_line,
@@ -183,14 +183,21 @@ def run(
                 def show(event: moves.RunEvent) -> None:
                     show_event(event)
                     if interrupted.is_set():
-                        raise KeyboardInterrupt
+                        raise KeyboardInterrupt(move_id)
 
-                result = moves.carry_out(
-                    context,
-                    planned.move_id,
-                    show,
-                    around=lambda step: _span(f"move.{step}", request, planned.move_id),
-                )
+                try:
+                    result = moves.carry_out(
+                        context,
+                        planned.move_id,
+                        show,
+                        around=lambda step: _span(f"move.{step}", request, planned.move_id),
+                    )
+                except KeyboardInterrupt as first:
+                    if not first.args:  # the second one
+                        raise
+                    raise StoppedError(
+                        whereabouts(*MoveStore.read(context).load(move_id))
+                    ) from None
             opened.result(result)
     common.emit(result, lambda console: console.print(report_view(result)))
     if not result.ok:
@@ -434,7 +441,7 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
             if line and not progress.is_decided:
                 line += pause_note(move_id, context)
         except UnavailableError as error:
-            raise UnavailableError(f"{line or f'{move_id}: {progress.step}'}; {error}") from error
+            raise UnavailableError(f"{whereabouts(planned, progress)}; {error}") from error
     if line is not None:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", seen))
@@ -460,6 +467,12 @@ def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:
     held = "" if held_s is None else f" after {held_s:,.1f} s of hold"
     why = f": {progress.reason}" if progress.reason else ""
     return f"{planned.move_id}: {step}{held}{why}; {said}"
+
+
+def whereabouts(planned: MovePlan, progress: MoveProgress) -> str:
+    """Say where a move has led its clients, and how it continues or ends."""
+    held = f"{planned.move_id}: {progress.step}; {_HELD.format(move=planned.move_id)}"
+    return at_rest(planned, progress) or held
 
 
 def render_moves(

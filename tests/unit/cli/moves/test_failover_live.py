@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from rich.console import Console
-from tests.unit.engine.moves.control.moving import busy_world, config_in
+from tests.unit.engine.moves.control.moving import World, busy_world, config_in
 from tests.unit.engine.moves.giving_up import Disaster
 from tests.waiting import eventually
+from typer.testing import CliRunner
 
+from srm.cli.main import app
 from srm.cli.moves import failover
 from srm.cli.moves.failover import at_rest, pause_note, render_moves, shown
 from srm.domain.flow_state.replication_records import Pause
@@ -21,8 +27,9 @@ from srm.domain.moves.progress import HELD, MoveProgress, MoveStep
 from srm.domain.moves.request import MoveRequest
 from srm.engine import moves
 from srm.engine.moves import RunEvent
+from srm.engine.moves.records import MoveContext
 from srm.engine.moves.verification import VerifyStatus
-from srm.errors import UnavailableError
+from srm.errors import StoppedError, UnavailableError
 
 PLAN = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), (), "f")
 
@@ -134,6 +141,44 @@ def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held() 
     assert (at_rest(planned, given_up) or "").startswith(
         "m1: released after 45.5 s of hold: T-0 is stopped; clients remain on P;"
     )
+
+
+def on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands work on the clusters of a world."""
+
+    @contextmanager
+    def opened(*_: object, **__: object) -> Iterator[MoveContext]:
+        yield world.context()
+
+    monkeypatch.setattr(failover, "open_move", opened)
+    monkeypatch.setattr(failover, "open_records", opened)
+
+
+@pytest.mark.parametrize(
+    ("write", "outcome"),
+    [
+        (10, "released after .* s of hold; clients remain on P; 'srm .* m1' tries again"),
+        (
+            18,
+            "verified; clients have been sent to B; after a kill 'srm .* m1' verifies and",
+        ),
+    ],
+)
+def test_an_interrupted_run_names_where_its_clients_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int, outcome: str
+) -> None:
+    world = busy_world(config_in(tmp_path))
+    on(world, monkeypatch)
+    world.obey("near", "far")
+    for each in range(write):
+        world.writes.before[each] = world.passing
+    world.writes.before[write] = lambda: signal.raise_signal(signal.SIGINT)
+    line = f"failover run --config {tmp_path}/srm.properties --move-id m1 -t Payments"
+
+    error = CliRunner().invoke(app, [*line.split(), "-g", "near", "-g", "far"]).exception
+
+    assert isinstance(error, StoppedError), error
+    assert re.match(f"m1: {outcome}", str(error)), str(error)
 
 
 def test_the_list_of_moves_names_a_cluster_that_did_not_answer() -> None:
