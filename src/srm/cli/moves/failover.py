@@ -42,7 +42,7 @@ from srm.engine import moves
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import RunEvent
 from srm.engine.moves.effects import lift_fence
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.records import InForce, MoveContext, MoveStore
 from srm.errors import ConflictError, StoppedError, UnavailableError, UsageError
 from srm.pages.moves import (
     plan_view,
@@ -438,7 +438,10 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
         line = at_rest(planned, progress)
         try:
             seen = moves.status(context, move_id)
-            if line and not progress.is_decided:
+            if line and progress.is_decided:
+                later = InForce.read(context, planned).moves
+                line += f"; superseded by move {', '.join(later)}" if later else ""
+            elif line:
                 line += pause_note(move_id, context)
         except UnavailableError as error:
             raise UnavailableError(f"{whereabouts(planned, progress)}; {error}") from error

@@ -580,6 +580,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     UnavailableError: it is released, but a redirector has not confirmed that, or a fence is left.
     """
     plan, progress = MoveStore.read(context).load(move_id)
+    require_in_force(context, plan, progress)
     # Clients that return must be able to write.
     fence_errors = () if progress.is_decided else release_fence(context, plan, is_over=False)
     why = why or _last_wait(context, move_id)

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from tests.unit.engine.moves.control.moving import World, busy_world, config_in
 from tests.unit.engine.moves.giving_up import Disaster
+from tests.unit.engine.moves.test_superseded import there_and_back
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
@@ -179,6 +180,23 @@ def test_an_interrupted_run_names_where_its_clients_are(
 
     assert isinstance(error, StoppedError), error
     assert re.match(f"m1: {outcome}", str(error)), str(error)
+
+
+def test_a_status_names_the_later_move_that_leads_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = busy_world(config_in(tmp_path))
+    on(world, monkeypatch)
+    there_and_back(world)
+
+    def said(move_id: str) -> str:
+        line = f"failover status --config {tmp_path}/srm.properties {move_id}"
+        return CliRunner().invoke(app, line.split()).stdout.strip()
+
+    assert said("m1").endswith("'srm failover report m1' shows how it went; superseded by move m2")
+    assert said("m2").endswith(
+        "clients have been sent to P; 'srm failover report m2' shows how it went"
+    )
 
 
 def test_the_list_of_moves_names_a_cluster_that_did_not_answer() -> None:

@@ -76,6 +76,14 @@ def test_a_go_that_is_repeated_after_a_later_move_is_an_error(world: World) -> N
     assert moves.report(world.context(), "m1").ok  # it did what it was for, then
 
 
+def test_a_release_names_the_move_that_leads_the_clients_by_now(world: World) -> None:
+    """They are where the released one would lead them, or at a third place."""
+    there_and_back(world)
+
+    with pytest.raises(ConflictError, match=r"m1 ended at .*, superseded by move m2; nothing was"):
+        moves.release(world.context(), "m1")
+
+
 def test_a_move_stays_in_force_when_a_later_one_was_released(world: World) -> None:
     """Its clients were held, and are where it has sent them."""
     context = held(world)
