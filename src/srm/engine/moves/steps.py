@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look
@@ -257,6 +258,7 @@ Around = Callable[[RunStep], AbstractContextManager[object]]
 """Returns a context manager to run a step in, for example a span of a trace."""
 
 _POLL_S = 0.5
+_S = TypeVar("_S", SyncStatus, VerifyStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,10 @@ def carry_out(
                     flow = plan.request.flow
                     lost = f"if {flow.source} is lost: srm failover run --mode unplanned"
                     raise UnavailableError(str(error), f"{lost} {flow.options}") from error
+            elif isinstance(error, UnavailableError):
+                gone = f"clients have been sent to {plan.request.target}"
+                again = f"'srm failover run --move-id {move_id}' verifies and reports the move"
+                raise UnavailableError(str(error), f"{gone}; {again}") from error
             raise
     return run.report
 
@@ -332,6 +338,7 @@ class _Run:
     poll_seconds: float = _POLL_S
     seen: SyncStatus | VerifyStatus | None = None
     report: MoveReport = field(init=False)
+    _silence: str = ""
     _timer: threading.Event = field(default_factory=threading.Event)
 
     def step(self, name: RunStep) -> None:
@@ -360,22 +367,26 @@ class _Run:
             case _:
                 self.report = report(self.context, self.plan.move_id)
 
+    def _look(self, look: Callable[[MoveContext, str], _S], deadline: float) -> _S | None:
+        """Look at the move; None if a cluster is unavailable, which until the deadline delays."""
+        try:
+            self.seen = seen = look(self.context, self.plan.move_id)
+        except UnavailableError as error:
+            if time.monotonic() > deadline:
+                raise
+            if str(error) != self._silence:
+                log.warning("move %s waits: %s", self.plan.move_id, error)
+            self._silence = str(error)
+            return None
+        return seen
+
     def _wait(self) -> None:
         """Look until the move is ready; a cluster that is briefly unavailable only delays it."""
         plan = self.plan
         if plan.request.is_unplanned:
             return
-        silence = ""
         while True:
-            try:
-                self.seen = status = wait_status(self.context, plan.move_id)
-            except UnavailableError as error:
-                if time.monotonic() > self.deadline:
-                    raise
-                if str(error) != silence:
-                    log.warning("move %s waits: %s", plan.move_id, error)
-                silence = str(error)
-            else:
+            if (status := self._look(wait_status, self.deadline)) is not None:
                 if status.ready:
                     return
                 self.show(RunEvent("wait", status))
@@ -409,11 +420,12 @@ class _Run:
             wait()
 
     def _verify(self) -> None:
+        deadline = time.monotonic() + self.plan.request.resume_seconds
         while True:
-            seen = self.seen = verify(self.context, self.plan.move_id)
-            if seen.done or seen.timed_out:
-                return
-            self.show(RunEvent("verify", seen))
+            if (seen := self._look(verify, deadline)) is not None:
+                if seen.done or seen.timed_out:
+                    return
+                self.show(RunEvent("verify", seen))
             self._timer.wait(self.poll_seconds)
 
 

@@ -193,6 +193,34 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(
     ]
 
 
+def run_with_an_outage(world: World, looks: int) -> MoveReport:
+    """Run a move; its target does not answer the first looks at the groups after go."""
+    clients, groups, left = Clients(world), world.b.groups, [looks]
+
+    def outage(names: list[str]) -> object:
+        left[0] -= 1
+        return groups(names) if left[0] < 0 else died()
+
+    def show(event: RunEvent) -> None:
+        clients(event)
+        if event.step == "verify":
+            world.b.groups = outage
+
+    return run(world, show, replace(REQUEST, resume_seconds=1))
+
+
+def test_a_target_that_is_away_while_its_groups_start_only_delays(world: World) -> None:
+    assert run_with_an_outage(world, looks=3).ok
+
+
+def test_a_target_that_stays_away_after_go_ends_with_where_clients_are(world: World) -> None:
+    with pytest.raises(UnavailableError) as raised:
+        run_with_an_outage(world, looks=1_000_000)
+    assert raised.value.action == (
+        "clients have been sent to B; 'srm failover run --move-id m1' verifies and reports the move"
+    )
+
+
 def test_a_release_without_the_target_does_not_say_that_the_move_continues(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
