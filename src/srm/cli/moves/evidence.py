@@ -112,7 +112,7 @@ def verify(
 
 
 def _look_again(context: MoveContext, move_id: str) -> KeptReport:
-    if MoveStore.read(context).progress(move_id).step == "reported":
+    if MoveStore.read(context).progress(move_id).is_decided:
         moves.watch_residue(context, move_id)
     else:
         moves.report(context, move_id)

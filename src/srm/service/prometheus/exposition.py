@@ -41,7 +41,7 @@ from srm.service.prometheus.metric_table import (
 )
 from srm.service.views import flow_rows
 from srm.service.views.documents import FlowSummary, GroupRow, TopicRow
-from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
+from srm.service.views.flow_rows import ENDED, FlowLook, MoveLook, TargetLook
 from srm.service.views.series import Measured
 from srm.service.views.views import Views
 
@@ -371,7 +371,7 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
             running[*labels, progress.step] += 1
         if progress.step in HELD:
             held[labels] = min(_step_time(look, "holding"), held.get(labels, 1 << 62))
-        if progress.step in {"reported", "released"} and (
+        if progress.step in ENDED and (
             labels not in last or _ended_ms(look) > _ended_ms(last[labels])
         ):
             last[labels] = look

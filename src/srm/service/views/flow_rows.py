@@ -342,13 +342,13 @@ def checkpoint_rows(look: FlowLook) -> Iterator[documents.CheckpointRow]:
                 )
 
 
-_ENDED = frozenset({"reported", "released"})
+ENDED = frozenset({"reported", "released"})
 
 
 def move_row(look: MoveLook) -> documents.MoveRow:
     plan, report = look.plan, look.report.report if look.report else None
     request, progress = plan.request, look.progress
-    ended = progress.step in _ENDED
+    ended = progress.step in ENDED
     known = ("ok", "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds")
     return row_of(
         documents.MoveRow,

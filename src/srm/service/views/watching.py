@@ -38,6 +38,7 @@ from srm.kafka.cluster import KafkaCluster
 from srm.service.access.access import ConcurrencyLimit
 from srm.service.views.documents import Event
 from srm.service.views.flow_rows import (
+    ENDED,
     Committed,
     FlowLook,
     GroupCommits,
@@ -238,12 +239,14 @@ def _error_text(doing: str, error: Exception, before: str) -> str:
 
 
 def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
+    """Return the moves; a report counts once the move has ended, while it is current."""
     found, store = [], MoveStore([tables])
     for plan, progress in store.moves():
         # The note of a move that no longer holds clients is outdated.
         note = tables.notes.get(plan.move_id) if progress.step in HELD else None
         kept = store.report(plan.move_id)
-        report = kept if kept and kept.report.times_ms == progress.times_ms else None  # outdated
+        is_current = kept and progress.step in ENDED and kept.report.times_ms == progress.times_ms
+        report = kept if is_current else None
         waits, waits_ms = ((), 0) if note is None else (note.waits, note.time_ms)
         found.append(MoveLook(plan, progress, report, waits, waits_ms))
     return tuple(found)

@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 from rich.console import Console
-from tests.unit.engine.moves.control.moving import World, busy_world, config_in
+from tests.unit.engine.moves.control.moving import World, busy_world, config_in, held
 from tests.unit.engine.moves.giving_up import Disaster
 from tests.unit.engine.moves.test_superseded import there_and_back
 from tests.waiting import eventually
@@ -28,7 +28,7 @@ from srm.domain.moves.progress import HELD, MoveProgress, MoveStep
 from srm.domain.moves.request import MoveRequest
 from srm.engine import moves
 from srm.engine.moves import RunEvent
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.engine.moves.verification import VerifyStatus
 from srm.errors import StoppedError, UnavailableError
 
@@ -197,6 +197,24 @@ def test_a_status_names_the_later_move_that_leads_the_clients(
     assert said("m2").endswith(
         "clients have been sent to P; 'srm failover report m2' shows how it went"
     )
+
+
+def test_a_look_at_the_report_does_not_end_the_verification_of_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = busy_world(config_in(tmp_path))
+    on(world, monkeypatch)
+    context = held(world)
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    world.start("near", "B", {})
+
+    line = f"failover report --config {tmp_path}/srm.properties m1"
+    said = CliRunner().invoke(app, line.split()).stdout
+
+    assert "group far has not resumed on B" in said
+    assert "group near has not resumed" not in said
+    assert MoveStore.read(context).progress("m1").step == "gone"
 
 
 def test_the_list_of_moves_names_a_cluster_that_did_not_answer() -> None:

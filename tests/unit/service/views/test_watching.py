@@ -174,3 +174,13 @@ def test_a_report_that_was_made_during_the_hold_says_nothing_of_the_move_since(
     [look] = watching._moves(ControlTables.read_moves(world.b))
     absent = {f"group {name} has not resumed on B" for name in ("far", "near")}
     assert {*move_row(look).problems} == absent
+
+
+def test_a_report_of_a_move_that_has_not_ended_is_no_verdict(tmp_path: Path) -> None:
+    """An operator looked at the report of a move that waited, and each page said that it failed."""
+    world = busy_world(config_in(tmp_path))
+    context = held(world)
+    moves.report(context, "m1")
+
+    [look] = watching._moves(ControlTables.read_moves(world.b))
+    assert (look.report, move_row(look).problems) == (None, ())
