@@ -269,10 +269,16 @@ def _open_move(
 
 
 def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
-    """Record the operator of a move, and have an unplanned one approved; refuse a blocked one."""
+    """Record the operator of a move, and have an unplanned one approved once; refuse a blocked one.
+
+    One that holds clients continues, one that is decided needs no approval.
+    """
     _require_clear(planned)
+    progress = MoveStore.read(context).progress(planned.move_id)
+    if progress.is_decided:
+        return
     how = "--yes" if yes else "srm failover run"
-    if planned.request.is_unplanned and not yes:
+    if planned.request.is_unplanned and not yes and progress.order_in_force != "hold":
         how = f"typed {_typed_source(planned)}"
     by, now_ms = operator(context.host), context.now_ms()
     approval = Approval(by, how, now_ms, planned.summary(), planned.numbers())

@@ -16,7 +16,7 @@ from srm.cli.moves.failover import _approve
 from srm.domain.moves.plan import MovePlan
 from srm.engine import moves
 from srm.engine.flows.supervision import operator
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, record
 from srm.errors import ConflictError, UsageError
 
 
@@ -98,6 +98,24 @@ def test_who_runs_a_planned_move_is_kept_with_the_numbers_of_the_plan(
     assert approval.text == (
         "failover P->B of 2 groups: 95 records still to read, 0 read again, 0 skipped"
     )
+
+
+def test_a_move_that_has_begun_continues_without_another_approval(
+    context: MoveContext, plan: MovePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt said 'Nothing was done yet', though the flow was paused and clients were held."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(UsageError, match="approve the forecast with --yes"):
+        _approve(context, plan, yes=False)
+    moves.hold(context, "m1")
+
+    _approve(context, plan, yes=False)
+    gone = MoveStore.read(context).progress("m1").at("gone", 1)
+    record(context, ControlChange(progress=(gone,)))
+    _approve(context, plan, yes=False)
+
+    [approval] = MoveStore.read(context).approvals("m1")
+    assert approval.how == "srm failover run"
 
 
 def test_a_user_without_a_name_can_still_approve(monkeypatch: pytest.MonkeyPatch) -> None:
