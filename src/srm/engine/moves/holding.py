@@ -131,8 +131,9 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     try:
         held = transact(context, f"hold of move {move_id}", body)
     except ConflictError:
-        if plan.request.is_unplanned:
-            resume_flow(context, plan)  # a release may have come before the pause
+        # A release may have come before the pause; a run that has planned again shares the pause.
+        if MoveStore.read(context).progress(move_id).step == "released":
+            resume_flow(context, plan)
         raise
     if held.is_decided:
         return held

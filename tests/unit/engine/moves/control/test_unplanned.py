@@ -817,6 +817,7 @@ def test_a_run_that_another_run_has_overtaken_leaves_the_move_to_that_one(
             moves.carry_out(disaster.context, "m1", poll_seconds=0.001)
 
     assert MoveStore.read(disaster.context).progress("m1").step == "planned"
+    assert disaster.pause() is not None, "the other run may have paused the flow, and hold now"
     disaster.through("hold", "apply", "go")
     assert disaster.world.routes("B")["group:near"].cluster == "B"
 
