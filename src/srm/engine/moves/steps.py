@@ -22,6 +22,7 @@ from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text
+from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
@@ -303,14 +304,16 @@ def carry_out(
 
 
 def _lacks_its_source(context: MoveContext, plan: MovePlan) -> bool:
-    """Return True if a planned move has no answer from its source."""
-    if plan.request.is_unplanned:
-        return False
-    try:
-        context.source.topics()
-    except UnavailableError:
+    """Return True if only the source of a planned move does not answer."""
+
+    def answers(cluster: Cluster) -> bool:
+        try:
+            cluster.topics()
+        except UnavailableError:
+            return False
         return True
-    return False
+
+    return not plan.request.is_unplanned and answers(context.target) and not answers(context.source)
 
 
 def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:

@@ -193,6 +193,16 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(
     ]
 
 
+def test_without_both_clusters_no_unplanned_move_is_suggested(world: World) -> None:
+    def die() -> None:
+        world.p.fail()
+        world.b.fail()
+
+    with pytest.raises(UnavailableError) as raised:
+        run_without(world, die)
+    assert "if P is lost" not in str(raised.value)
+
+
 def run_with_an_outage(world: World, looks: int) -> MoveReport:
     """Run a move; its target does not answer the first looks at the groups after go."""
     clients, groups, left = Clients(world), world.b.groups, [looks]
