@@ -261,7 +261,9 @@ def rpo_text(report: MoveReport) -> str:
 
 
 def residue_text(report: MoveReport) -> str:
-    """Return until when residue is or was watched; empty before go."""
+    """Return until when residue is or was watched; empty before go, and for a lost source."""
+    if report.mode == "unplanned":
+        return ""
     if not report.residue_over and report.residue_until_ms is not None:
         return f"watched until {utc(report.residue_until_ms)}"
     if report.residue_seen_ms is not None:

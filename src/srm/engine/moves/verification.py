@@ -158,16 +158,18 @@ def observe(
     arrivals = Arrivals(context, plan, progress, query_clock=bool(groups))
     now = context.now_ms()
     # Records written to an abandoned source since are found when it returns.
-    watched = not plan.request.is_unplanned and not progress.residue_over
+    watched = not (plan.request.is_unplanned or progress.residue_over)
     back = arrivals.now.returned
-    ours = watched and not (plan.topics and back >= {*map(topic_subject, plan.topics)})
+    led_back = bool(plan.topics) and back >= {*map(topic_subject, plan.topics)}
+    over = progress.residue_over or led_back
+    ours = watched and not over
     left = {tp: end for tp, end in (ends or {}).items() if topic_subject(tp.topic) not in back}
     resumed = _read_resumed(context, arrivals, active, offsets)
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **resumed},
         "residue": _residue(context, progress, left) if ours else dict(progress.residue),
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
-        "residue_over": not ours or now >= residue_until_ms(plan, progress),
+        "residue_over": over or now >= residue_until_ms(plan, progress),
     }
     if progress.late_ms is None and progress.renewed_stamp_ms is not None and groups:
         found["late_ms"] = arrivals.now_ms - progress.renewed_stamp_ms - LEASE_MS

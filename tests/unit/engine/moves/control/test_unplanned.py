@@ -572,6 +572,22 @@ def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) 
     assert members == {"far": 0, "near": 1}
 
 
+def test_a_report_looks_again_for_groups_that_start_later(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.world.p.fail()
+    context = disaster.context
+    report = moves.carry_out(context, "m1", poll_seconds=0.001)
+    assert not report.groups["near"].resumed
+
+    disaster.world.passing(30_000)
+    disaster.world.b.join("near")
+    report = moves.watch_residue(context, "m1")
+
+    assert (report.groups["near"].resumed, report.residue_over) == (True, False)
+    disaster.world.passing(300_000)
+    assert moves.watch_residue(context, "m1").residue_over
+
+
 def test_while_the_source_lives_only_what_clients_told_it_counts_of_them(
     disaster: Disaster,
 ) -> None:
