@@ -244,9 +244,8 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if not pinned.is_unplanned:
         pinned = replace(pinned, groups=chosen.groups)
     fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
-    if fresh.blocking:
-        texts = reasons_text(each.text for each in fresh.blocking)
-        raise ConflictError(f"move {plan.move_id} cannot start: {texts}")
+    if texts := (*(each.text for each in fresh.blocking), *deleted_commits(plan, fresh.facts)):
+        raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(texts)}")
     _remove_remnants(context, fresh.facts)
     if fresh.facts.is_away:
         return pause_flow(context, plan, fresh.facts)
@@ -706,6 +705,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
             *missing_confirmations(plan.redirect, progress.calls, attempt, "hold"),
             *topics_without_fence(context, plan),
             *(problem.text for problem in unsettled_problems(context.forward)),
+            *deleted_commits(plan, clusters),
         ),
         requests=requests,
         rested=not (moving or readers),
@@ -772,6 +772,18 @@ def _marks(clusters: MoveFacts) -> dict[str, dict[str, int]]:
 def commits_of(clusters: MoveFacts, group: str) -> dict[str, int]:
     topics, found = clusters.read_topics, clusters.source.committed.get(group, {})
     return by_name({place: offset for place, offset in found.items() if place.topic in topics})
+
+
+def deleted_commits(plan: MovePlan, clusters: MoveFacts) -> Iterator[str]:
+    """Yield a reason for each group whose place in the plan is deleted, with it or with a topic."""
+    for group in () if clusters.is_away else plan.groups:
+        here = {str(place) for place in clusters.source.committed.get(group.group, {})}
+        lost = [p.name for p in group.positions if p.committed is not None and p.name not in here]
+        if lost and not clusters.unreadable(group.group):
+            yield (
+                f"group {group.group} has no offset of {some(lost)} on {plan.request.source} any "
+                f"more, it or the topic was deleted since the plan: plan the move again"
+            )
 
 
 def address_of_target(context: MoveContext) -> str:

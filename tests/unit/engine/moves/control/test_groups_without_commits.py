@@ -6,13 +6,14 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
+from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.moves.records import ensure_topics
+from srm.errors import ConflictError
 
 EVERYTHING = replace(REQUEST, groups=())
 
@@ -108,3 +109,30 @@ def test_a_group_whose_offsets_srm_writes_during_a_look_is_not_active(
     plan = moves.plan(world.context(), REQUEST, dry_run=True)
 
     assert not any("is active on B" in line for line in plan.blocking)
+
+
+def test_a_group_that_is_deleted_after_the_plan_does_not_move_without_its_place(
+    world: World,
+) -> None:
+    """Its clients would start on B as auto.offset.reset says, where the plan had 96."""
+    context = planned(world)
+    world.obey("near", "far")
+    world.p.delete_groups(["near"])
+
+    with pytest.raises(ConflictError, match="near has no offset of Payments-0 on P any more"):
+        moves.hold(context, "m1")
+
+    assert world.routes("P") == {}
+
+
+def test_a_topic_that_is_deleted_during_the_hold_closes_the_gate(world: World) -> None:
+    context = held(world)
+    world.report("P", "B")
+    world.passing()
+    assert moves.wait_status(context, "m1").ready
+
+    world.p.delete_topic("Payments")
+
+    far, near = moves.wait_status(context, "m1").blocking
+    assert "far has no offset of Payments-0 on P any more" in far
+    assert "plan the move again" in near
