@@ -229,7 +229,7 @@ def verdict_text(report: MoveReport) -> str:
 
 
 def re_read_text(report: MoveReport) -> str:
-    """Return the records read again; if unplanned, from the known to the forecast number."""
+    """Return the records read again; if unplanned, up to those forecast and the merged residue."""
     return span(*_re_read_in_all(report))
 
 
@@ -247,8 +247,10 @@ def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int | N
     forecast = report.forecast
     said = {each.group: each.re_read for each in forecast.groups} if forecast else {}
     for name, group in report.groups.items():
-        is_unseen = forecast is not None and name in forecast.unseen
-        yield name, (group.re_read, None if is_unseen else max(group.re_read, said.get(name, 0)))
+        is_unseen, most = forecast is not None and name in forecast.unseen, said.get(name, 0)
+        if report.outcome is not None:
+            most += report.outcome.count_merged({place.topic for place in group.partitions})
+        yield name, (group.re_read, None if is_unseen else max(group.re_read, most))
 
 
 def rpo_text(report: MoveReport) -> str:

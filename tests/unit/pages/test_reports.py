@@ -11,6 +11,7 @@ import pytest
 from tests.unit.domain.moves.report.reporting import (
     DISASTER,
     GROUP,
+    OUTCOME,
     PARTITION,
     REPORT,
     losing,
@@ -154,18 +155,26 @@ def test_a_move_that_lost_what_was_forecast_is_not_called_clean() -> None:
 
 
 def test_what_nobody_has_counted_is_not_said_to_be_nothing() -> None:
-    text = as_text(report_view(DISASTER), width=300)
-    page = report_page(KeptReport.made(DISASTER, None))
+    report = replace(DISASTER, outcome=None)
+    text = as_text(report_view(report), width=300)
+    page = report_page(KeptReport.made(report, None))
 
     assert "skipped 0, re-read 2 to 40" in text
     assert "2 to 40" in text.split("working after")[1], "in the row of the group, too"
-    assert "| read again | 2 to 40 | records |" in report_markdown(DISASTER)
+    assert "| read again | 2 to 40 | records |" in report_markdown(report)
     assert "<b>2 to 40</b>" in page
     assert re_read_text(REPORT) == "2", "a planned move has counted"
     assert DISASTER.forecast is not None
     blind = replace(DISASTER, forecast=replace(DISASTER.forecast, groups=(), unseen=("billing",)))
     assert re_read_text(blind) == "2 or more"
     assert "read again by 0 groups, an unknown number by billing;" in blind.forecast.line("P")
+
+
+def test_a_residue_that_was_merged_may_be_read_again_too() -> None:
+    """A group had read it on P, committed or not: 20 again, where the forecast had at most 16."""
+    kept = replace(DISASTER, outcome=replace(OUTCOME, choices={"Payments": "keep"}))
+
+    assert (re_read_text(DISASTER), re_read_text(kept)) == ("2 to 355", "2 to 40")
 
 
 def test_forecast_and_outcome_are_joined_by_topic_and_group_whichever_names_them() -> None:

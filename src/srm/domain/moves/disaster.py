@@ -296,6 +296,11 @@ class Outcome(Document):
     def records(self) -> int:
         return sum(entry.records for entry in self.partitions)
 
+    def count_merged(self, topics: Collection[str]) -> int:
+        """Count the residue of topics that is copied after all, so groups may read it again."""
+        wanted = {topic for topic in topics if self.choices.get(topic) == "merge"}
+        return sum(entry.records for entry in self.partitions if entry.topic in wanted)
+
     @property
     def is_whole(self) -> bool:
         return (
