@@ -231,6 +231,7 @@ def _after_loss(
             *staying,
             # Configured redirectors are called; the move does not wait for others.
             *(each.text for each in redirect_problems(context.forward, request)),
+            *fence_problems(context, facts),
             *group_problems(facts),
             *group_warnings(facts),
             *loss_warnings(facts, move_id),
@@ -678,7 +679,7 @@ def fence_problems(context: MoveContext, facts: MoveFacts) -> Iterator[Reason | 
     request, back = facts.request, context.reverse.config
     if (request.fence or context.forward.config.redirect.fence) != "acl":
         return
-    if why := context.source.no_fence_reason():
+    if not facts.is_away and (why := context.source.no_fence_reason()):
         yield Reason(f"fence acl is not possible: {why}; move without it (--fence none)")
     elif shared := [one for one in facts.topics if back.enabled and back.names.is_shared(one)]:
         yield (

@@ -19,6 +19,7 @@ from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster
 from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.proof import PROVEN, Verdict
 from srm.domain.moves.plan import PartitionMove
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, FenceKind
 from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import RecordedCopies
@@ -167,13 +168,14 @@ def test_a_map_that_cannot_be_read_keeps_the_residue_that_is_known(
 
 
 @pytest.mark.parametrize(("fence", "warned"), [("acl", True), ("none", False)])
+@pytest.mark.parametrize("wanted", [replace(REQUEST, groups=("near",)), UNPLANNED_ALL])
 def test_a_plan_warns_of_a_fence_that_shuts_out_the_way_back(
-    world: World, fence: FenceKind, warned: bool
+    world: World, fence: FenceKind, warned: bool, wanted: MoveRequest
 ) -> None:
     """The opposite flow writes into the topic whose writes the fence denies."""
-    request = replace(REQUEST, groups=("near",), fence=fence)
+    context = Disaster(world).context if wanted.is_unplanned else world.context()
 
-    plan = moves.plan(world.context(), request, dry_run=True)
+    plan = moves.plan(context, replace(wanted, fence=fence), dry_run=True)
 
     assert plan.blocking == ()
     assert warned == any("fence acl stops B->P, too" in line for line in plan.warnings)
