@@ -401,8 +401,16 @@ _REMEDIES: Mapping[str, str] = {
 
 
 def fingerprint(*settings: Any) -> str:
-    """Return a digest of the settings (dataclasses) of a plan, 16 hexadecimal digits."""
-    text = json.dumps([asdict(one) for one in settings], sort_keys=True, default=str)
+    """Return a digest of the settings (dataclasses) of a plan, 16 hexadecimal digits.
+
+    ``recorded`` copies do not count. Sets are sorted: their order differs between processes.
+    """
+
+    def encode(value: object) -> object:
+        return sorted(value) if isinstance(value, frozenset) else str(value)
+
+    rows = [{**asdict(one), "recorded": None} for one in settings]
+    text = json.dumps(rows, sort_keys=True, default=encode)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -18,7 +18,7 @@ from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster
 
 from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.proof import PROVEN, Verdict
-from srm.domain.moves.plan import PartitionMove
+from srm.domain.moves.plan import PartitionMove, fingerprint
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, FenceKind
 from srm.domain.names import internal_topics
@@ -179,6 +179,32 @@ def test_a_plan_warns_of_a_fence_that_shuts_out_the_way_back(
 
     assert plan.blocking == ()
     assert warned == any("fence acl stops B->P, too" in line for line in plan.warnings)
+
+
+class Alike(str):
+    """A name with the hash of all others, so that sets have the order of their making."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_another_process_holds_what_was_planned_though_more_is_copied_now(world: World) -> None:
+    """Sets of names have another order there; Airflow plans and holds in two processes."""
+
+    def process(*topics: str) -> MoveContext:
+        made, names = world.context(), frozenset(map(Alike, topics))
+        copies = RecordedCopies(frozenset(), frozenset(topics))
+        known = replace(made.forward.config, joined=names, recorded=copies)
+        return replace(made, forward=replace(made.forward, config=known))
+
+    moves.plan(process("Payments", "Refunds"), replace(REQUEST, groups=("near",)), "m1")
+    moves.hold(process("Refunds", "Payments"), "m1")
+
+    now = process("Payments", "Refunds").forward.config
+    more = replace(now, recorded=RecordedCopies(frozenset(), frozenset({"Payments", "New"})))
+    assert fingerprint(now) == fingerprint(more) != fingerprint(replace(now, tasks_max=9))
 
 
 def test_a_fence_on_a_topic_that_no_flow_copies_into_is_no_danger(tmp_path: Path) -> None:
