@@ -466,7 +466,12 @@ def left_alone(facts: MoveFacts) -> dict[str, str]:
 def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
     if activity := facts.activity_there(name):
         yield Reason(f"group {name} is {activity}: stop it there")
-    if (here := facts.source.group(name)).state == "unknown":
+    here, there = (side.group(name) for side in (facts.source, facts.target))
+    kinds = {one.kind == "share" for one in (here, there) if one.state in {"empty", "active"}}
+    if len(kinds) > 1:
+        what = f"a {here.kind} group on {facts.source.alias}, but a {there.kind} one on"
+        yield Reason(f"group {name} is {what} {facts.target.alias}: delete it there")
+    if here.state == "unknown":
         reason = Reason(here.reason or "its state is not known", here.action)
         yield reason.within(f"group {name} on {facts.source.alias} may have members")
     for reason in facts.unreadable(name):

@@ -251,6 +251,19 @@ def test_a_share_group_does_not_move_where_it_cannot_be(world: World) -> None:
         moves.plan(world.context(), replace(REQUEST, groups=("queue",)), dry_run=True)
 
 
+def test_a_group_does_not_move_to_one_of_its_name_that_takes_no_such_offsets(world: World) -> None:
+    """Brokers answer that it does not exist, at apply: clients would be held until the limit."""
+    world.p.commit("queue", {PAYMENTS: 95})
+    world.p.share("queue", {PAYMENTS: 3})
+    world.b.commit("queue", {TopicPartition("P.Payments", 0): 3})
+    world.b.share("near", {})
+
+    near, queue = moves.plan(world.context(), ALL, dry_run=True).blocking
+
+    assert near.startswith("group near is a classic group on P, but a share one on B: delete it")
+    assert queue.startswith("group queue is a share group on P, but a classic one on B: delete it")
+
+
 def test_a_share_group_stays_one_on_the_target(world: World) -> None:
     """A classic group of its name there would shut its consumers out."""
     world.p.commit("queue", {PAYMENTS: 95})
