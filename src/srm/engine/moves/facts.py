@@ -154,8 +154,13 @@ class Away(SideFacts):
     without_copy: tuple[str, ...] = ()
 
     def group(self, name: str) -> GroupDescription:
-        """Describe a group as empty: a move does not wait for members on a lost cluster."""
-        is_share = any(last.is_share for last in self.places.get(name, {}).values())
+        """Describe a group as empty: a move does not wait for members on a lost cluster.
+
+        Its newest checkpoint has its kind: older ones may be those of a deleted group of its name.
+        """
+        places = self.places.get(name, {}).values()
+        in_order = sorted(places, key=lambda it: (it.upstream_offset is not None, it.time_ms))
+        is_share = any(last.is_share for last in in_order[-1:])
         return GroupDescription(name, "empty", "share" if is_share else "classic")
 
     def stamp(self, group: str) -> tuple[int | None, bool]:

@@ -19,7 +19,7 @@ from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaste
 
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import PartitionStatus, Pause
-from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.moves.plan import MovePlan, PartitionMove
 from srm.domain.moves.routing import ERA, Ack, order_number
 from srm.domain.names import internal_topics
@@ -781,6 +781,24 @@ def test_a_share_group_that_was_synced_after_its_checkpoint_is_one_still(
 
     assert plan.groups[0].positions[0].resume == 97
     assert any("share group queue continues" in line for line in plan.warnings)
+
+
+def test_a_group_is_of_the_kind_of_its_newest_checkpoint(disaster: Disaster) -> None:
+    """As a share group on B it would refuse its consumers; one of its name was deleted on P."""
+    world = disaster.world
+    ids = TopicIds(world.p.topics()["B.Payments"].topic_id, world.b.topics()["Payments"].topic_id)
+    old = Checkpoint("near", TopicPartition("Payments", 0), 0, 0, ids.metadata(is_share=True))
+    world.b.compacted_topic(internal_topics.checkpoints("P")).write({old.key(): old.value()})
+    world.passing()
+    world.p.commit("near", {TopicPartition("Payments", 0): 96})
+    emit(world.context().forward)
+    world.p.fail()
+
+    disaster.planned()
+    disaster.through("hold", "apply")
+
+    assert world.b.groups(["near"])["near"].kind == "classic"
+    assert world.offsets("B", "near")["P.Payments-0"] == 97
 
 
 def test_a_move_that_only_a_silent_cluster_may_know_is_not_called_unknown(
