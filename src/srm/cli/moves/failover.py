@@ -34,7 +34,7 @@ from srm.cli.flows.for_flows import print_table, say
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import RUN_STEPS, MoveProgress, MoveStep
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import reasons_text, some
@@ -269,10 +269,7 @@ def _open_move(
 
 
 def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
-    """Record the operator of a move, and have an unplanned one approved once; refuse a blocked one.
-
-    One that holds clients continues, one that is decided needs no approval.
-    """
+    """Record who runs an undecided move; have an unplanned one approved once, unless blocked."""
     _require_clear(planned)
     progress = MoveStore.read(context).progress(planned.move_id)
     if progress.is_decided:
@@ -409,18 +406,18 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
     return Group(line, *([progress_view(event.status)] if event.status else []))
 
 
-# A move in these steps waits for nothing, so its gate says nothing to anybody.
 _SENT: Final = "clients have been sent to {target}; "
 _AGAIN: Final = "'srm failover run --move-id {move}' "
 _FINISH: Final = f"{_SENT}after a kill {_AGAIN}verifies and reports it"
-_NOT_WAITING: Final[Mapping[MoveStep, str]] = {
+_HELD: Final = f"after a kill {_AGAIN}continues it, 'srm failover release {{move}}' ends it"
+_NEXT: Final[Mapping[MoveStep, str]] = {
+    **dict.fromkeys(HELD, _HELD),
     "planned": f"no client is held; {_AGAIN}executes it",
     "released": f"clients remain on {{source}}; {_AGAIN}tries again",
     "gone": _FINISH,
     "verified": _FINISH,
     "reported": f"{_SENT}'srm failover report {{move}}' shows how it went",
 }
-_HELD: Final = f"after a kill {_AGAIN}continues it, 'srm failover release {{move}}' ends it"
 
 
 def status(
@@ -441,17 +438,17 @@ def _all_moves(pair: TwoClusters) -> Looked:
 def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     with pair.open_for(move_id) as context:
         planned, progress = MoveStore.read(context).load(move_id)
-        line = at_rest(planned, progress)
+        line, is_held = whereabouts(planned, progress), progress.step in HELD
         try:
             seen = moves.status(context, move_id)
-            if line and progress.is_decided:
+            if progress.is_decided:
                 later = InForce.read(context, planned).moves
                 line += f"; superseded by move {', '.join(later)}" if later else ""
-            elif line:
+            elif not is_held:
                 line += pause_note(move_id, context)
         except UnavailableError as error:
-            raise UnavailableError(f"{whereabouts(planned, progress)}; {error}") from error
-    if line is not None:
+            raise UnavailableError(f"{line}; {error}") from error
+    if not is_held:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", seen))
     notes = Text("\n".join((*seen.notes, _HELD.format(move=move_id))))
@@ -465,23 +462,15 @@ def pause_note(move_id: str, context: MoveContext) -> str:
     return ends if pause is not None and move_id in pause.moves else ""
 
 
-def at_rest(planned: MovePlan, progress: MoveProgress) -> str | None:
-    """Say what became of a move that waits for nothing, None while it does."""
-    step, held_s = progress.step, progress.held_seconds
-    said = _NOT_WAITING.get(step)
-    if said is None:
-        return None
-    request = planned.request
-    said = said.format(source=request.source, target=request.target, move=planned.move_id)
+def whereabouts(planned: MovePlan, progress: MoveProgress) -> str:
+    """Say where a move has led its clients, and what continues or ends it."""
+    request, held_s = planned.request, progress.held_seconds
+    said = _NEXT[progress.step].format(
+        source=request.source, target=request.target, move=planned.move_id
+    )
     held = "" if held_s is None else f" after {held_s:,.1f} s of hold"
     why = f": {progress.reason}" if progress.reason else ""
-    return f"{planned.move_id}: {step}{held}{why}; {said}"
-
-
-def whereabouts(planned: MovePlan, progress: MoveProgress) -> str:
-    """Say where a move has led its clients, and how it continues or ends."""
-    held = f"{planned.move_id}: {progress.step}; {_HELD.format(move=planned.move_id)}"
-    return at_rest(planned, progress) or held
+    return f"{planned.move_id}: {progress.step}{held}{why}; {said}"
 
 
 def render_moves(

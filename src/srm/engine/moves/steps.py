@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -16,7 +16,7 @@ from typing import TypeVar
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, hold_again
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule, hold_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names import internal_topics
@@ -291,20 +291,14 @@ def carry_out(
         except BaseException as error:
             if step.releases:
                 _release_after(context, plan, error)
-                if isinstance(error, UnavailableError) and _lacks_its_source(context, plan):
-                    flow = plan.request.flow
-                    lost = f"if {flow.source} is lost: srm failover run --mode unplanned"
-                    raise UnavailableError(str(error), f"{lost} {flow.options}") from error
-            elif isinstance(error, UnavailableError):
-                gone = f"clients have been sent to {plan.request.target}"
-                again = f"'srm failover run --move-id {move_id}' verifies and reports the move"
-                raise UnavailableError(str(error), f"{gone}; {again}") from error
+            if isinstance(error, UnavailableError) and (remedy := _remedy(context, plan, step)):
+                raise UnavailableError(str(error), remedy) from error
             raise
     return run.report
 
 
-def _lacks_its_source(context: MoveContext, plan: MovePlan) -> bool:
-    """Return True if only the source of a planned move does not answer."""
+def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
+    """Return what an operator can do where a cluster does not answer a step, if anything."""
 
     def answers(cluster: Cluster) -> bool:
         try:
@@ -313,7 +307,12 @@ def _lacks_its_source(context: MoveContext, plan: MovePlan) -> bool:
             return False
         return True
 
-    return not plan.request.is_unplanned and answers(context.target) and not answers(context.source)
+    flow, again = plan.request.flow, f"'srm failover run --move-id {plan.move_id}'"
+    if not step.releases:
+        return f"clients have been sent to {flow.target}; {again} verifies and reports the move"
+    if plan.request.is_unplanned or not answers(context.target) or answers(context.source):
+        return ""
+    return f"if {flow.source} is lost: srm failover run --mode unplanned {flow.options}"
 
 
 def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:
@@ -341,7 +340,6 @@ class _Run:
     poll_seconds: float = _POLL_S
     seen: SyncStatus | VerifyStatus | None = None
     report: MoveReport = field(init=False)
-    _silence: str = ""
     _timer: threading.Event = field(default_factory=threading.Event)
 
     def step(self, name: RunStep) -> None:
@@ -370,36 +368,38 @@ class _Run:
             case _:
                 self.report = report(self.context, self.plan.move_id)
 
-    def _look(self, look: Callable[[MoveContext, str], _S], deadline: float) -> _S | None:
-        """Look at the move; None if a cluster is unavailable, which until the deadline delays."""
-        try:
-            self.seen = seen = look(self.context, self.plan.move_id)
-        except UnavailableError as error:
-            if time.monotonic() > deadline:
-                raise
-            if str(error) != self._silence:
-                log.warning("move %s waits: %s", self.plan.move_id, error)
-            self._silence = str(error)
-            return None
-        return seen
+    def _looks(
+        self, step: RunStep, look: Callable[[MoveContext, str], _S], deadline: float
+    ) -> Iterator[_S]:
+        """Yield and show looks; a cluster that is unavailable before the deadline only delays."""
+        silence = ""
+        while True:
+            try:
+                self.seen = seen = look(self.context, self.plan.move_id)
+            except UnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise
+                if str(error) != silence:
+                    log.warning("move %s waits: %s", self.plan.move_id, error)
+                silence = str(error)
+            else:
+                yield seen
+                self.show(RunEvent(step, seen))
+            self._timer.wait(self.poll_seconds)
 
     def _wait(self) -> None:
-        """Look until the move is ready; a cluster that is briefly unavailable only delays it."""
         plan = self.plan
         if plan.request.is_unplanned:
             return
-        while True:
-            if (status := self._look(wait_status, self.deadline)) is not None:
-                if status.ready:
-                    return
-                self.show(RunEvent("wait", status))
-                if status.timed_out or time.monotonic() > self.deadline:
-                    raise GateClosedError(
-                        f"move {plan.move_id} was not synchronised within "
-                        f"{plan.request.wait_seconds:g} s; clients stay on "
-                        f"{plan.request.source}: {reasons_text(status.blocking)}"
-                    )
-            self._timer.wait(self.poll_seconds)
+        for status in self._looks("wait", wait_status, self.deadline):
+            if status.ready:
+                return
+            if status.timed_out or time.monotonic() > self.deadline:
+                raise GateClosedError(
+                    f"move {plan.move_id} was not synchronised within "
+                    f"{plan.request.wait_seconds:g} s; clients stay on "
+                    f"{plan.request.source}: {reasons_text(status.blocking)}"
+                )
 
     def _apply(self) -> None:
         self.seen = apply(self.context, self.plan.move_id)
@@ -424,12 +424,9 @@ class _Run:
 
     def _verify(self) -> None:
         deadline = time.monotonic() + self.plan.request.resume_seconds
-        while True:
-            if (seen := self._look(verify, deadline)) is not None:
-                if seen.done or seen.timed_out:
-                    return
-                self.show(RunEvent("verify", seen))
-            self._timer.wait(self.poll_seconds)
+        for seen in self._looks("verify", verify, deadline):
+            if seen.done or seen.timed_out:
+                return
 
 
 def _release_after(context: MoveContext, plan: MovePlan, error: BaseException) -> None:
