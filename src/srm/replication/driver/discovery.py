@@ -345,6 +345,8 @@ class GoneWatch:
     def look(self, known: Collection[CopiedTopic], source: Side, target: Side) -> GoneTopics:
         sources = {t.topic_id: (t.topic, t.source_cluster) for t in known}
         targets = {t.target_topic_id: (t.target_topic, t.target_cluster) for t in known}
+        ids = sources.keys() | targets.keys()
+        self._missed = {key: missed for key, missed in self._missed.items() if key[1] in ids}
         return GoneTopics(
             self._deleted_since("source", sources, source),
             self._deleted_since("target", targets, target),

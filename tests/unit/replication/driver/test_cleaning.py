@@ -324,6 +324,18 @@ def test_a_topic_is_gone_after_it_was_missing_for_long_in_several_looks() -> Non
     assert watched.look(0, target=None).target == frozenset()
 
 
+def test_a_topic_is_forgotten_once_its_record_is_deleted() -> None:
+    """Topics come and go for years: the driver keeps none that no record names any more."""
+    watched = Watched()
+    for _ in range(3):
+        watched.look(GONE_S, target=None)
+    no_topics = Side("cluster-p", {}, bool)
+
+    watched.watch.look([], no_topics, no_topics)
+
+    assert not watched.watch._missed
+
+
 def test_a_topic_that_is_invisible_for_a_moment_is_not_gone() -> None:
     watched = Watched()
     for _ in range(5):
