@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import permutations
 from typing import Any, Final, Literal, Self, TypeVar
 
 from srm.clock import now_s
@@ -128,6 +129,16 @@ class ControlTables:
             },
             notes={one.move_id: one for one in decode_all(WAIT_PREFIX.encode(), WaitNote.decode)},
         )
+
+    @classmethod
+    def read_last(cls, cluster: Cluster) -> ControlTables:
+        """Read no history: the last routes, and only the plans that they follow."""
+        routing = cluster.compacted_topic(internal_topics.ROUTING).read_stamped()
+        moves = cluster.compacted_topic(internal_topics.MOVES).read_stamped()
+        routes = RoutingHistory(cluster.alias, {key: (row,) for key, row in routing.items()}).routes
+        each = (one for route in routes.values() for one in route.each if one.state == "go")
+        plans = {f"plan:{one.move_id}".encode() for one in each} & moves.keys()
+        return cls(routes, documents={key.decode(): moves[key].value for key in plans})
 
     def plans(self) -> Iterator[MovePlan]:
         """Yield the plans; a damaged one is skipped and logged."""
@@ -568,9 +579,10 @@ def try_to_level(context: FlowContext) -> None:
         rows = [one.compacted_topic(internal_topics.ROUTING).read().items() for one in sides]
         if not any(is_subject(key) for key, _ in rows[0] ^ rows[1]):
             return
-        tables = [ControlTables.read(cluster) for cluster in sides]
         aliases = frozenset(cluster.alias for cluster in sides)
-        if any(one.lacks(other, aliases).routes for one, other in (tables, reversed(tables))):
+        reads = ControlTables.read_last, ControlTables.read
+        looks = (permutations(map(read, sides)) for read in reads)
+        if all(any(one.lacks(other, aliases).routes for one, other in look) for look in looks):
             level(as_move(context))
     except SrmError as error:
         flow = context.config.flow

@@ -10,6 +10,7 @@ from tests.unit.engine.moves.control.moving import busy_world
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
 from srm.config.model import Config
+from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route, merge_tables
 from srm.domain.names import internal_topics
@@ -171,6 +172,26 @@ def test_an_emission_reads_no_history_of_routes_that_are_the_same_on_both(
     emit(world.context("B", "P").forward)
 
     assert not reads
+
+
+def test_an_emission_during_a_hold_reads_neither_history_nor_plans_of_the_past(
+    returned: Disaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its renewals reach one cluster after the other; that of a killed process, one alone."""
+    world = returned.world
+    emit(world.context("B", "P").forward)
+    for number in range(3):
+        moves.plan(world.context("B", "P"), BACK, f"past-{number}")
+    subjects = [subject.encode() for subject in world.routes("B")]
+    hold = Route(1 << 50, "B", "hold", "past-2", lease_ms=60_000).value()
+    world.b.compacted_topic(internal_topics.ROUTING).write(dict.fromkeys(subjects, hold))
+    plans, decode = list[bytes](), MovePlan.decode
+    monkeypatch.setattr(RoutingHistory, "read", lambda _: pytest.fail("the history is read"))
+    monkeypatch.setattr(MovePlan, "decode", lambda value: (plans.append(value), decode(value))[1])
+
+    emit(world.context("B", "P").forward)
+
+    assert {decode(value).move_id for value in plans} == {"m1"}, "which routes of P follow"
 
 
 def test_a_repair_leaves_it_to_the_emission_to_name_a_silent_cluster(
