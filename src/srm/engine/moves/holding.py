@@ -304,9 +304,11 @@ def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: 
     routes, known = registers.routes, registers.store.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned = plan.request.is_unplanned
-    for subject, route in () if unplanned else concerned.items():
+    for subject, route in concerned.items():
         # Another move may have started since the plan; an unplanned one takes over from any hold.
-        if reason := route_problem(subject, route, plan.request, plan.move_id):
+        is_taken = subject in plan.home_subjects or (route and route.state == "hold")
+        reason = route_problem(subject, route, plan.request, plan.move_id)
+        if reason and not (unplanned and is_taken):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     acks = [one.ack for side in SIDES for one in registers.tables(side).routing.acks]
     seen = {ack.generation for ack in acks if ack.subject in concerned}  # also on third clusters
