@@ -172,11 +172,15 @@ class ControlTables:
             if route.state == "go" and route.move_id in moves
         }
         ended = [one for one in other.progress.values() if one.is_decided or one.step == "released"]
-        documents = {
-            key: value
-            for key, value in other.documents.items()
-            if key.partition(":")[2] in moves and _is_newer(key, value, self.documents.get(key))
-        }
+
+        def is_missing(key: str, value: bytes) -> bool:
+            known, (first, _, _part) = self.documents.get(key), key.rpartition(":")
+            if key.partition(":")[2] in moves:
+                return _is_newer(key, value, known)
+            # An outcome in several records: no part of it joins another one.
+            return first.partition(":")[2] in moves and first not in self.documents
+
+        documents = {key: value for key, value in other.documents.items() if is_missing(key, value)}
         progress = [one for one in ended if one.move_id in moves]
         return self.new_part(ControlChange(routes, progress, documents))
 

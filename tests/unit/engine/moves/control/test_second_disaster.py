@@ -10,6 +10,7 @@ from tests.unit.engine.moves.control.moving import busy_world
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
 from srm.config.model import Config
+from srm.domain.moves.disaster import Outcome
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route, merge_tables
@@ -92,12 +93,16 @@ def test_a_returned_cluster_gets_the_plan_and_the_report_of_a_move_whatever_its_
     moves.plan(disaster.context, UNPLANNED, move_id)
     for step in (moves.hold, moves.apply, moves.go, moves.report):
         step(disaster.context, move_id)
+    unread = tuple(f"Payments-{number}: no leader" for number in range(50_000))
+    outcome = Outcome(move_id, "P->B", "same", 7, "ann", unread=unread)  # in several records
+    disaster.world.b.compacted_topic(internal_topics.MOVES).write(outcome.to_records())
 
     level(disaster.world.context())
 
     on_p = MoveStore([ControlTables.read_moves(disaster.world.p)])
     assert on_p.load(move_id)[1].step == "reported"
     assert on_p.report(move_id) is not None
+    assert on_p.outcome(move_id) == outcome
 
 
 def test_groups_leave_a_lost_cluster_that_a_move_sent_them_to_just_before(
