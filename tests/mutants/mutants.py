@@ -1,4 +1,4 @@
-"""The mechanisms of docs/data-plane.md, each with a mutant that lacks it, and what kills that.
+"""The mechanisms of docs/data-plane.md and of moves, each with a mutant and what kills that.
 
 A mutant replaces functions by name. Its killer is the simulation, with the faults that the
 mechanism is there for, or a test where a simulated world cannot show the damage.
@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from srm.clock import now_s
+from srm.domain.groups.translation import Translation
 from srm.domain.offset_map.map_records import BlockKey
 from srm.domain.offset_map.offset_map import Position
+from srm.domain.text.amount import Reason
 from srm.replication.claim import Claim, transactional_id
 
 Replacement = Callable[[Any], Any]
@@ -72,6 +74,24 @@ def _always(value: Any) -> Replacement:
 
 def _without_late_ones(fence: Any) -> Any:
     return lambda *of, sets=True: fence(*of) if sets else None
+
+
+def _as_reasons(problems: Any) -> Any:
+    return lambda facts: (Reason(str(getattr(one, "text", one))) for one in problems(facts))
+
+
+def _without_starts(place: Any) -> Any:
+    def after_loss(group: Any) -> Any:
+        is_known = group.last is not None or group.target_committed is not None
+        return place(group) if is_known else Translation("no-commit")
+
+    return after_loss
+
+
+def _as_if_in_force(bring_about: Any) -> Any:
+    return lambda context, plan, make: bring_about(
+        context, plan, lambda now: make(replace(now, later={}))
+    )
 
 
 def _property(value: Any) -> Replacement:
@@ -217,6 +237,8 @@ RESTORE: Final = "srm.replication.restore"
 PROVING: Final = "tests/unit/engine/groups/test_proving.py"
 DRILL: Final = "tests/unit/engine/drill/test_drill.py"
 RESTORED: Final = "tests/unit/replication/restore/test_steps.py"
+UNPLANNED: Final = "tests/unit/engine/moves/control/test_unplanned.py"
+SETTLED: Final = "tests/unit/engine/recovery/test_settle.py"
 MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a claim of one's own",
@@ -482,6 +504,60 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "a move to a cluster is blocked while the flow from it is paused for a disaster",
         (("srm.engine.moves.planning:unsettled_problems", _always(())),),
         killer="tests/unit/engine/moves/test_unsettled.py",
+    ),
+    Mutant(
+        "a decision covers what clients write under a route",
+        "records written under a route to the source are not residue",
+        (("srm.engine.recovery:ReturnedFlow._routed_by", _always({})),),
+        killer=SETTLED,
+    ),
+    Mutant(
+        "an outcome is one record",
+        "an outcome of any size is written in parts that a broker takes",
+        (("srm.domain.moves.disaster:_LARGEST", lambda _: sys.maxsize),),
+        killer=SETTLED,
+    ),
+    Mutant(
+        "one group blocks all",
+        "in an unplanned move nothing about one group blocks the others",
+        (("srm.engine.moves.planning:group_problems", _as_reasons),),
+        killer=UNPLANNED,
+    ),
+    Mutant(
+        "empty topics are left to the reset policy",
+        "a group starts at the first record of topics that were empty on the target",
+        (("srm.domain.moves.plan:_after_loss", _without_starts),),
+        killer=UNPLANNED,
+    ),
+    Mutant(
+        "a former topic of the same name counts",
+        "a place in a deleted topic is not one in the next topic of its name",
+        (("srm.domain.groups.mm2_records:Checkpoint.at_the_start", lambda _: lambda it: it),),
+        killer="tests/unit/engine/moves/test_former_lives.py",
+    ),
+    Mutant(
+        "members alone read",
+        "a commit on the source without members is a reader",
+        (("srm.engine.moves.holding:_readers", _always(())),),
+        killer="tests/unit/engine/moves/test_stragglers.py",
+    ),
+    Mutant(
+        "a superseded step is called",
+        "redirectors are called with the step of the move that their clients follow",
+        (("srm.engine.moves.effects:bring_about", _as_if_in_force),),
+        killer="tests/unit/engine/moves/steps/test_redirector_calls.py",
+    ),
+    Mutant(
+        "a superseded move is planned again",
+        "a plan under the id of a superseded move is an error",
+        (("srm.engine.moves.planning:require_in_force", _always(None)),),
+        killer="tests/unit/engine/moves/test_superseded.py",
+    ),
+    Mutant(
+        "a slot obeys any application",
+        "a slot ends once another application drives its flow",
+        (("srm.replication.copy.slot:Slot._check_driver", _async(None)),),
+        killer="tests/unit/replication/copy/test_read_assignment.py",
     ),
     Mutant(
         "a move decides though its pause is being settled",
