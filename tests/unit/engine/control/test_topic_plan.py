@@ -27,7 +27,9 @@ def config(sites):
 
 
 def test_a_missing_remote_topic_gets_the_partitions_and_settings_of_its_source(config) -> None:
-    settings = own({"retention.ms": "1000", "min.insync.replicas": "2"})
+    of_the_cluster = {"min.insync.replicas": "2", "remote.storage.enable": "true"}
+    of_the_cluster |= {"local.retention.ms": "5", "local.retention.bytes": "6"}
+    settings = own({"retention.ms": "1000", **of_the_cluster})
 
     plan = plan_remote_topics(described("Payments", 3), {}, config, {"Payments": settings})
 
