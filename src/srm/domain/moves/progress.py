@@ -24,6 +24,7 @@ WAIT_PREFIX: Final = "wait:"
 # Steps after the decision for the target: only another move leads back. "going" is not one of
 # them: it is the intent, and the target may have decided or not.
 DECIDED: frozenset[MoveStep] = frozenset({"gone", "verified", "reported"})
+ENDED: frozenset[MoveStep] = frozenset({"reported", "released"})
 HELD: frozenset[MoveStep] = frozenset({"holding", "held", "applied", "going"})
 """Steps of an open attempt: it holds clients, and ends once, with go or release."""
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from srm import __version__, telemetry
 from srm.domain.metrics import Statistics
 from srm.domain.moves.disaster import Drill
-from srm.domain.moves.progress import DECIDED, HELD
+from srm.domain.moves.progress import DECIDED, ENDED, HELD
 from srm.domain.names.topics import Flow
 from srm.engine.metrics.metrics import is_fresh
 from srm.engine.status.observing import FlowState
@@ -41,7 +41,7 @@ from srm.service.prometheus.metric_table import (
 )
 from srm.service.views import flow_rows
 from srm.service.views.documents import FlowSummary, GroupRow, TopicRow
-from srm.service.views.flow_rows import ENDED, FlowLook, MoveLook, TargetLook
+from srm.service.views.flow_rows import FlowLook, MoveLook, TargetLook
 from srm.service.views.series import Measured
 from srm.service.views.views import Views
 

@@ -11,7 +11,7 @@ from srm.config.model import FlowConfig
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Drill
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, position_problem
-from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.progress import ENDED, MoveProgress
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
@@ -340,9 +340,6 @@ def checkpoint_rows(look: FlowLook) -> Iterator[documents.CheckpointRow]:
                     last.offset,
                     outlook.away.stamp(plan.group)[0],
                 )
-
-
-ENDED = frozenset({"reported", "released"})
 
 
 def move_row(look: MoveLook) -> documents.MoveRow:

@@ -22,7 +22,7 @@ from anyio.to_thread import run_sync
 from srm.clock import now_ms
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
-from srm.domain.moves.progress import HELD
+from srm.domain.moves.progress import ENDED, HELD
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import duration
@@ -38,7 +38,6 @@ from srm.kafka.cluster import KafkaCluster
 from srm.service.access.access import ConcurrencyLimit
 from srm.service.views.documents import Event
 from srm.service.views.flow_rows import (
-    ENDED,
     Committed,
     FlowLook,
     GroupCommits,
