@@ -230,11 +230,8 @@ class ReturnedFlow:
     ) -> tuple[ResidueRange, ...]:
         """Return the ranges with records of the residue; undecided ones only during a pause."""
         ranges: list[ResidueRange] = []
-        left = self._decided_ranges(topics)
-        if pause_in_force(self.context) is None:
-            now = self.context.config.names.select(self.context.source.topics())
-            self._require_copied({*topics} - {one.topic for one in left}, now)
-        else:
+        is_paused = pause_in_force(self.context) is not None
+        if is_paused:
             found = self.inspect(topics, groups=False)
             ranges = [
                 ResidueRange(
@@ -246,6 +243,11 @@ class ReturnedFlow:
                 for entry in topic.partitions
                 if entry.residue is not None
             ]
+        now = self.context.source.topics()
+        left = self._decided_ranges(topics, now)
+        if not is_paused:
+            unknown = {*topics}.difference(one.topic for one in left)
+            self._require_copied(unknown, self.context.config.names.select(now))
         self.show(f"counting {len(left):,} ranges that were left")
         counts = self._count([one.request for one in left], [Counting() for _ in left], {})
         some = zip(left, counts, strict=True)
@@ -387,11 +389,11 @@ class ReturnedFlow:
         }
         return {at: replace(one, only_copied=counted.get(one.place)) for at, one in found.items()}
 
-    def _decided_ranges(self, topics: Collection[str]) -> list[ResidueRange]:
+    def _decided_ranges(self, topics: Collection[str], now: Topics) -> list[ResidueRange]:
         """Return ranges of existing topics that earlier decisions left on the source."""
         context = self.context
         state = RestoreState.read(context.target, context.config.flow).state
-        ids = {name: topic.topic_id for name, topic in context.source.topics().items()}
+        ids = {name: topic.topic_id for name, topic in now.items()}
         return [
             ResidueRange(
                 *(note.topic, note.partition, note.topic_id),
