@@ -159,9 +159,10 @@ class Away(SideFacts):
         Its newest checkpoint has its kind: older ones may be those of a deleted group of its name.
         """
         places = self.places.get(name, {}).values()
-        in_order = sorted(places, key=lambda it: (it.upstream_offset is not None, it.time_ms))
-        is_share = any(last.is_share for last in in_order[-1:])
-        return GroupDescription(name, "empty", "share" if is_share else "classic")
+        newest = max(
+            places, key=lambda it: (it.upstream_offset is not None, it.time_ms), default=None
+        )
+        return GroupDescription(name, "empty", "share" if newest and newest.is_share else "classic")
 
     def stamp(self, group: str) -> tuple[int | None, bool]:
         """Return the time of a group's positions, and if the last emission found them unchanged.

@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import permutations
 from typing import Any, Final, Literal, Self, TypeVar
 
 from srm.clock import now_s
@@ -584,9 +583,12 @@ def try_to_level(context: FlowContext) -> None:
         if not any(is_subject(key) for key, _ in rows[0] ^ rows[1]):
             return
         aliases = frozenset(cluster.alias for cluster in sides)
-        reads = ControlTables.read_last, ControlTables.read
-        looks = (permutations(map(read, sides)) for read in reads)
-        if all(any(one.lacks(other, aliases).routes for one, other in look) for look in looks):
+
+        def differ(read: Callable[[Cluster], ControlTables]) -> bool:
+            one, other = map(read, sides)
+            return bool(one.lacks(other, aliases).routes or other.lacks(one, aliases).routes)
+
+        if differ(ControlTables.read_last) and differ(ControlTables.read):
             level(as_move(context))
     except SrmError as error:
         flow = context.config.flow
