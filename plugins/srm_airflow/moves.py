@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from srm import telemetry
@@ -194,11 +195,14 @@ def report(
     planned: Mapping[str, Any] | None,
     answer: Mapping[str, Any] | None = None,
     reason: Callable[[], str] = str,
+    *,
+    watches: bool = False,
 ) -> Reported:
-    """Keep and show the report.
+    """Keep and show the report; ``over`` says whether residue is still to be watched.
 
     ``planned``: the move, None where it was not planned. ``answer``: what the approving task has
-    kept. ``reason``: returns why a step failed, empty where none did.
+    kept. ``reason``: returns why a step failed, empty where none did. ``watches``: look for residue
+    once before.
     """
     if planned is None:
         why = reason() or "the move was not planned, nothing was changed: see task plan"
@@ -211,28 +215,17 @@ def report(
     if answer and not answer["approved"]:
         note = f"{answer['by']} did not approve {planned['move_id']}, nothing was changed"
         return Reported({**planned, "step": "rejected"}, note)
-    with _open(planned, "report") as context:
-        result = moves.report(context, planned["move_id"])
+    with _open(planned, "residue" if watches else "report") as context:
+        made = (moves.watch_residue if watches else moves.report)(context, planned["move_id"])
         page = _page(context, planned["move_id"])
-    logger.info("The report:\n%s", as_text(report_view(result)))
-    note = report_note(result, "" if result.ok else reason())
-    return Reported(report_summary(result), note, page)
+    shown = report_line(made) if watches else f"The report:\n{as_text(report_view(made))}"
+    logger.info("%s", shown)
+    note = report_note(made, "" if made.ok else reason())
+    return Reported(report_summary(made), note, page, made.residue_over)
 
 
-def watch_residue(
-    planned: Mapping[str, Any] | None,
-    answer: Mapping[str, Any] | None = None,
-    reason: Callable[[], str] = str,
-) -> Reported:
-    """Look for residue once; ``over`` says whether this was the last look."""
-    if planned is None or planned[DRY_RUN] or (answer and not answer["approved"]):
-        return report(planned, answer, reason)
-    with _open(planned, "residue") as context:
-        found = moves.watch_residue(context, planned["move_id"])
-        page = _page(context, planned["move_id"])
-    logger.info("%s", report_line(found))
-    note = report_note(found, "" if found.ok else reason())
-    return Reported(report_summary(found), note, page, found.residue_over)
+watch_residue = partial(report, watches=True)
+"""Look for residue once; ``over`` says whether this was the last look."""
 
 
 def require_startable(planned: Mapping[str, Any]) -> None:
