@@ -538,7 +538,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "members alone read",
         "a commit on the source without members is a reader",
-        (("srm.engine.moves.holding:_readers", _always(())),),
+        (("srm.engine.moves.gate:_readers", _always(())),),
         killer="tests/unit/engine/moves/test_stragglers.py",
     ),
     Mutant(

@@ -26,17 +26,8 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
-from srm.engine.moves.holding import (
-    go,
-    hold,
-    look,
-    patient_look,
-    release,
-    renew,
-    renew_now,
-    renewals,
-    require,
-)
+from srm.engine.moves.gate import look, patient_look, require
+from srm.engine.moves.holding import go, hold, release, renew, renew_now, renewals
 from srm.engine.moves.planning import left_alone
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import (

@@ -51,7 +51,7 @@ from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.translate import Maps, WantedMaps, partition_facts
 from srm.engine.moves.effects import call_redirectors, fence_if_possible
 from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
-from srm.engine.moves.holding import address_of_target, by_name
+from srm.engine.moves.gate import address_of_target, by_name
 from srm.engine.moves.records import (
     ControlChange,
     InForce,

@@ -14,7 +14,7 @@ from srm.domain.moves.progress import MoveProgress, WaitNote
 from srm.domain.names import internal_topics
 from srm.engine import moves
 from srm.engine.moves import wait_status
-from srm.engine.moves.holding import require
+from srm.engine.moves.gate import require
 from srm.engine.moves.records import ControlTables, MoveContext, MoveStore
 from srm.errors import GateClosedError
 
