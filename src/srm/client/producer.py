@@ -111,6 +111,8 @@ class FailoverProducer:
         self._changed = threading.Condition()
         self._followed: dict[str, Route] = {}
         self._outstanding = dict.fromkeys(topics, 0)
+        self._began = time.monotonic()
+        self._wrote: dict[str, float] = {}
         self._reserved = False
         self._failure: KafkaException | None = None
         self._thread: threading.Thread | None = None
@@ -356,6 +358,7 @@ class FailoverProducer:
             if unheard:
                 self._failure = self._failure or KafkaException(error)
             self._outstanding[topic] -= 1
+            self._wrote[topic] = time.monotonic()
             self._changed.notify_all()
 
     def _needs(self, topic: str) -> dict[int, str]:
@@ -469,7 +472,8 @@ class FailoverProducer:
         state: Any = "held" if route.state == "hold" else "resumed"
         if route.generation:
             log.info("topic %s: %s on %s", topic, state, route.cluster)
-        self._announcer.reach(topic_subject(topic), route, state)
+        idle_s = time.monotonic() - self._wrote.get(topic, self._began)
+        self._announcer.reach(topic_subject(topic), route, state, idle_s=idle_s)
         self._changed.notify_all()
 
     def _check_open(self) -> None:

@@ -106,9 +106,15 @@ class Announcement:
         self._reached: dict[AckState, Moment] = {}
         self._positions: dict[str, int] = {}
         self._uncommitted = Counter[str]()
+        self._idle_ms: int | None = None
 
     def reach(
-        self, route: Route, state: AckState, now: Moment, positions: Counts | None = None
+        self,
+        route: Route,
+        state: AckState,
+        now: Moment,
+        positions: Counts | None = None,
+        idle_s: float | None = None,
     ) -> None:
         """Record a state; the first position of each partition is kept."""
         if self._route is None or self._route.generation != route.generation or state == "held":
@@ -120,6 +126,7 @@ class Announcement:
         # A new assignment does not undo "processed".
         further = state == "resumed" and "processed" in self._reached
         self._route, self._state = route, "processed" if further else state
+        self._idle_ms = None if idle_s is None else round(idle_s * 1000)
         self._reached.setdefault(state, now)
         for partition, offset in (positions or {}).items():
             self._positions.setdefault(partition, offset)
@@ -152,6 +159,7 @@ class Announcement:
             dict(self._uncommitted),
             ages,
             self._home,
+            self._idle_ms,
         )
 
 
@@ -411,11 +419,16 @@ class Announcer:
         self._thread: threading.Thread | None = None
 
     def reach(
-        self, subject: str, route: Route, state: AckState, positions: Counts | None = None
+        self,
+        subject: str,
+        route: Route,
+        state: AckState,
+        positions: Counts | None = None,
+        idle_s: float | None = None,
     ) -> None:
         """Announce a state."""
         with self._lock:
-            self._of(subject).reach(route, state, now(), positions)
+            self._of(subject).reach(route, state, now(), positions, idle_s)
             self._write(subject)
             if self._thread is None and not self._closed.is_set():
                 self._thread = start_thread("srm-announcer", self._repeat)

@@ -491,3 +491,19 @@ def test_the_first_call_of_a_transaction_starts_to_follow_the_routes(config: Con
 
     assert made._thread is not None
     made.close()
+
+
+def test_a_held_producer_says_for_how_long_it_has_written_nothing(config: Config) -> None:
+    """By that a move tells it from a plain one that wrote just before the hold."""
+    watcher = Watcher(config)
+    made = FailoverProducer({}, topics=["busy", "idle"], watcher=cast("Any", watcher))
+    made.start()
+    eventually(lambda: made.cluster("busy") == made.cluster("idle") == "P", "followed")
+    made._outstanding["busy"] += 1
+    made._report_delivery("busy", "P", None, None, None)
+    watcher.now = HOLD
+    eventually(lambda: made.cluster("busy") is made.cluster("idle") is None, "held")
+    made.close()
+
+    held = {ack.subject: ack.idle_ms or 0 for ack in watcher.said if ack.state == "held"}
+    assert held["topic:busy"] < held["topic:idle"]

@@ -42,6 +42,9 @@ class Presence:
     def followers(self, subject: str) -> tuple[Ack, ...]:
         return tuple(one.ack for one in self._alive.get(subject, ()))
 
+    def count_writers(self, subject: str, since_ms: int) -> int:
+        return sum(one.may_have_written(since_ms) for one in self._alive.get(subject, ()))
+
     def not_held(self, subject: str, generation: int) -> tuple[StampedAck, ...]:
         return tuple(
             one
@@ -62,14 +65,19 @@ class Writers:
     held_ms: int = 0
     recent_ms: int = 0
 
+    @property
+    def since_ms(self) -> int:
+        return self.held_ms - self.recent_ms
+
     def recent(self, topic: str) -> frozenset[int]:
         """Return the producer ids that wrote to a topic shortly before the hold, or since."""
-        since_ms = self.held_ms - self.recent_ms
         return frozenset(
             w.producer_id
             for w in self.now
             if w.partition.topic == topic
-            and (w.last_timestamp_ms >= since_ms or self.at_hold.get(w.name) != w.last_sequence)
+            and (
+                w.last_timestamp_ms >= self.since_ms or self.at_hold.get(w.name) != w.last_sequence
+            )
         )
 
 
@@ -86,8 +94,9 @@ def is_member_of(client: str, member: str) -> bool:
 
 
 def unknown_writers(topic: str, writers: Writers, presence: Presence) -> int:
-    """Count recent producer ids, which have no client names, minus followers of the route."""
-    return max(0, len(writers.recent(topic)) - len(presence.followers(topic_subject(topic))))
+    """Count recent producer ids, which have no client names, minus followers that may have one."""
+    followers = presence.count_writers(topic_subject(topic), writers.since_ms)
+    return max(0, len(writers.recent(topic)) - followers)
 
 
 def unheld_producers(topics: Collection[str], generation: int, presence: Presence) -> Iterator[str]:

@@ -176,6 +176,7 @@ class Ack(Document):
     ``ages_ms``: age of each state when this was written, by the client's monotonic clock: the
     record's timestamp minus the age is the broker's time of that state.
     ``home``: cluster on which it works without a route; empty if not reported.
+    ``idle_ms``: time from a producer's last record to the hold; None if not reported.
     """
 
     KIND = "routing record"
@@ -191,6 +192,7 @@ class Ack(Document):
     uncommitted: Mapping[str, int] = field(default_factory=dict)
     ages_ms: Mapping[AckState, int] = field(default_factory=dict)
     home: str = ""
+    idle_ms: int | None = None
 
     def key(self) -> bytes:
         """Encode the record key: one record per subject and client."""
@@ -209,6 +211,11 @@ class StampedAck:
         """Return the broker's time of a client's state; None if not reported or not stamped."""
         ages_ms = {self.ack.state: 0, **self.ack.ages_ms}
         return self.stamped_ms - ages_ms[state] if self.by_broker and state in ages_ms else None
+
+    def may_have_written(self, since_ms: int) -> bool:
+        """Return False for a held producer whose last record is older, by the broker's clock."""
+        held_ms, idle_ms = self.at_ms("held"), self.ack.idle_ms
+        return held_ms is None or idle_ms is None or held_ms - idle_ms >= since_ms
 
 
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from srm.domain.moves.gate import (
     ANNOUNCED_MS,
     Presence,
@@ -82,3 +86,13 @@ def test_producer_ids_beyond_those_that_follow_are_counted():
     assert unknown_writers("T", writers, present(said("c"))) == 1
     assert unknown_writers("T", writers, present(said("c"), said("d"))) == 0
     assert unknown_writers("other", writers, present()) == 0
+
+
+@pytest.mark.parametrize(("idle_ms", "unknown"), [(None, 0), (50, 0), (5_000, 1)])
+def test_a_producer_that_rested_before_the_hold_is_none_of_the_recent_writers(idle_ms, unknown):
+    """An idle announced producer hid a plain one that wrote, and no quiet time was kept for it."""
+    seen = (ActiveProducer(TP, 7, 0, 9_990, 1),)
+    writers = Writers(seen, {seen[0].name: 1}, held_ms=10_000, recent_ms=100)
+    ack = replace(said("c", "held", 3).ack, idle_ms=idle_ms, ages_ms={"held": 2_000})
+
+    assert unknown_writers("T", writers, present(StampedAck(ack, 12_010), now_ms=12_010)) == unknown
