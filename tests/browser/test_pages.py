@@ -304,6 +304,9 @@ AIRFLOW: Final = """<!doctype html><html lang="en" class="dark"><title>Airflow</
  sandbox="allow-scripts allow-same-origin allow-forms allow-downloads"></iframe>"""
 
 
+DARK: Final = "rgb(14, 19, 26)"
+
+
 def in_airflow(page: Page, address: str, path: str) -> None:
     """Show a page as Airflow shows it: framed, of the same origin, in a sandbox."""
     page.route(
@@ -325,8 +328,10 @@ def test_inside_airflow_it_looks_as_airflow_does_and_links_leave_the_frame(
     frame = page.frame_locator("iframe")
 
     expect(frame.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(frame.locator("body")).to_have_css("background-color", DARK)
     page.evaluate("document.documentElement.className = 'light'")
     expect(frame.locator("html")).to_have_attribute("data-theme", "light")
+    expect(frame.locator("body")).not_to_have_css("background-color", DARK)
     frame.get_by_role("link", name="Run in Airflow").click()
 
     page.wait_for_url("**/dags/srm_failover.B.P/runs?run_id_pattern=**")

@@ -133,8 +133,13 @@ function draw(figure, one) {
 }
 
 function optionsOf(plot, format, incrs, stat, whole, from, end) {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
+  // Only a real property resolves light-dark().
+  const colour = (name) => {
+    plot.style.color = `var(${name})`;
+    const resolved = getComputedStyle(plot).color;
+    plot.style.color = "";
+    return resolved;
+  };
   const axis = {
     stroke: colour("--soft"),
     font: "11px system-ui, sans-serif",
