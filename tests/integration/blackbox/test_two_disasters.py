@@ -1,16 +1,19 @@
 """The primary dies, returns, is settled and failed back to, twice; the harness counts for itself.
 
-The seed chooses the producers, a fourth reader, what the source has lost, what is decided about the
-residue, whether partitions are idle at the failback, whether the flow whose map it needs still has
-a replicator, whether the first one was cut off and wakes up late, and the brokers' quotas.
+The seed chooses the producers, a fourth reader, what the source has lost, whether it is rebuilt and
+restored, what is decided about the residue, whether partitions are idle at the failback, whether
+the flow whose map it needs still has a replicator, whether the first one was cut off and wakes up
+late, and the brokers' quotas.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
@@ -81,7 +84,7 @@ def give_up(stage: Stage, number: int, primary: KafkaBroker, groups: list[str]) 
 
 
 def settle(stage: Stage, flow: Flow, choice: str) -> str:
-    """Settle the return; merge where a transaction is open that died with its producer."""
+    """Settle a return; merge, not discard, if a transaction is open that died with its producer."""
     given = ("return", "settle", "--flow", str(flow), "--yes", "--default")
     code, printed = srm(stage, *given, choice)
     if code and choice == "discard":
@@ -179,6 +182,24 @@ def come_back(stage: Stage, primary: KafkaBroker, rng: random.Random) -> int:
         cut(primary, stage.topic, 0, share=0.8)
     primary.start()
     primary.wait_ready()
+    return count_lost(stage)
+
+
+def restore(stage: Stage, primary: KafkaBroker) -> int:
+    """Rebuild the primary without its records, and restore it from B; count what no log has.
+
+    It keeps its cluster id: with another one, applications start their slots again.
+    """
+    shutil.rmtree(primary.home / "data")
+    primary.start()
+    primary.wait_ready()
+    command = [sys.executable, "-m", "srm.cli.main", "restore", "--config", str(stage.site.path)]
+    ends = ("--from", stage.b, "--to", stage.p, "--yes")
+    subprocess.run([*command, *ends], check=True, timeout=DEADLINE_S)
+    return count_lost(stage)
+
+
+def count_lost(stage: Stage) -> int:
     written = {event.id for event in stage.acked if event.cluster == stage.p}
     return len(
         written - set(read_ids(stage.bootstrap[stage.p], stage.topic)) - set(stage.copy(stage.p))
@@ -201,7 +222,8 @@ def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
     ):
         stage.start(stage.p)
         for number in (1, 2):
-            choice = rng.choice(("merge", "discard"))
+            choice = rng.choice(("merge", "discard", "keep"))
+            is_rebuilt = seed % 7 == 4 and number == 1
             is_idle, has_slot = number == 1 or rng.random() < 0.5, rng.random() < 0.5
             work(stage.readers)
             await_checkpoints(stage, groups)
@@ -212,15 +234,19 @@ def test_after_each_of_two_disasters_the_counts_agree_with_the_reports(
                 repeated[group["group"]] += group["re_read"]
             work(stage.readers)
 
-            left += come_back(stage, primary, rng)
-            blocked = stage.operator.plan(stage.b, stage.p, stage.topic, groups)["blocking"]
-            assert any(f"srm return status --flow '{there}'" in reason for reason in blocked)
-            choice = settle(stage, there, choice)
-            outcome = stage.operator.ask("report", report["move_id"])["outcome"]
-            residue = sum(one["records"] for one in outcome["partitions"])
-            left += residue if choice == "discard" else 0
-            if choice == "merge":
-                repeated.update(dict.fromkeys(groups, residue))
+            if is_rebuilt:
+                left += restore(stage, primary)
+            else:
+                left += come_back(stage, primary, rng)
+                blocked = stage.operator.plan(stage.b, stage.p, stage.topic, groups)["blocking"]
+                assert any(f"srm return status --flow '{there}'" in reason for reason in blocked)
+                choice = settle(stage, there, choice)
+                outcome = stage.operator.ask("report", report["move_id"])["outcome"]
+                residue = sum(one["records"] for one in outcome["partitions"])
+                if choice == "discard":
+                    left += residue
+                else:  # kept ones wait on P for the groups that go back there
+                    repeated.update(dict.fromkeys(groups, residue))
             replicators.replace()
             if is_idle:
                 become_idle(stage)
