@@ -457,8 +457,9 @@ def _notes(
     if forecast is not None:
         yield forecast.line(plan.request.source)
         yield from forecast.notes
-    elif progress.is_decided and not progress.had_members:
-        yield "no group had members at the hold: the RTO is the time until go"
+    if progress.is_decided and not progress.had_members:
+        had = "clients that follow routes" if plan.request.is_unplanned else "members"
+        yield f"no group had {had} at the hold: the RTO is the time until go"
     yield from (
         f"redirector {call.redirector} was not called with {call.step}: {call.said}"
         for call in call_reports(progress.calls)

@@ -108,6 +108,17 @@ def test_where_nobody_had_members_nobody_was_assigned_anything():
     assert report.notes == ("no group had members at the hold: the RTO is the time until go",)
 
 
+def test_an_rto_without_clients_that_an_unplanned_move_sees_says_where_it_ends():
+    """It does not look at the source, so only clients that follow routes are known to it."""
+    plan = replace(PLAN, request=replace(PLAN.request, mode="unplanned"))
+    report = build_report(plan, moved(members_at_hold={}, forecast=FORECAST))
+
+    assert report.rto_seconds == 3.0
+    assert report.notes[-1].startswith(
+        "no group had clients that follow routes at the hold: the RTO"
+    )
+
+
 def test_service_time_is_counted_by_the_clock_that_stamped_the_hold():
     """Whoever ran the steps has a clock that is an hour late."""
     hour = 3_600_000
