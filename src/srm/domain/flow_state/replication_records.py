@@ -59,6 +59,8 @@ DUTIES: Final[tuple[Duty, ...]] = get_args(Duty)
 """Work of a driver besides the copy; each may be left to a scheduler."""
 COMMITS: Final = "commits"
 """Among the duties of a heartbeat: commits are translated at once."""
+CARRYING: Final = "checkpoints and group offsets"
+"""Name of the troubles of carrying commits over, in a heartbeat."""
 
 
 def parse_duties(text: str) -> frozenset[Duty]:

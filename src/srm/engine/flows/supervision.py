@@ -11,7 +11,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import LOOK_S, LOST_S, SILENT_S, STARTUP_S, is_silent
 from srm.domain.flow_state.replication_records import (
+    CARRYING,
     COMMITS,
     DRIVER_KEY,
     REQUEST_KEY,
@@ -349,9 +350,10 @@ def down_reasons(
         yield Reason("the replicator has no live slot", SEE_LOG)
 
 
-def late_commits(config: FlowConfig, duties: Collection[str]) -> Reason | None:
-    """Return why a driver with these duties carries commits over at intervals, or None."""
-    if COMMITS in duties or not {"checkpoints", "group-offsets"}.intersection(duties):
+def late_commits(config: FlowConfig, driver: DriverStatus | DriverHeartbeat) -> Reason | None:
+    """Return why a driver carries commits over at intervals, or None."""
+    duties, fails = driver.duties, any(one.startswith(CARRYING) for one in driver.troubles)
+    if fails or COMMITS in duties or not {"checkpoints", "group-offsets"}.intersection(duties):
         return None
     source, every_s = config.flow.source, config.emit_checkpoints_interval.total_seconds()
     return Reason(

@@ -475,7 +475,7 @@ def _group_hints(
         yield Reason("offsets are not written for groups", f"set {flow}.sync.group.offsets.enabled")
     driver = found.driver
     if found.groups and driver is not None and driver.alive:
-        late = supervision.late_commits(config, driver.duties)
+        late = supervision.late_commits(config, driver)
         yield from () if late is None else (late,)
     replicas = (
         outcome.reason

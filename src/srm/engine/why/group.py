@@ -425,7 +425,7 @@ def _emission(look: GroupLook) -> WhyStep:
     text = f"{amount(len(look.emitted), 'partition')}, the last change {ago(look.now_ms - newest)}"
     if look.proof is not None:
         text += f", the last emission {ago(look.now_ms - look.proof.time_ms)}"
-    if look.driver is not None and (late := late_commits(look.config, look.driver.duties)):
+    if look.driver is not None and (late := late_commits(look.config, look.driver)):
         text += f"; {late.line}"
     return question.yes(text)
 

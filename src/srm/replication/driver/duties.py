@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from srm import telemetry
 from srm.config.model import Config, FlowConfig
-from srm.domain.flow_state.replication_records import COMMITS
+from srm.domain.flow_state.replication_records import CARRYING, COMMITS
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.mm2_records import Heartbeat, NewCommits
 from srm.domain.groups.translation import UNREACHED
@@ -144,7 +144,7 @@ class GroupDuty:
 
     def keep(self, stop: Event) -> None:
         try:
-            keep(self.driver, "checkpoints and group offsets", self.step, stop)
+            keep(self.driver, CARRYING, self.step, stop)
         finally:
             self._close()
 

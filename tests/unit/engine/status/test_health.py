@@ -244,17 +244,18 @@ def test_a_copy_that_is_not_created_leads_to_the_command_that_asks_why() -> None
 
 
 @pytest.mark.parametrize(
-    ("duties", "expected"),
+    ("duties", "troubles", "expected"),
     [
-        (("checkpoints", "commits"), None),
-        (("topics",), None),
-        (("checkpoints", "group-offsets"), "grant Read on topic __consumer_offsets of P"),
+        (("checkpoints", "commits"), (), None),
+        (("topics",), (), None),
+        (("checkpoints", "group-offsets"), (), "grant Read on topic __consumer_offsets of P"),
+        (("checkpoints",), ("checkpoints and group offsets: connection refused",), None),
     ],
 )
 def test_commits_that_wait_for_the_interval_are_named_with_the_right_that_is_missing(
-    duties: tuple[str, ...], expected: str | None
+    duties: tuple[str, ...], troubles: tuple[str, ...], expected: str | None
 ) -> None:
-    found = late_commits(flow_config(), duties)
+    found = late_commits(flow_config(), replace(DRIVER, duties=duties, troubles=troubles))
 
     assert (found.action if found else None) == (
         expected and f"{expected} to srm's principal (docs/security.md)"
