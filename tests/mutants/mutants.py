@@ -217,6 +217,10 @@ def _unpaused(_: Any) -> Any:
     return new_topics
 
 
+def _without_error(fetch: Any) -> Any:
+    return fetch._replace(decode=lambda body: replace(fetch.decode(body), error=0))
+
+
 def _over_everything(_: Any) -> Any:
     def after_discarded(facts: Any, offset: int) -> int:
         return max([offset, *(end for _, end in facts.losses.discarded)])
@@ -237,6 +241,7 @@ RESTORE: Final = "srm.replication.restore"
 PROVING: Final = "tests/unit/engine/groups/test_proving.py"
 DRILL: Final = "tests/unit/engine/drill/test_drill.py"
 RESTORED: Final = "tests/unit/replication/restore/test_steps.py"
+FENCING: Final = "tests/unit/engine/moves/test_fencing.py"
 UNPLANNED: Final = "tests/unit/engine/moves/control/test_unplanned.py"
 SETTLED: Final = "tests/unit/engine/recovery/test_settle.py"
 MUTANTS: Final[Sequence[Mutant]] = (
@@ -558,6 +563,42 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "a slot ends once another application drives its flow",
         (("srm.replication.copy.slot:Slot._check_driver", _async(None)),),
         killer="tests/unit/replication/copy/test_read_assignment.py",
+    ),
+    Mutant(
+        "a fetch that was refused as a whole was empty",
+        "an error of a whole fetch is trouble of all asked partitions, with a pause",
+        (("srm.kafka.wire.frames:FETCH", _without_error),),
+        killer="tests/unit/kafka/wire/test_wire_fetches.py",
+    ),
+    Mutant(
+        "a throttled broker is a dead one",
+        "throttle time counts when the answers of a connection are awaited",
+        (("srm.kafka.wire.connection:Connection._note_pause", _always(None)),),
+        killer="tests/unit/kafka/wire/test_wire_deadlines.py",
+    ),
+    Mutant(
+        "as much is under way under any quota",
+        "a producer quota bounds what is under way, and nothing is sent in its pauses",
+        (("srm.replication.copy.sending:TargetLink._heed_quota", _always(None)),),
+        killer="tests/unit/replication/copy/test_copying.py",
+    ),
+    Mutant(
+        "a late decision is silent",
+        "a report says that a decision was seen after the leases of its hold",
+        (("srm.engine.moves.verification:LEASE_MS", lambda _: sys.maxsize),),
+        killer=FENCING,
+    ),
+    Mutant(
+        "one replica of the coordinator's log will do",
+        "a plan warns where a frozen coordinator cannot be replaced",
+        (("srm.engine.moves.surroundings:_transaction_logs", _always(())),),
+        killer=FENCING,
+    ),
+    Mutant(
+        "a process pauses as long as it likes",
+        "go commits only while more of the lease is left than its transaction can take",
+        (("srm.engine.moves.holding:Lease.rest_s", _always(float("inf"))),),
+        killer=FENCING,
     ),
     Mutant(
         "a move decides though its pause is being settled",
