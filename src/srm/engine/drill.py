@@ -38,6 +38,7 @@ from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
+from srm.engine.groups.translate import first_records
 from srm.engine.moves.planning import Findings, look_around
 from srm.engine.moves.records import MoveContext, without_source
 from srm.engine.status.observing import read_forecast
@@ -389,8 +390,8 @@ class _Comparison:
                 target.add((row.facts.downstream, offset))
         committed = context.forward.config.isolation_level == "read_committed"
         return cls(
-            _first(context.source, source, committed=committed),
-            _first(context.target, target, committed=True),
+            first_records(context.source, source, "records", committed=committed),
+            first_records(context.target, target, "records"),
         )
 
     def problem(self, row: _Row, read: ComparedRecord | None) -> str:
@@ -413,14 +414,6 @@ class _Comparison:
             f"{downstream}: the member read another record at {read.offset} than the group's "
             f"next one at {expected.offset} of {row.upstream}: {', '.join(fields)} differ"
         )
-
-
-def _first(cluster: Cluster, places: Collection[Place], *, committed: bool) -> _At:
-    try:
-        return cluster.first_records(places, committed=committed) if places else {}
-    except SrmError as error:
-        log.warning("records on %s cannot be compared: %s", cluster.alias, error)
-        return {}
 
 
 def _group(

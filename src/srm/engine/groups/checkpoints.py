@@ -326,9 +326,8 @@ def _facts(context: FlowContext, selection: Selection, commits: Iterable[Commits
     wanted = WantedMaps()
     for p, direction in chosen.items():
         sides = (p, starts), (counterparts[p], target_starts)
-        wanted.add(direction, *sides, offsets[p])
-        if selection.names.is_shared(p.topic):
-            wanted.add("reverse", *sides, offsets[p])
+        is_shared = selection.names.is_shared(p.topic)
+        wanted.add(direction, *sides, offsets[p], is_shared=is_shared)
     maps = wanted.load(context)
     upstream = logs_of(context.source, chosen, starts)
     downstream = logs_of(context.target, set(counterparts.values()), target_starts)

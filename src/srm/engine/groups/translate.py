@@ -22,6 +22,7 @@ from srm.domain.groups.translation import (
 from srm.domain.names.topics import Flow, OpenTransaction, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import OffsetMap
+from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
@@ -72,8 +73,13 @@ class WantedMaps:
         downstream: tuple[TopicPartition, Starts],
         offsets: Iterable[int | None],
         also: Iterable[int | None] = (),
+        *,
+        is_shared: bool = False,
     ) -> None:
-        """Add a partition of commits and its counterpart; ``also``: bounds of counts there."""
+        """Add a partition of commits and its counterpart; ``also``: bounds of counts there.
+
+        ``is_shared``: both flows copy into one name, and both maps are needed.
+        """
         sides = [(*upstream, offsets), (*downstream, also)]
         if direction == "reverse":
             sides.reverse()
@@ -81,6 +87,8 @@ class WantedMaps:
         wanted = Wanted.of(*((*known, starts.get(place)) for place, starts, known in sides))
         original, found = sides[0][0], self._found[direction]
         found[original] = found.get(original, Wanted()) | wanted
+        if is_shared:
+            self.add("reverse", upstream, downstream, offsets, also)
 
     def load(self, context: FlowContext) -> Maps:
         """Load the maps; without offsets to translate, send no request.
@@ -93,6 +101,17 @@ class WantedMaps:
             back[place] |= Wanted.of((), [forward.get(place).known_source_end])
         reverse = context.reverse_maps.load(_topics(back), back) if back else FlowMaps({})
         return {"forward": forward, "reverse": reverse}
+
+
+def first_records(
+    cluster: Cluster, places: Collection[Place], what: str, *, committed: bool = True
+) -> Mapping[Place, ComparedRecord | None]:
+    """Read the first record of each place; none if that fails, and the log says what is unknown."""
+    try:
+        return cluster.first_records(places, committed=committed) if places else {}
+    except SrmError as error:
+        logger.warning("%s on %s are unknown: %s", what, cluster.alias, error)
+        return {}
 
 
 def past_markers(
@@ -110,11 +129,7 @@ def past_markers(
         known, log = maps.get(original).known_target_end, logs.get(copy, UNKNOWN_LOG)
         if known is not None and known < furthest <= log.end < UNKNOWN_LOG.end:
             ends[copy, known] = original
-    try:
-        found = cluster.first_records(ends, committed=False) if ends else {}
-    except SrmError as error:
-        logger.warning("markers on %s are unknown: %s", cluster.alias, error)
-        return maps
+    found = first_records(cluster, ends, "markers", committed=False)
     moved = dict[TopicPartition, OffsetMap]()
     for place, record in found.items():
         end = logs[place[0]].end if record is None else min(logs[place[0]].end, record.offset)
@@ -210,9 +225,7 @@ def _answer(
     is_shared = direction == "forward" and context.config.names.is_shared(places[0].topic)
     (own_start, unread), (other_start, unseen) = map(_starts, sides, places)
     starts, wanted = ((places[0], own_start), (places[1], other_start)), WantedMaps()
-    wanted.add(direction, *starts, [offset])
-    if is_shared:
-        wanted.add("reverse", *starts, [offset])
+    wanted.add(direction, *starts, [offset], is_shared=is_shared)
     maps = dict(wanted.load(context))
     upstream, unread = _logs(sides[0], places[0], own_start, unread)
     downstream, unseen = _logs(sides[1], places[1], other_start, unseen)

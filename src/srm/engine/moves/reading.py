@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import nlargest
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.groups.group_sync import GroupLedger
-from srm.domain.groups.translation import UNKNOWN_LOG, Direction
+from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import RATE_MS
 from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
@@ -36,6 +36,7 @@ from srm.engine.groups.translate import (
     Maps,
     Starts,
     WantedMaps,
+    first_records,
     logs_of,
     past_markers,
     starts_of,
@@ -51,7 +52,7 @@ from srm.engine.moves.facts import (
 )
 from srm.engine.moves.records import MoveContext, RoutingHistory, RoutingTables
 from srm.engine.ports import FlowContext, FlowMaps
-from srm.errors import AuthorizationError, NotFoundError, SrmError, UsageError
+from srm.errors import AuthorizationError, NotFoundError, UsageError
 
 log = logging.getLogger(__name__)
 _K = TypeVar("_K")
@@ -271,12 +272,29 @@ def _read_last_places(
     return Away(config.flow.source, places=found, proof=read_proof(target, config.flow))
 
 
-def _born_since(
-    cluster: Cluster, described: Mapping[str, GroupDescription], committed: Mapping[str, Offsets]
-) -> dict[str, GroupDescription]:
-    """Describe the groups that were absent and have offsets now: srm itself writes some."""
+def _read_side(
+    cluster: Cluster,
+    topics: Topics,
+    groups: Collection[str],
+    pending: Collection[TopicPartition] | None = None,
+    *,
+    describe: bool = True,
+) -> SideFacts:
+    """Read groups and their commits; ``pending``: those in open transactions, of partitions, too.
+
+    Members before commits: a group seen without members no longer commits. Pending before
+    committed: a commit decided in between is in the committed offsets.
+    """
+    described = cluster.groups(groups) if describe and groups else {}
+    undecided, unseen = per_group(
+        ({}, {}) if pending is None else cluster.pending_commits(groups, pending)
+    )
+    committed, unread = per_group(cluster.commits_of(groups))
+    # Groups that were absent and have offsets now: srm itself writes some.
     born = [n for n, group in described.items() if group.state == "dead" and committed.get(n)]
-    return cluster.groups(born) if born else {}
+    described |= cluster.groups(born) if born else {}
+    errors = {**unseen, **unread}
+    return SideFacts(cluster.alias, topics, described, committed, errors, pending=undecided)
 
 
 def read_facts(
@@ -284,9 +302,9 @@ def read_facts(
 ) -> MoveFacts:
     """Take one look at both clusters; at the target alone for an unplanned move.
 
-    Order matters. Members before commits: a group seen without members no longer commits. Maps
-    before logs: records written in between count as not copied, never the reverse. A group that
-    srm is not authorized to read gets its own error; the others are still read.
+    Order matters, see :func:`_read_side`. Maps before logs: records written in between count as not
+    copied, never the reverse. A group that srm is not authorized to read gets its own error; the
+    others are still read.
     """
     if request.is_unplanned:
         return read_target(context, request, MoveScope(topics, tuple(sorted(groups))))
@@ -294,23 +312,18 @@ def read_facts(
     # Acks before logs: a client that has acknowledged the hold has written all its records.
     routing = RoutingTables.read(context)
     pairs = topic_pairs(context, sorted({*topics} | _topics_there(request, routing)))
-    source_groups, target_groups = source.groups(groups), target.groups(groups)
     source_topics, target_topics = source.topics(), target.topics()
     upstream = partitions_of(source_topics, [pair.topic for pair in pairs])
     downstream = partitions_of(target_topics, [pair.target_topic for pair in pairs])
-    # Pending before committed: a commit decided in between is in the committed offsets.
-    pending, unseen = per_group(source.pending_commits(groups, upstream))
-    committed, unread = per_group(source.commits_of(groups))
-    target_committed, target_unread = per_group(target.commits_of(groups))
-    source_groups |= _born_since(source, source_groups, committed)
-    target_groups |= _born_since(target, target_groups, target_committed)
-    share = [name for name, group in source_groups.items() if group.kind == "share"]
+    here = _read_side(source, source_topics, groups, upstream)
+    there = _read_side(target, target_topics, groups)
+    share = [name for name, group in here.groups.items() if group.kind == "share"]
     unacknowledged, _ = source.share_lags(share) if share else ({}, {})
     starts, target_starts = starts_of(source, upstream), starts_of(target, downstream)
     maps_ms = context.now_ms()
-    maps = _maps(context, pairs, (starts, committed), (target_starts, target_committed))
+    maps = _maps(context, pairs, (starts, here.committed), (target_starts, there.committed))
     logs = logs_of(source, upstream, starts)
-    copies = _read_copies(pairs, committed)
+    copies = _read_copies(pairs, here.committed)
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
     held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
     transactions, hidden = _if_authorized(source.open_transactions, held_back)
@@ -322,25 +335,9 @@ def read_facts(
         topics=topics,
         groups=tuple(sorted(groups)),
         pairs=pairs,
-        source=SideFacts(
-            source.alias,
-            source_topics,
-            source_groups,
-            committed,
-            {**unseen, **unread},
-            logs,
-            pending,
-            unacknowledged,
-            resets,
-        ),
-        target=SideFacts(
-            target.alias,
-            target_topics,
-            target_groups,
-            target_committed,
-            target_unread,
-            logs_of(target, downstream, target_starts),
-            resets=target_resets,
+        source=replace(here, logs=logs, unacknowledged=unacknowledged, resets=resets),
+        target=replace(
+            there, logs=logs_of(target, downstream, target_starts), resets=target_resets
         ),
         transactions=transactions,
         hidden=hidden,
@@ -384,16 +381,14 @@ def read_target(
     routing = RoutingTables(RoutingHistory.read(target))
     groups = chosen.groups if chosen else groups_after_loss(context, request, away, routing)
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))
-    described = target.groups(queried) if with_groups and queried else {}
-    committed, errors = per_group(target.commits_of(queried))
-    described |= _born_since(target, described, committed)
+    there = _read_side(target, on_target, queried, describe=with_groups)
     places = partitions_of(on_target, [pair.target_topic for pair in pairs])
     served = [tp for tp in places if tp.partition not in on_target[tp.topic].leaderless]
     own = {pair.target_topic for pair in pairs if pair.direction == "reverse"}
-    away = _after_markers(target, away, committed, {tp for tp in served if tp.topic in own})
+    away = _after_markers(target, away, there.committed, {tp for tp in served if tp.topic in own})
     positioned = {*read, *also}
     maps_ms = context.now_ms()
-    wanted = _wanted_after_loss(pairs, away, committed)
+    wanted = _wanted_after_loss(pairs, away, there.committed)
     maps = context.forward.maps.load(positioned, wanted) if positioned else FlowMaps({})
     # A partition without a leader does not keep groups from moving.
     logs = {
@@ -411,7 +406,7 @@ def read_target(
         groups=groups,
         pairs=pairs,
         source=away,
-        target=SideFacts(target.alias, on_target, described, committed, errors, logs),
+        target=replace(there, logs=logs),
         ledger=ledger,
         maps=maps,
         maps_ms=maps_ms,
@@ -437,11 +432,7 @@ def _after_markers(
     """Move positions in the target's own partitions past markers, as Java's commits do."""
     further = _further_commits(away, committed)
     near = [(g, tp, at, to) for g, tp, at, to in further if tp in own and to - at <= _MARKERS]
-    try:
-        first = target.first_records({(tp, at) for _, tp, at, _ in near}) if near else {}
-    except SrmError as error:
-        log.warning("markers on %s are unknown: %s", target.alias, error)
-        return away
+    first = first_records(target, {(tp, at) for _, tp, at, _ in near}, "markers")
     moved = {group: {**positions} for group, positions in away.places.items()}
     for group, place, offset, theirs in near:
         record = first.get((place, offset))
@@ -474,21 +465,21 @@ def _at_places(pairs: Collection[TopicPair], away: Away) -> Mapping[TopicPartiti
 
 def _maps(context: MoveContext, pairs: Collection[TopicPair], source: _Logs, target: _Logs) -> Maps:
     (starts, committed), (target_starts, target_committed) = source, target
-    wanted, both = WantedMaps(), get_args(Direction)
+    wanted = WantedMaps()
     for pair in pairs:
         numbers = {tp.partition for tp in starts if tp.topic == pair.topic}
         numbers |= {tp.partition for tp in target_starts if tp.topic == pair.target_topic}
         for number in numbers:
             place = TopicPartition(pair.topic, number)
             counterpart = TopicPartition(pair.target_topic, number)
-            for direction in both if pair.is_shared else (pair.direction,):
-                wanted.add(
-                    direction,
-                    (place, starts),
-                    (counterpart, target_starts),
-                    [offsets.get(place) for offsets in committed.values()],
-                    [offsets.get(counterpart) for offsets in target_committed.values()],
-                )
+            wanted.add(
+                pair.direction,
+                (place, starts),
+                (counterpart, target_starts),
+                [offsets.get(place) for offsets in committed.values()],
+                [offsets.get(counterpart) for offsets in target_committed.values()],
+                is_shared=pair.is_shared,
+            )
     return wanted.load(context.forward)
 
 
