@@ -26,14 +26,12 @@ from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.plan import MovePlan, fingerprint, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress, hold_again
 from srm.domain.moves.routing import (
-    CLOCK_KEY,
     LEASE_MS,
     Route,
     group_subject,
     is_home,
     next_generation,
 )
-from srm.domain.names import internal_topics
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
 from srm.engine.flows.supervision import operator, pause_in_force
@@ -79,6 +77,7 @@ from srm.engine.moves.records import (
     record,
     sides_of,
     transact,
+    write_clock,
 )
 from srm.engine.ports import FlowSwitch
 from srm.errors import (
@@ -341,7 +340,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     """
     # RTO counts from here, by the clock that stamps clients' acknowledgements.
     begun_ms = context.now_ms()
-    stamp = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    stamp = write_clock(context)
     flow, switch = plan.request.flow, _switch(context)
     reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
     wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)

@@ -394,10 +394,15 @@ def read_both(
     return found, missing
 
 
+def write_clock(context: MoveContext) -> int | None:
+    """Return the time of the clock that stamps what clients announce on the target, if any."""
+    return context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+
+
 def on_brokers_clock(context: MoveContext) -> MoveContext:
     """Return the context with the clock that stamps what clients announce on the target."""
     now_ms = context.now_ms
-    stamp_ms = context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+    stamp_ms = write_clock(context)
     ahead_ms = 0 if stamp_ms is None else now_ms() - stamp_ms
     return replace(context, forward=replace(context.forward, now_ms=lambda: now_ms() - ahead_ms))
 

@@ -33,7 +33,6 @@ from srm.domain.moves.report import (
 )
 from srm.domain.moves.revisions import KeptReport, next_revision, report_key
 from srm.domain.moves.routing import (
-    CLOCK_KEY,
     ERA,
     LEASE_MS,
     AckState,
@@ -41,7 +40,6 @@ from srm.domain.moves.routing import (
     group_subject,
     topic_subject,
 )
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import encode
 from srm.engine.cluster_ports import Cluster, loudness
@@ -62,6 +60,7 @@ from srm.engine.moves.records import (
     RoutingTables,
     record,
     transact,
+    write_clock,
 )
 from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
@@ -110,15 +109,14 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
     if len(plan.redirect) > 1:
         progress = MoveStore.read(context).progress(move_id)  # with their confirmations
     now = context.now_ms()
-    seen = observe(context, plan, progress, plan.group_names)
-    noted = seen.progress
+    arrivals, noted = observe(context, plan, progress, plan.group_names)
     elapsed = max(0, now - noted.times_ms.get("gone", now)) / 1000
     in_time = elapsed <= plan.request.resume_seconds
-    absent, idling = _waiting(seen)
+    absent, idling = _waiting(arrivals, noted)
     # A group that is present but has processed nothing in time is not a failure of the move.
     waiting = (*absent, *((*idling, *unconfirmed) if in_time else ()))
     if not waiting or not in_time:
-        noted = look_for_stragglers(context, seen)
+        noted = look_for_stragglers(context, arrivals, noted)
     if not waiting and noted.step == "gone":
         noted = noted.at("verified", now)
     if noted is not progress:
@@ -131,22 +129,13 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         residue=noted.residue,
         elapsed_seconds=elapsed,
         timed_out=bool(waiting) and not in_time,
-        asks=tuple(_requests(context, seen, noted)) if "manual" in plan.redirect else (),
+        asks=tuple(_requests(context, arrivals, noted)) if "manual" in plan.redirect else (),
     )
-
-
-@dataclass(frozen=True)
-class VerifyLook:
-    """One look after go; ``watched``: at the source, too, whose records and readers count."""
-
-    progress: MoveProgress
-    arrivals: Arrivals
-    watched: bool
 
 
 def observe(
     context: MoveContext, plan: MovePlan, progress: MoveProgress, groups: Collection[str]
-) -> VerifyLook:
+) -> tuple[Arrivals, MoveProgress]:
     """Look at some groups of a move after go, and at its source; nothing is written."""
     # Before the routes: records written while they were still this move's are residue. And before
     # the clock and the acknowledgements: findings here existed at that time.
@@ -157,12 +146,10 @@ def observe(
     offsets = {group: read.get(group, {}) for group in groups}
     arrivals = Arrivals(context, plan, progress, query_clock=bool(groups))
     now = context.now_ms()
-    # Records written to an abandoned source since are found when it returns.
-    watched = not (plan.request.is_unplanned or progress.residue_over)
     back = arrivals.now.returned
     led_back = bool(plan.topics) and back >= {*map(topic_subject, plan.topics)}
     over = progress.residue_over or led_back
-    ours = watched and not over
+    ours = arrivals.watches_source and not over
     left = {tp: end for tp, end in (ends or {}).items() if topic_subject(tp.topic) not in back}
     resumed = _read_resumed(context, arrivals, active, offsets)
     found: dict[str, Any] = {
@@ -178,13 +165,15 @@ def observe(
         noted = progress
     elif ours and ends is not None:
         noted = replace(noted, residue_seen_ms=now)
-    return VerifyLook(noted, arrivals, watched)
+    return arrivals, noted
 
 
-def look_for_stragglers(context: MoveContext, seen: VerifyLook) -> MoveProgress:
+def look_for_stragglers(
+    context: MoveContext, arrivals: Arrivals, progress: MoveProgress
+) -> MoveProgress:
     """Find members and changed commits on the source after go, except srm's own commits."""
-    plan, progress, found = seen.arrivals.plan, seen.progress, dict(seen.progress.stragglers)
-    groups = seen.arrivals.ours(plan.group_names if seen.watched else ())
+    plan, found = arrivals.plan, dict(progress.stragglers)
+    groups = arrivals.ours(plan.group_names if arrivals.watches_source else ())
     topics = {pair.topic for pair in topic_pairs(context, plan.topics)}
     try:
         described = context.source.groups(groups) if groups else {}
@@ -227,8 +216,8 @@ def _news(progress: MoveProgress) -> MoveProgress:
     return replace(progress, revision=0, resumed=resumed)
 
 
-def _requests(context: MoveContext, seen: VerifyLook, progress: MoveProgress) -> Iterator[str]:
-    plan, now = seen.arrivals.plan, seen.arrivals.now
+def _requests(context: MoveContext, arrivals: Arrivals, progress: MoveProgress) -> Iterator[str]:
+    plan, now = arrivals.plan, arrivals.now
     # Groups without members may rest; which of them had some on a lost source is not known.
     absent = {
         group.group: group.members
@@ -241,15 +230,15 @@ def _requests(context: MoveContext, seen: VerifyLook, progress: MoveProgress) ->
     return requests_at_go(plan.request, address_of_target(context), absent, residue)
 
 
-def _waiting(seen: VerifyLook) -> tuple[list[str], list[str]]:
+def _waiting(arrivals: Arrivals, progress: MoveProgress) -> tuple[list[str], list[str]]:
     """Return a reason for each group without members, and for each that has processed nothing."""
-    progress, where = seen.progress, f"members on {seen.arrivals.plan.request.target}"
+    where = f"members on {arrivals.plan.request.target}"
     absent, idling = list[str](), list[str]()
-    for group in seen.arrivals.ours(one for one, had in progress.members_at_hold.items() if had):
+    for group in arrivals.ours(one for one, had in progress.members_at_hold.items() if had):
         found = progress.resumed[group]
         if found.resumed_ms is None:
             absent.append(f"group {group} has no {where} yet")
-        elif not found.has_settled and seen.arrivals.now_ms - found.resumed_ms < _FIRST_RECORD_MS:
+        elif not found.has_settled and arrivals.now_ms - found.resumed_ms < _FIRST_RECORD_MS:
             idling.append(f"group {group} has {where} and has not processed anything yet")
     return absent, idling
 
@@ -279,6 +268,13 @@ def _read_resumed(
             name: min(before.started.get(name, offset), offset)
             for name, offset in {**before.started, **said.started}.items()
         }
+        # From where it was seen to its intended offset, and from that to where it started.
+        again = {
+            name: min(started.get(name, at), committed.get(name, at))
+            for name, at in intended.items()
+        }
+        re_read = sum(records.count(name, again[name], at) for name, at in intended.items())
+        passed = (records.count(name, at, started.get(name, at)) for name, at in intended.items())
         found = replace(
             before,
             resumed_ms=earliest(
@@ -289,11 +285,11 @@ def _read_resumed(
             started=started,
             committed=committed,
             uncommitted={**said.uncommitted, **before.uncommitted},
-            re_read=max(before.re_read, records.count_before(intended, started, committed)),
-            skipped=max(before.skipped, records.count_after(intended, started)),
+            re_read=max(before.re_read, re_read),
+            skipped=max(before.skipped, sum(passed)),
         )
         if found.resumed_ms is not None and not found.has_settled:
-            found = replace(found, idle=not records.any_after(intended))
+            found = replace(found, idle=not any(records.count(*one) for one in intended.items()))
         result[group] = found
     return result
 
@@ -316,9 +312,7 @@ def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets) -> dic
     shared = {tp for tp in grown if context.forward.config.names.is_shared(tp.topic)}
     wanted, target = WantedMaps(), context.target.alias
     for tp in grown:
-        wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]])
-    for tp in shared:
-        wanted.add("reverse", (tp, starts), (tp, {}), [ends[tp]])
+        wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]], is_shared=tp in shared)
     try:
         maps = wanted.load(context.forward)
     except UnavailableError as error:
@@ -360,7 +354,8 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
             for group in plan.group_names
             if not progress.resumed.get(group, GroupResume()).has_settled
         ]
-        progress = look_for_stragglers(context, observe(context, plan, progress, open_groups))
+        seen = observe(context, plan, progress, open_groups)
+        progress = look_for_stragglers(context, *seen)
     return keep_report(context, plan, progress)
 
 
@@ -406,12 +401,10 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
 
 def kept_report(context: MoveContext, move_id: str) -> KeptReport:
     """Return the newest stored revision of a report; clients and groups are not looked at."""
-    kept = MoveStore.read(context).report(move_id)
-    if kept is None:
-        raise NotFoundError(
-            f"no report of move {move_id!r} on {context.target.alias} or "
-            f"{context.source.alias}; 'srm failover report --list' lists the stored ones"
-        )
+    store = MoveStore.read(context)
+    if (kept := store.report(move_id)) is None:
+        lists = "'srm failover report --list' lists the stored ones"
+        raise NotFoundError(f"no report of move {move_id!r} on {store.where}; {lists}")
     return kept
 
 
@@ -496,8 +489,7 @@ class Arrivals:
     ) -> None:
         self.plan, self.progress = plan, progress
         self._clocked = progress.hold_stamp_ms is not None
-        table = context.target.compacted_topic(internal_topics.ROUTING)
-        stamp = table.write({CLOCK_KEY: b"{}"}) if self._clocked and query_clock else None
+        stamp = write_clock(context) if self._clocked and query_clock else None
         self.now_ms: int = context.now_ms() if stamp is None else stamp
         """The time by the clock that stamped the hold, in epoch milliseconds."""
         tables = RoutingTables.read(context)
@@ -507,6 +499,11 @@ class Arrivals:
         """Time of go by that clock; None if unknown."""
         self._on_target = self._of_attempt(tables.target, plan.request.target)
         self._on_source = self._of_attempt(tables.source, plan.request.source)
+
+    @property
+    def watches_source(self) -> bool:
+        """True while records and readers there count; of an abandoned one when it returns."""
+        return not (self.plan.request.is_unplanned or self.progress.residue_over)
 
     def _of_attempt(
         self, history: RoutingHistory | None, cluster: str
@@ -596,28 +593,11 @@ class TargetRecords:
     def _ends(self) -> Mapping[TopicPartition, int]:
         return self._context.target.log_ends(list(self._offsets)) if self._offsets else {}
 
-    def count_before(
-        self, intended: Mapping[str, int], started: Mapping[str, int], committed: Mapping[str, int]
-    ) -> int:
-        """Count records that a group reads again, from where it was seen to its intended offset."""
-        return sum(
-            self._count(name, min(started.get(name, at), committed.get(name, at)), at)
-            for name, at in intended.items()
-        )
-
-    def count_after(self, intended: Mapping[str, int], started: Mapping[str, int]) -> int:
-        """Count records that a group skipped, from its intended offset to where it started."""
-        return sum(self._count(name, at, started.get(name, at)) for name, at in intended.items())
-
-    def any_after(self, intended: Mapping[str, int]) -> bool:
-        return any(
-            self._count(name, at, self._ends.get(TopicPartition.parse(name), at))
-            for name, at in intended.items()
-        )
-
-    def _count(self, name: str, start: int, end: int) -> int:
+    def count(self, name: str, start: int, end: int | None = None) -> int:
+        """Count records of a partition, by default up to the end of its log."""
         place = TopicPartition.parse(name)
         pair = self._pairs.get(place.topic)
+        end = self._ends.get(place, start) if end is None else end
         if pair is None or start >= end:
             return 0
         needed = get_args(Direction) if pair.is_shared else (pair.direction,)
