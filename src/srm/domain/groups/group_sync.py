@@ -33,6 +33,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from json.encoder import encode_basestring_ascii as _quote
 from typing import Final, Literal
 
 from srm.domain.groups.checkpoints import CheckpointOutcome
@@ -105,7 +106,7 @@ class LedgerEntry:
 
 
 def ledger_key(group: str, partition: TopicPartition) -> bytes:
-    return json.dumps([group, partition.topic, partition.partition], separators=(",", ":")).encode()
+    return f"[{_quote(group)},{_quote(partition.topic)},{partition.partition}]".encode()
 
 
 def all_entries(records: Mapping[bytes, bytes]) -> Iterator[LedgerEntry]:

@@ -240,9 +240,9 @@ class RoutingHistory:
     def _decode(
         self, is_wanted: Callable[[bytes], bool], decode: Callable[[bytes, bytes], _T]
     ) -> Iterator[tuple[bytes, _T, Stamped]]:
+        where = f"on cluster {self.alias}: "
         for key in filter(is_wanted, self.records):
             for row in self.records[key]:
-                where = f"on cluster {self.alias}: "
                 if (found := decode_or_none(row.value, partial(decode, key), where)) is not None:
                     yield key, found, row
 
@@ -739,8 +739,9 @@ class Attempt:
     def _routes(self, side: Side, state: RouteState, now_ms: int, **given: Any) -> dict[str, Route]:
         cluster, move_id = getattr(self.plan.request, side), self.plan.move_id
         route = Route(self.progress.attempt, cluster, state, move_id, now_ms, **given)
-        led = self.progress.homes.items()
-        routes = {subject: replace(route, homes=homes) for subject, homes in led}
+        led = self.progress.homes
+        shared = {homes: replace(route, homes=homes) for homes in {*led.values()}}
+        routes = {subject: shared[homes] for subject, homes in led.items()}
         for home in self.plan.homes if route.decided else ():
             left = home if home == route.left else ""  # others have come by a route of their own
             routes[home_subject(home)] = replace(route, homes=(home,), left=left)

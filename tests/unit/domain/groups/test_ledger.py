@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +38,10 @@ def ledger(*written: LedgerEntry, topic_ids: dict[str, str]) -> GroupLedger:
 @given(entries)
 def test_entries_survive_a_round_trip(entry: LedgerEntry) -> None:
     assert LedgerEntry.decode(entry.key(), entry.value()) == entry
-    assert entry.key() == ledger_key(entry.group, entry.topic_partition)
+    place = entry.topic_partition
+    assert entry.key() == ledger_key(entry.group, place)
+    named = [entry.group, place.topic, place.partition]
+    assert entry.key() == json.dumps(named, separators=(",", ":")).encode()
 
 
 @given(st.lists(entries, max_size=8), st.dictionaries(names, names))

@@ -281,3 +281,13 @@ def test_the_route_of_an_unplanned_move_gives_up_the_cluster_that_is_left(route,
 def test_what_is_given_up_is_never_where_a_route_sends_clients(route, era):
     route = replace(route, generation=era * ERA)
     assert route.state == "hold" or not route.gives_up(route.cluster)
+
+
+def test_the_routes_of_one_beat_are_decoded_once() -> None:
+    value = Route(3, "P", "hold", "m1", lease_ms=60_000, beat=2, homes=("P",)).value()
+
+    first = decode_route(b"group:one", value)
+
+    assert decode_route(b"group:two", value) is first
+    with pytest.raises(IntegrityError, match="record group:two is damaged: "):
+        decode_route(b"group:two", value[:-1])
