@@ -99,7 +99,9 @@ async def by_coordinator(
 ) -> tuple[dict[int, list[str]], dict[str, SrmError]]:
     """Sort groups by the node that coordinates them; return why others have none."""
     failed: dict[str, SrmError] = {}
-    unknown = sorted(g for g in groups if brokers.coordinators.get(g) not in brokers.nodes)
+    # Others drop what they could not use from the shared nodes while this one waits.
+    known = {g: node for g in groups if (node := brokers.coordinators.get(g)) in brokers.nodes}
+    unknown = sorted(set(groups) - known.keys())
     if unknown:
         await brokers.look()
     for some in batches(unknown, _NAMES):
@@ -110,10 +112,10 @@ async def by_coordinator(
                 where = clients.label(f"finding the coordinator of group {name!r}")
                 failed[name] = of_code(found["error_code"], where, on_group("Describe", name))
             else:
-                brokers.coordinators[name] = int(found["node"])
+                brokers.coordinators[name] = known[name] = int(found["node"])
     by_node: dict[int, list[str]] = defaultdict(list)
-    for name in sorted(set(groups) - failed.keys()):
-        by_node[brokers.coordinators[name]].append(name)
+    for name, node in sorted(known.items()):
+        by_node[node].append(name)
     return by_node, failed
 
 

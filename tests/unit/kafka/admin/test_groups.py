@@ -115,3 +115,18 @@ def test_a_group_without_a_coordinator_is_waited_for_once(
     lost.clear()
     assert look() == (2, "empty", {"alive": 7, "dead": 7}, set())
     assert clients.silent_groups == set()
+
+
+def test_a_coordinator_that_another_call_drops_meanwhile_still_counts() -> None:
+    """Threads share a cluster: one looks for coordinators while another fails at one of them."""
+
+    async def look() -> None:
+        brokers.coordinators.pop("old")
+
+    async def query(_node: int, _request: object) -> dict[str, Any]:
+        return {"coordinators": [{"key": "new", "error_code": 0, "node": 2}]}
+
+    brokers = SimpleNamespace(coordinators={"old": 1}, nodes=(1, 2), look=look, query=query)
+    found = admin_groups.by_coordinator(None, brokers, ["old", "new"])  # type: ignore[arg-type]
+
+    assert asyncio.run(found) == ({1: ["old"], 2: ["new"]}, {})
