@@ -137,6 +137,8 @@ class _Look:
             await asyncio.gather(*[self._list(brokers, node) for node in brokers.nodes])
             # What was deleted after it had been listed.
             self.found = {n: group for n, group in self.found.items() if group.state != "dead"}
+            for name in brokers.coordinators.keys() - self.all.keys():
+                del brokers.coordinators[name]
         else:
             for name in wanted:
                 brokers.coordinators.pop(name, None)

@@ -130,3 +130,22 @@ def test_a_coordinator_that_another_call_drops_meanwhile_still_counts() -> None:
     found = admin_groups.by_coordinator(None, brokers, ["old", "new"])  # type: ignore[arg-type]
 
     assert asyncio.run(found) == ({1: ["old"], 2: ["new"]}, {})
+
+
+def test_a_look_at_all_groups_forgets_where_deleted_ones_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Groups with random names would fill the memory of a service."""
+
+    async def listed(self: _Look, *_: object) -> None:
+        self.found["here"] = admin_groups.GroupDescription("here", "empty")
+        self.later["slow"] = UnavailableError("it loads")
+
+    monkeypatch.setattr(_Look, "_list", listed)
+    clients = SimpleNamespace(silent_groups={"slow"})
+    known = dict.fromkeys(["here", "slow", "gone"], 1)
+    brokers = SimpleNamespace(coordinators=known, nodes=(1,), look=_nothing)
+
+    asyncio.run(_Look(clients).at(brokers, None))  # type: ignore[arg-type]
+
+    assert sorted(brokers.coordinators) == ["here", "slow"]
