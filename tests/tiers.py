@@ -150,6 +150,7 @@ GROUPS: Final = (
         ("spec/*",),
         (
             "docs/spec/*",
+            "src/srm_lab/testing/simulation/moves/*",
             *(
                 f"src/srm/engine/moves/{name}*"
                 for name in ("effects", "holding", "records", "steps")

@@ -45,4 +45,4 @@ def test_in_planned_moves_each_group_reads_each_record_once(seed: int) -> None:
     played = moves.play(seed)
 
     assert played.problems == []
-    assert played.records
+    assert played.sites.serial

@@ -7,38 +7,40 @@ and TLC looks for a behaviour of docs/spec/Move.tla that leaves exactly them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
-from tests.spec.tlc import check
+from tests.spec.tlc import amended, check
 
 from srm.domain.moves.progress import DECIDED, MoveProgress
-from srm.domain.moves.routing import Route, decode_route, is_subject
+from srm.domain.moves.routing import ERA, Route, decode_route, is_home, is_subject
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster
 
 _PROGRESS = b"progress:"
 _CONFIG = """CONSTANTS
-    Operators = {one, two}
+    Operators = {one}
     Clients = {}
     Moves <- RecordedMoves
     Unplanned = {}
     MaxGeneration = 1
     MaxBeat <- RecordedBeats
     Off = {}
-    RouteLog <- RecordedRoutes
-    StepLog <- RecordedSteps
+    Traces <- RecordedTraces
     SourceOf <- RecordedDirections
     Source <- RecordedSource
     NextGenerations <- RecordedGenerations
 SPECIFICATION TraceSpec
 SYMMETRY Symmetry
-INVARIANTS
-    Progress
-    NotAllExplained
+INVARIANT Progress
 """
+_ENOUGH = ({"Operators": "{one}"}, {"Operators": "{one, two}"})
+"""A second operator explains what only processes that overlap can leave; few records are so."""
+_CLUSTERS = "PB"
+_Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -68,117 +70,151 @@ def violations(source: Recorded, target: Recorded, folder: Path) -> list[str]:
         target: records of the other cluster.
         folder: an empty one for TLC.
     """
-    found = []
-    known: dict[str, str | None] = {}
-    for subject in sorted({k for one in (source, target) for k in one.routing if is_subject(k)}):
-        trace = _Trace.of(source, target, subject)
-        module = trace.module()
-        if module not in known:
-            place = folder / f"trace-{len(known)}"
-            place.mkdir()
-            known[module] = trace.unexplained(place, module)
-        if (line := known[module]) is not None:
-            found.append(f"{subject.decode()}: {line}")
+    found = violations_of({"": (source, target)}, folder)
+    return [line.removeprefix(": ") for line in found]
+
+
+def violations_of(histories: Mapping[str, tuple[Recorded, Recorded]], folder: Path) -> list[str]:
+    """Return those of several histories by name, which TLC replays at once.
+
+    A home's route is written with the decisions that it follows, and has no hold: it is left out.
+    """
+    traces = {
+        f"{name}: {subject.decode()}": _Trace.of(*both, subject)
+        for name, both in histories.items()
+        for subject in sorted({key for one in both for key in one.routing if is_subject(key)})
+        if not is_home(subject.decode())
+    }
+    aliases = {name: tuple(one.alias for one in both) for name, both in histories.items()}
+    open_ = list(dict.fromkeys(traces.values()))
+    explained: dict[_Trace, _Counts] = {}
+    for number, enough in enumerate(_ENOUGH):
+        if open_:
+            explained |= _replay(folder / f"{number}", open_, enough)
+        open_ = [trace for trace in open_ if explained[trace] != trace.counts]
+    return [
+        f"{name}: no behaviour of the protocol leaves these records; explained are "
+        f"{trace.parts(explained[trace], aliases[name.partition(': ')[0]])}"
+        for name, trace in traces.items()
+        if trace in open_
+    ]
+
+
+def _replay(
+    folder: Path, traces: Sequence[_Trace], constants: Mapping[str, str]
+) -> dict[_Trace, _Counts]:
+    """Run TLC; return how many records of each log it can explain at most."""
+    directions = {move for trace in traces for move in trace.moves}
+    lines = [
+        "---- MODULE Recorded ----",
+        "EXTENDS Trace",
+        f"RecordedTraces == {_sequence(trace.record for trace in traces)}",
+        f"RecordedDirections == {' @@ '.join(sorted(directions))}",
+        "RecordedMoves == DOMAIN RecordedDirections",
+        f"RecordedBeats == {max(trace.beats for trace in traces)}",
+        "====",
+    ]
+    folder.mkdir()
+    (folder / "Recorded.tla").write_text("\n".join(lines))
+    outcome = check(folder, "Recorded", amended(_CONFIG, constants))
+    assert outcome.violated is None, outcome.output
+    found = dict.fromkeys(traces, (0, 0, 0, 0))
+    for number, *counts in re.findall(r'"explained",\s*(\d+)' + r",\s*(\d+)" * 4, outcome.output):
+        found[traces[int(number) - 1]] = tuple(map(int, counts))
     return found
 
 
 @dataclass(frozen=True)
 class _Trace:
-    """Routes of one subject and steps of its moves, by cluster; the source is P in the model."""
+    """Routes of one subject and steps of its moves, as the model has them; the source is P.
 
-    aliases: Mapping[str, str]
-    routes: Mapping[str, Sequence[Route]]
-    steps: Mapping[str, Sequence[tuple[str, int, str]]]
+    Generations and moves are numbered in the order of the attempts, so that the same course of
+    other moves is the same trace. ``counts``: records of routes and of steps, of P and of B.
+    """
+
+    record: str
+    moves: frozenset[str]
+    beats: int
+    counts: _Counts
 
     @classmethod
     def of(cls, source: Recorded, target: Recorded, subject: bytes) -> _Trace:
-        both = {"P": source, "B": target}
-        routes = {
-            name: [decode_route(subject, value) for value in one.routing.get(subject, ())]
-            for name, one in both.items()
-        }
-        moves = {route.move_id for rows in routes.values() for route in rows}
-        steps = {name: _steps(one, moves) for name, one in both.items()}
-        return cls({source.alias: "P", target.alias: "B"}, routes, steps)
-
-    def module(self) -> str:
-        """Write the module that gives TLC the records."""
-        every = [route for rows in self.routes.values() for route in rows]
-        sources = self._sources()
-        directions = " @@ ".join(f'"{move}" :> "{at}"' for move, at in sorted(sources.items()))
-        lines = [
-            "---- MODULE Recorded ----",
-            "EXTENDS Trace",
-            f"RecordedDirections == {directions}",
-            "RecordedMoves == DOMAIN RecordedDirections",
-            f"RecordedBeats == {max(route.beat for route in every)}",
-            f"RecordedRoutes == {self._logs(self._route_lines)}",
-            f"RecordedSteps == {self._logs(self._step_lines)}",
-            "====",
+        places = {source.alias: "P", target.alias: "B"}
+        logs = [
+            [decode_route(subject, value) for value in one.routing.get(subject, ())]
+            for one in (source, target)
         ]
-        return "\n".join(lines)
-
-    def unexplained(self, folder: Path, module: str) -> str | None:
-        """Run TLC; None if the records can be explained, else the first that cannot."""
-        (folder / "Recorded.tla").write_text(module)
-        outcome = check(folder, "Recorded", _CONFIG)
-        if outcome.violated == "NotAllExplained":
-            return None
-        assert outcome.violated is None, outcome.output
-        explained = re.findall(r"(routes|steps) \|-> (\d+)", outcome.output)[-4:]
-        # TLC prints the clusters in the order of the alphabet, or of the definition.
-        order = ["P", "B"] if self._first_is_p(outcome.output) else ["B", "P"]
-        names = {name: alias for alias, name in self.aliases.items()}
-        counts = [int(count) for _, count in explained] or [0, 0, 0, 0]
-        parts = [
-            f"on {names[name]} {counts[2 * n]} of {len(self.routes[name])} routes and "
-            f"{counts[2 * n + 1]} of {len(self._steps_that_count(name))} steps"
-            for n, name in enumerate(order)
+        every = sorted((route for log in logs for route in log), key=attrgetter("rank"))
+        sources = {route.move_id: _source_of(route, places) for route in every}
+        names = {move: f'"{n} from {at}"' for n, (move, at) in enumerate(sources.items())}
+        steps = [
+            [*_steps_that_count(one, sources, place)]
+            for one, place in zip((source, target), _CLUSTERS, strict=True)
         ]
-        return f"no behaviour of the protocol leaves these records; explained are {_joined(parts)}"
-
-    @staticmethod
-    def _first_is_p(output: str) -> bool:
-        return output.rfind("P |->") < output.rfind("B |->")
-
-    def _left(self, route: Route) -> str:
-        """Return the cluster that the move of a route leaves."""
-        at = self.aliases[route.cluster]
-        return {"P": "B", "B": "P"}[at] if route.decided else at
-
-    def _logs(self, lines: Callable[[str], str]) -> str:
-        return f'[c \\in Clusters |-> IF c = "P" THEN {lines("P")} ELSE {lines("B")}]'
-
-    def _route_lines(self, name: str) -> str:
-        return _sequence(
-            f"[generation |-> {one.generation}, rank |-> {one.phase + 1}, "
-            f'to |-> "{self.aliases[one.cluster]}", by |-> "{one.move_id}", '
-            f"beat |-> {one.beat - 1 if one.state == 'hold' else 0}]"
-            for one in self.routes[name]
+        attempts = {route.generation for route in every} | {at for log in steps for _, at, _ in log}
+        numbers = {at: number for number, at in enumerate(sorted(attempts), start=1)}
+        routes = [
+            [
+                f"[generation |-> {numbers[one.generation]}, rank |-> {one.phase + 1}, "
+                f'to |-> "{places[one.cluster]}", by |-> {names[one.move_id]}, '
+                f"beat |-> {one.beat - 1 if one.state == 'hold' else 0}]"
+                for one in log
+            ]
+            for log in logs
+        ]
+        of_steps = [
+            [
+                f'[generation |-> {numbers[at]}, by |-> {names[move]}, step |-> "{step}"]'
+                for move, at, step in log
+            ]
+            for log in steps
+        ]
+        kinds = [
+            [n for at, n in numbers.items() if bool(at % ERA) is is_one] for is_one in (True, False)
+        ]
+        planned, unplanned = (f"{{{_joined(list(map(str, each)))}}}" for each in kinds)
+        return cls(
+            f"[routes |-> {_logs(routes)}, steps |-> {_logs(of_steps)}, "
+            f"planned |-> {planned}, unplanned |-> {unplanned}]",
+            frozenset(f'{names[move]} :> "{at}"' for move, at in sources.items()),
+            max(route.beat for route in every),
+            (len(logs[0]), len(steps[0]), len(logs[1]), len(steps[1])),
         )
 
-    def _step_lines(self, name: str) -> str:
-        return _sequence(
-            f'[generation |-> {attempt}, by |-> "{move}", step |-> "{step}"]'
-            for move, attempt, step in self._steps_that_count(name)
+    def parts(self, explained: _Counts, aliases: tuple[str, str]) -> str:
+        """Say how much of each log is explained."""
+        return _joined(
+            [
+                f"on {alias} {explained[n]} of {self.counts[n]} routes and "
+                f"{explained[n + 1]} of {self.counts[n + 1]} steps"
+                for n, alias in zip((0, 2), aliases, strict=True)
+            ]
         )
 
-    def _sources(self) -> dict[str, str]:
-        every = [route for rows in self.routes.values() for route in rows]
-        ordered = sorted(every, key=lambda one: one.decided, reverse=True)
-        return {route.move_id: self._left(route) for route in ordered}
 
-    def _steps_that_count(self, name: str) -> list[tuple[str, int, str]]:
-        """Return the steps as the model knows them, each once.
+def _source_of(route: Route, places: Mapping[str, str]) -> str:
+    """Return the cluster that the move of a route leaves."""
+    at = places[route.cluster]
+    return {"P": "B", "B": "P"}[at] if route.decided else at
 
-        An intent counts on the source; on the target it is what a later look noted there.
-        """
-        sources = self._sources()
-        steps = (
-            (move, attempt, "held" if step == "going" and sources[move] != name else step)
-            for move, attempt, step in self.steps[name]
-        )
-        return [step for step, _ in groupby(steps)]
+
+def _steps_that_count(
+    one: Recorded, sources: Mapping[str, str], place: str
+) -> Iterator[tuple[str, int, str]]:
+    """Yield the steps as the model knows them, each once.
+
+    An intent counts on the source; on the target it is what a later look noted there.
+    """
+    steps = (
+        (move, attempt, "held" if step == "going" and sources[move] != place else step)
+        for move, attempt, step in _steps(one, set(sources))
+    )
+    return (step for step, _ in groupby(steps))
+
+
+def _logs(logs: Sequence[Sequence[str]]) -> str:
+    both = [f'"{name}" :> {_sequence(log)}' for name, log in zip(_CLUSTERS, logs, strict=True)]
+    return f"({' @@ '.join(both)})"
 
 
 def _steps(one: Recorded, moves: set[str]) -> list[tuple[str, int, str]]:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.spec.replay import Recorded, violations
+from tests.simulation.test_moves import ALL_AT_ONCE, LATE, MOVES, quiet
+from tests.spec.replay import Recorded, violations, violations_of
 from tests.unit.engine.moves.control.moving import (
     WRITES_OF_A_MOVE,
     Killed,
@@ -18,9 +19,12 @@ from tests.unit.engine.moves.control.moving import (
 )
 
 from srm.domain.moves.progress import MoveProgress, MoveStep
-from srm.domain.moves.routing import Route, decode_route, is_subject
+from srm.domain.moves.routing import ERA, Route, decode_route, is_subject
 from srm.engine import moves
 from srm.errors import ConflictError, NotFoundError
+from srm_lab.testing.simulation.moves.run import FAULTS, play
+
+__all__ = ["quiet"]
 
 Rows = list[Route | MoveProgress]
 
@@ -49,6 +53,8 @@ def log(alias: str, rows: Rows) -> Recorded:
 
 HELD: Rows = [hold(), step("held")]
 RELEASED: Rows = [*HELD, released(), step("released")]
+UNPLANNED: Rows = [hold(1, ERA), step("held", ERA)]
+LEFT: Rows = [gone(ERA), step("gone", ERA)]
 ALLOWED: dict[str, tuple[Rows, Rows]] = {
     "a whole move": (
         [*HELD, hold(2), step("going"), gone(), step("gone")],
@@ -74,6 +80,12 @@ ALLOWED: dict[str, tuple[Rows, Rows]] = {
             step("gone", 5),
         ],
     ),
+    "an unplanned move, whose source has returned": (LEFT, [*UNPLANNED, hold(2, ERA), *LEFT]),
+    "a disaster while a move holds": (HELD, [*HELD, *UNPLANNED, *LEFT]),
+    "an unplanned move that was released": (
+        [],
+        [*UNPLANNED, released(ERA), step("released", ERA)],
+    ),
 }
 FORBIDDEN: dict[str, tuple[Rows, Rows]] = {
     "a late hold after go": (
@@ -92,6 +104,13 @@ FORBIDDEN: dict[str, tuple[Rows, Rows]] = {
     "a hold that the source does not know": ([], HELD),
     "an intent that a renewal has wiped out": ([*HELD, step("going"), step("held")], HELD),
     "a beat that the target never had": ([*HELD, hold(2)], HELD),
+    "an unplanned move that nothing held": ([], LEFT),
+    "an unplanned hold on the source": (UNPLANNED, UNPLANNED),
+    "an unplanned move that was released and decided": (
+        LEFT,
+        [*UNPLANNED, released(ERA), step("released", ERA), *LEFT],
+    ),
+    "a planned hold after an unplanned decision": (HELD, [*UNPLANNED, *LEFT, *HELD]),
 }
 
 
@@ -141,6 +160,22 @@ def test_the_records_of_a_move_that_was_killed_anywhere_are_explained(
             place.mkdir()
             assert violations(source, target, place) == [], f"killed after write {number}"
     assert len(asked) > 3
+
+
+def test_the_records_of_simulated_histories_are_explained(tmp_path: Path) -> None:
+    """Some that the fast tier plays: operators move to and fro, clusters die, hosts come late."""
+    chosen = [
+        *((seed, frozenset[str]()) for seed in range(MOVES // 2)),
+        *((seed, frozenset({"late"})) for seed in LATE[:1]),
+        *((seed, frozenset(FAULTS)) for seed in ALL_AT_ONCE[:3]),
+    ]
+    histories = {}
+    for seed, faults in chosen:
+        sites = play(seed, faults).sites
+        p, b = (Recorded.of(sites.clusters[alias]) for alias in "PB")
+        histories[f"seed {seed} with {','.join(sorted(faults))}"] = (p, b)
+
+    assert violations_of(histories, tmp_path) == []
 
 
 def _carry_on(world: World, then: str) -> None:

@@ -27,12 +27,12 @@ the ids of moves do not sort by time.
 
 @dataclass
 class Played:
-    """Result of one seed."""
+    """Result of one seed, and the sites as it has left them."""
 
     seed: int
+    sites: Sites
     problems: list[str] = field(default_factory=list)
     episodes: list[str] = field(default_factory=list)
-    records: int = 0
 
 
 def play(
@@ -81,7 +81,7 @@ def play(
         found = list(_copy_gaps(sites))
         found += judge(sites, clients, director.results())
         found += _strays(director)
-    return Played(seed, found, director.episodes, sites.serial)
+    return Played(seed, sites, found, director.episodes)
 
 
 def _calm(director: Director) -> None:
