@@ -343,7 +343,7 @@ def build_report(
         else None,
         residue_until_ms=residue_until_ms(plan, progress) if progress.is_decided else None,
         notes=tuple(_notes(plan, progress, groups)),
-        rpo_seconds=_rpo_seconds(progress, rpo_records),
+        rpo_seconds=_rpo_seconds(progress, outcome, rpo_records),
         forecast=progress.forecast or plan.forecast,
         outcome=outcome,
         accepted=tuple(each.name for each in SETTINGS if getattr(request, each.name) is True),
@@ -398,12 +398,19 @@ def _rpo(
     return found, None if at_most is None else max(found + gone, at_most)
 
 
-def _rpo_seconds(progress: MoveProgress, rpo_records: int | None) -> float | None:
+def _rpo_seconds(
+    progress: MoveProgress, outcome: Outcome | None, rpo_records: int | None
+) -> float | None:
     if rpo_records == 0:
         return 0.0
-    if rpo_records is None or progress.forecast is None or not progress.forecast.not_copied:
+    if rpo_records is None or progress.forecast is None:
         return None
-    return progress.forecast.seconds
+    if outcome is None:
+        return progress.forecast.seconds
+    times = [
+        ms for one in outcome.partitions for ms in (one.first_ms, one.last_ms) if ms is not None
+    ]
+    return (max(times) - min(times)) / 1000 if times else None
 
 
 def _rto_end(seen: GroupResume) -> RtoEnd | None:

@@ -251,6 +251,16 @@ def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcom
     assert (report.rpo_seconds == 0.0) == (report.rpo_records == 0)
 
 
+def test_the_seconds_lost_are_those_of_the_records_found_not_of_the_forecast():
+    found = replace(FOUND, first_ms=22_571), replace(FOUND, partition=1, last_ms=26_751)
+    progress = MoveProgress("m1", forecast=FORECAST).at("gone", 9)
+    plan = replace(PLAN, request=replace(PLAN.request, mode="unplanned"))
+
+    report = build_report(plan, progress, Outcome("m1", "P->B", "same", 1, "ann", found))
+
+    assert (report.rpo_records, report.rpo_seconds) == (908, 4.18)
+
+
 def test_the_id_of_a_move_is_that_of_its_run_alone_and_the_same_each_time():
     run = "manual__2026-01-02T03:04:05.678+00:00"
     first = run_move_id("failover", ["P", "B"], run)
