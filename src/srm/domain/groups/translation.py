@@ -111,6 +111,13 @@ class Losses:
         holes = _holes(offset_map, max(start, first), min(end, known))
         return found + min(self.elsewhere, max(0, holes - found))
 
+    def count_at_most(self, offset_map: OffsetMap, start: int, end: int = sys.maxsize) -> int:
+        """Count as above, and whole ranges where a part of the map is lost or not loaded."""
+        try:
+            return self.count(offset_map, start, end)
+        except NotLoadedError:  # or the log ends within a range
+            return sum(max(0, min(b, end) - max(a, start)) for a, b in self.ranges)
+
 
 def _join(ranges: list[tuple[int, int]]) -> Iterable[tuple[int, int]]:
     reached = 0

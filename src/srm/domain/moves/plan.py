@@ -217,8 +217,12 @@ def _after_loss(group: GroupPosition) -> Translation:
         reason = f"the log of {facts.downstream} begins at {log.start}: earlier records are deleted"
     elif last.offset > log.end:
         reason = f"the log of {facts.downstream} was truncated to {log.end}"
-    dropped = max(0, resume - last.offset)
-    return Translation("translated", resume, last.upstream_offset, dropped=dropped, reason=reason)
+    reached, dropped, refused = last.upstream_offset, max(0, resume - last.offset), 0
+    if reached is not None and facts.direction == "forward":
+        refused = facts.losses.count_at_most(facts.offset_map, reached)
+    return Translation(
+        "translated", resume, reached, dropped=dropped, refused=refused, reason=reason
+    )
 
 
 def _to_read_there(facts: PartitionFacts, offset: int | None) -> int:

@@ -64,7 +64,6 @@ from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.translate import Logs, losses_of, partition_facts
 from srm.engine.moves.records import MoveContext, RoutingTables
 from srm.engine.ports import FlowMaps
-from srm.errors import NotLoadedError
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -303,15 +302,9 @@ class MoveFacts:
 
     def _lost(self, tp: TopicPartition, log: LogRange) -> int:
         """Count offsets that are never copied, except those that an operator has kept there."""
-
-        def count(losses: Losses) -> int:
-            try:
-                return losses.count(self.maps.get(tp), log.start, log.end)
-            except NotLoadedError:  # a part of the map is lost, or the log ends within it
-                return sum(max(0, min(b, log.end) - max(a, log.start)) for a, b in losses.ranges)
-
-        losses = losses_of(self.maps, tp)
-        return count(losses) - count(Losses(losses.kept))
+        losses, known = losses_of(self.maps, tp), self.maps.get(tp)
+        kept = Losses(losses.kept).count_at_most(known, log.start, log.end)
+        return losses.count_at_most(known, log.start, log.end) - kept
 
     def _partitions(self, group: str) -> Iterator[GroupPosition]:
         if self.unreadable(group):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histories
 
 from srm.domain.flow_state.replication_records import PartitionNotes
-from srm.domain.groups.translation import LogRange, Losses, PartitionFacts
-from srm.domain.moves.plan import GroupPosition, partition_move, position_problem
+from srm.domain.groups.translation import UNKNOWN_LOG, LogRange, Losses, PartitionFacts
+from srm.domain.moves.plan import GroupPosition, LastPlace, partition_move, position_problem
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
@@ -151,3 +151,21 @@ def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
 
     assert row.passed_kept == passed
     assert row.resume == (80 if committed == 60 else 50)
+
+
+@pytest.mark.parametrize(("upstream", "skipped"), [(40, 20), (60, 10), (70, 0), (None, 0)])
+def test_what_was_kept_counts_as_skipped_by_a_group_that_moves_without_the_source(
+    upstream: int | None, skipped: int
+) -> None:
+    """A second disaster: what the group has not read on the source before is not on the target."""
+    kept = PartitionNotes.from_decision("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)
+    facts = PartitionFacts(
+        *("forward", ORIGINAL, COPY, "B", UNKNOWN_LOG, LogRange(0, 60, 60)),
+        OffsetMap.of([Run(0, 0, 50), Run(70, 50, 10)], Position(80, 60, 80)),
+        losses=Losses.of([kept], None),
+    )
+    last = LastPlace(min(50, upstream or 0), upstream)
+
+    row = partition_move(GroupPosition(facts, None, None, False, last=last))
+
+    assert row.skipped == skipped
