@@ -338,6 +338,7 @@ _FIGURES: Final = re.compile(r"(?<![\w.-])\d[\d,.]*(?![\w-])")
 
 
 _SILENCE_S: Final = 8.0
+_TOO_LONG: Final = ", too long but for hundreds of groups: see srm doctor"
 
 
 @contextmanager
@@ -347,11 +348,16 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
     A request to a cluster that has just died takes half a minute: that silence is shown, too.
     """
     flow, news, over = plan.request.flow, threading.Event(), threading.Event()
+    why = ""
     print_line = _line_printer(plan, console)
     first = move_view(plan, RunEvent("hold"))
     live = Live(first, console=console, refresh_per_second=8) if console.is_terminal else None
 
     def show_event(event: RunEvent) -> None:
+        nonlocal why
+        why = event.trouble
+        if why:
+            return  # its silence is shown
         news.set()
         if live is None:
             print_line(event)
@@ -365,7 +371,7 @@ def shown(plan: MovePlan, console: Console) -> Iterator[Callable[[RunEvent], Non
             news.clear()
             if silent_s:
                 what = f"no news from {flow.source} or {flow.target} for {silent_s:g} s"
-                what = f"{what}, too long but for hundreds of groups: see srm doctor"
+                what += f": {why}" if why else _TOO_LONG
                 console.print(Text(f"{plan.move_id}  {what}"), soft_wrap=True)
 
     with live or nullcontext():

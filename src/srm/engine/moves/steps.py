@@ -255,10 +255,11 @@ _S = TypeVar("_S", SyncStatus, VerifyStatus)
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """Progress for display: the running step and its latest status."""
+    """Progress for display: the running step, its latest status, and what delays the next one."""
 
     step: RunStep
     status: SyncStatus | VerifyStatus | None = None
+    trouble: str = ""
 
 
 def carry_out(
@@ -363,16 +364,13 @@ class _Run:
         self, step: RunStep, look: Callable[[MoveContext, str], _S], deadline: float
     ) -> Iterator[_S]:
         """Yield and show looks; a cluster that is unavailable before the deadline only delays."""
-        silence = ""
         while True:
             try:
                 self.seen = seen = look(self.context, self.plan.move_id)
             except UnavailableError as error:
                 if time.monotonic() > deadline:
                     raise
-                if str(error) != silence:
-                    log.warning("move %s waits: %s", self.plan.move_id, error)
-                silence = str(error)
+                self.show(RunEvent(step, self.seen, str(error)))
             else:
                 yield seen
                 self.show(RunEvent(step, seen))

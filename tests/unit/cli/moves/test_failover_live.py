@@ -86,6 +86,20 @@ def test_the_silence_of_a_cluster_is_shown(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
+def test_the_silence_of_a_cluster_names_what_is_wrong_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was said once, in a log, and hidden by lines that named neither cluster nor cause."""
+    monkeypatch.setattr(failover, "_SILENCE_S", 0.25)
+    out = StringIO()
+    with shown(PLAN, Console(file=out, width=80)) as show:
+        show(RunEvent("wait", trouble="cluster P: connection refused"))
+        eventually(out.getvalue, "a line")
+    assert out.getvalue().splitlines()[0] == (
+        "m1  no news from P or B for 0.25 s: cluster P: connection refused"
+    )
+
+
 def test_what_only_becomes_less_is_not_told_again() -> None:
     lines = in_a_file(*(waits(f"T is {count} behind") for count in ("2,045 records", "12 records")))
 
