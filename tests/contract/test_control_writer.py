@@ -11,6 +11,7 @@ import time
 import pytest
 from tests.waiting import eventually
 
+from srm.domain.text.documents import join, split
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import ConflictError, FencedError, NotFoundError, UsageError
@@ -145,22 +146,15 @@ def test_a_topic_that_does_not_exist_is_named_and_nothing_is_written(site, moves
     assert f"{unique}-no" not in site.cluster.topics()
 
 
-def test_a_plan_of_several_megabytes_is_written(site, moves, opened):
-    opened().write({moves: {b"m": b"0" * 3_000_000}})
-
-    assert len(site.cluster.compacted_topic(moves).read()[b"m"]) == 3_000_000
-
-
-def test_a_plan_is_as_large_as_the_topic_takes(site, moves, opened, unique):
+def test_a_document_that_is_too_large_for_a_record_is_written_in_parts(site, moves, opened):
     """Bytes that do not compress: a plan of 100 000 places."""
-    large, plan = f"{unique}-large", random.Random(1).randbytes(3_000_000)
-    ensure_compacted(site.cluster, large, extra_configs={"max.message.bytes": "4000000"})
-
+    plan = random.Random(1).randbytes(3_000_000)
     with pytest.raises(UsageError, match="size too large"):
         opened().write({moves: {b"m": plan}})
-    opened().write({large: {b"m": plan}})
 
-    assert site.cluster.compacted_topic(large).read() == {b"m": plan}
+    for text in (plan, plan[:2_000_000], b"{}", plan):
+        opened().write({moves: split(b"m", text)})
+        assert join(site.cluster.compacted_topic(moves).read()) == {b"m": text}
 
 
 def test_all_values_of_a_key_are_read_until_its_tombstone(site, moves, opened):

@@ -17,7 +17,7 @@ from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
-from srm.domain.moves.disaster import Outcome, stored_outcome
+from srm.domain.moves.disaster import Outcome
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.translate import translate
@@ -100,7 +100,7 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
         pair.commit(pair.b, reader, {pair.remote(merged): pair.map(merged).forward(74).offset})
         with open_move(pair.config, pair.b, pair.p) as back:
             tables = ControlTables.read_moves(back.target)
-            outcome = Outcome.decode(stored_outcome(tables.documents, "m1") or b"")
+            outcome = Outcome.decode(tables.documents["outcome:m1"])
             assert outcome.choices.items() >= choices.items()
             assert outcome.groups[reader].records == 21
             fail_back(back, pair, reader, stranger)

@@ -519,7 +519,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "an outcome is one record",
         "an outcome of any size is written in parts that a broker takes",
-        (("srm.domain.moves.disaster:_LARGEST", lambda _: sys.maxsize),),
+        (("srm.domain.text.documents:_LARGEST", lambda _: sys.maxsize),),
         killer=SETTLED,
     ),
     Mutant(

@@ -25,12 +25,19 @@ from typing import Final
 
 from srm.domain.groups.proof import TranslationClaim, Verdict, differences
 from srm.domain.groups.translation import PartitionFacts, Translation
-from srm.domain.moves.disaster import DRILL_KEY, DRILL_LEASE_MS, Drill, DrillGroup, superfluous
+from srm.domain.moves.disaster import (
+    DRILL_KEY,
+    DRILL_LEASE_MS,
+    Drill,
+    DrillGroup,
+    Forecast,
+    superfluous,
+)
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt, moment
-from srm.domain.text.documents import decode_or_none
+from srm.domain.text.documents import decode_or_none, document_of, join
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place, loudness
@@ -59,15 +66,14 @@ def read_drills(target: Cluster, flow: str | None = None) -> tuple[Drill, ...]:
 
 
 def _list_drills(target: Cluster) -> list[tuple[Drill, int]]:
-    found = dict[str, tuple[Drill, int]]()
-    for key, row in sorted(target.compacted_topic(internal_topics.MOVES).read_stamped().items()):
-        if key.startswith(DRILL_KEY):
-            part = decode_or_none(row.value, Drill.decode, f"{key.decode(errors='replace')}: ")
-            if part is not None:
-                new = replace(part, groups=()), row.timestamp_ms
-                drill, heard_ms = found.get(part.drill_id, new)
-                found[part.drill_id] = replace(drill, groups=drill.groups + part.groups), heard_ms
-    return sorted(found.values(), key=lambda item: (item[0].time_ms, item[0].drill_id))
+    rows = target.compacted_topic(internal_topics.MOVES).read_stamped()
+    found = [
+        (drill, rows[key].timestamp_ms)
+        for key, text in join({key: row.value for key, row in rows.items()}).items()
+        if key.startswith(DRILL_KEY)
+        and (drill := decode_or_none(text, Drill.decode, f"{key.decode(errors='replace')}: "))
+    ]
+    return sorted(found, key=lambda item: (item[0].time_ms, item[0].drill_id))
 
 
 def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
@@ -121,7 +127,7 @@ def write_drill(target: Cluster, drill: Drill, forget: Iterable[Drill] = ()) -> 
     topic = target.compacted_topic(internal_topics.MOVES)
     names = {one.key() for one in forget}
     known = topic.read() if names else ()
-    gone = {key: None for key in known if b":".join(key.split(b":")[:2]) in names}
+    gone = {key: None for key in known if document_of(key) in names}
     topic.write({**gone, **drill.to_records()})
 
 
@@ -228,13 +234,14 @@ class _Drill:
     state: Drill
     show: Callable[[str], None]
     steps: dict[str, float] = field(default_factory=dict)
+    forecast: Forecast | None = None
     _renew_at: float = 0.0
 
     def run(self, topics: tuple[str, ...], groups: tuple[str, ...]) -> Drill:
         context, flow = self.context, self.context.forward.config.flow
         request = MoveRequest("failover", flow.source, flow.target, topics, groups)
         with self._step("forecast"):
-            current = read_forecast(context.forward)
+            self.forecast = read_forecast(context.forward).forecast
         with self._step("plan"):
             found = look_around(context, request, self.state.drill_id)
             unplanned = replace(request, mode="unplanned")
@@ -252,7 +259,6 @@ class _Drill:
         self.state = replace(
             self.state,
             topics=found.facts.topics,
-            forecast=current.forecast,
             problems=excerpt(problems, _MOST_TEXTS),
             warnings=excerpt(warnings, _MOST_TEXTS),
         )
@@ -315,7 +321,8 @@ class _Drill:
             _group(group, some, refused, read.get(group, {}), compare)
             for group, some in sorted(rows.items())
         ]
-        done = replace(self.state, state="done", steps=self.steps, groups=tuple(groups))
+        found = replace(self.state, steps=self.steps, groups=tuple(groups), forecast=self.forecast)
+        done = replace(found, state="done")
         before = [one for one in read_drills(target) if one.drill_id != done.drill_id]
         write_drill(target, done, forget=superfluous([*before, done], done.flow))
         return done

@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count, takewhile
 from typing import Final, Literal, Self
 
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.amount import amount, duration, some
-from srm.domain.text.documents import Document, decode, read_json
+from srm.domain.text.documents import Document, decode, read_json, split
 from srm.errors import IntegrityError, UsageError
 
 RATE_MS = 10_000
@@ -235,7 +234,6 @@ Choice = Literal["merge", "keep", "discard"]
 that move back read it. *discard* leaves it there, and they skip it."""
 
 OUTCOME_PREFIX = "outcome:"
-_LARGEST: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +274,7 @@ class GroupOutcome:
 class Outcome(Document):
     """Findings at the return of a flow's source, and the choices by topic.
 
-    Kept under ``outcome:<move id>`` in the moves topic of both clusters, long ones in several
-    records.
+    Kept under ``outcome:<move id>`` in the moves topic of both clusters.
     ``unread``: partitions and groups that could not be read, with the reason; not counted here.
     """
 
@@ -309,23 +306,8 @@ class Outcome(Document):
             and not any(one.gone for one in self.partitions)
         )
 
-    def to_records(self) -> dict[bytes, bytes | None]:
-        """Encode as JSON, split into records of bounded size; the first part is written last."""
-        text = self.value()
-        cuts = [text[start : start + _LARGEST] for start in range(0, len(text), _LARGEST)]
-        # A tombstone follows the last part, because an earlier outcome may be longer.
-        parts = zip(_names(self.move_id), (*cuts, None), strict=False)
-        return {name.encode(): part for name, part in reversed([*parts])}
-
-
-def stored_outcome(documents: Mapping[str, bytes], move_id: str) -> bytes | None:
-    parts = takewhile(None.__ne__, map(documents.get, _names(move_id)))
-    return b"".join(part for part in parts if part) or None
-
-
-def _names(move_id: str) -> Iterator[str]:
-    yield f"{OUTCOME_PREFIX}{move_id}"
-    yield from (f"{OUTCOME_PREFIX}{move_id}:{number}" for number in count(1))
+    def to_records(self) -> dict[bytes, bytes]:
+        return split(f"{OUTCOME_PREFIX}{self.move_id}".encode(), self.value())
 
 
 DRILL_KEY: Final = b"drill:"
@@ -333,8 +315,6 @@ DRILL_LEASE_MS: Final = 120_000
 """Maximum interval between heartbeats of a running drill; without them it is dead."""
 MOST_KEPT: Final = 200
 """Number of drills of a flow whose results are kept."""
-_MOST_GROUPS: Final = 200
-"""Number of groups in one record of a drill."""
 
 DrillState = Literal["running", "done", "interrupted"]
 
@@ -363,7 +343,6 @@ class Drill(Document):
     """One drill; ``flow`` as ``A->B``, times in epoch milliseconds.
 
     Its record ``drill:<id>`` in ``__srm-moves`` is written first, to find leftover shadow groups.
-    Further groups are in ``drill:<id>:<number>``, as a drill of them alone.
     ``steps`` are seconds by step; ``forecast`` is that of an unplanned failover at its beginning.
     ``beat`` counts up while it runs; ``place`` is where ``pid`` is valid.
     """
@@ -411,14 +390,7 @@ class Drill(Document):
         return DRILL_KEY + self.drill_id.encode()
 
     def to_records(self) -> dict[bytes, bytes]:
-        """Encode as records of bounded size, the first part last."""
-        part = Drill(self.drill_id, self.flow, self.state, self.time_ms, self.host, self.pid)
-        return {
-            self.key() + b":%09d" % at if at else self.key(): replace(
-                part if at else self, groups=self.groups[at : at + _MOST_GROUPS]
-            ).value()
-            for at in reversed(range(0, max(1, len(self.groups)), _MOST_GROUPS))
-        }
+        return split(self.key(), self.value())
 
     @classmethod
     def decode(cls, value: bytes) -> Self:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -114,3 +116,46 @@ def _check_bounds(number: _N) -> _N:
     if -MOST <= number <= MOST:  # NaN is neither
         return number
     raise ValueError("a number is not finite, or too large")
+
+
+_LARGEST: Final = 500_000
+_PART: Final = b"part:"
+_INDEX: Final = b'{"parts":'
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Document):
+    """Value of a document's record, if its text is in records of its own; their number and hash."""
+
+    KIND = "index of a document's parts"
+    parts: int
+    sha256: str
+
+
+def split(key: bytes, text: bytes) -> dict[bytes, bytes]:
+    """Return a document as records that any broker takes; the one under its key is the last."""
+    if len(text) <= _LARGEST:
+        return {key: text}
+    cuts = [text[start : start + _LARGEST] for start in range(0, len(text), _LARGEST)]
+    parts = {_part_key(key, number): cut for number, cut in enumerate(cuts)}
+    return {**parts, key: Index(len(cuts), sha256(text).hexdigest()).value()}
+
+
+def join(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the documents of :func:`split` by key, without those that lack some of their parts."""
+    whole = {key: text for key, text in records.items() if not key.startswith(_PART)}
+    for key in [key for key, text in whole.items() if text.startswith(_INDEX)]:
+        if index := decode_or_none(whole.pop(key), Index.decode, f"{key!r}: "):
+            numbers = range(min(index.parts, len(records)))
+            text = b"".join(records.get(_part_key(key, number), b"") for number in numbers)
+            whole |= {key: text} if sha256(text).hexdigest() == index.sha256 else {}
+    return whole
+
+
+def document_of(key: bytes) -> bytes:
+    """Return the key of the document that a record belongs to."""
+    return key.split(b":", 2)[2] if key.startswith(_PART) else key
+
+
+def _part_key(key: bytes, number: int) -> bytes:
+    return b"%s%d:%s" % (_PART, number, key)

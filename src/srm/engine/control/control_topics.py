@@ -69,10 +69,8 @@ def ensure_stamped(cluster: Cluster, topic: str, replication_factor: int) -> Non
     ensure_compacted(cluster, topic, 1, replication_factor, STAMPED)
 
 
-_SIZE: Final = "max.message.bytes"
 _CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
-    # A plan of 1 000 groups in 50 partitions each is one record of 1.5 MB, compressed.
-    internal_topics.MOVES: {**STAMPED, _SIZE: str(8 << 20)},
+    internal_topics.MOVES: STAMPED,
     # One clock, the broker's, orders the records of clients and moves.
     internal_topics.ROUTING: STAMPED,
     internal_topics.LEDGER: STAMPED,
@@ -92,9 +90,7 @@ def repair_control_topics(cluster: Cluster) -> None:
     """Set the configs that moves rely on, on control topics that others have created."""
     for topic, found in cluster.topic_settings(_CONFIGS).items():
         known = {name: one.value for name, one in found.items()}
-        wanted = {**_CONFIGS[topic]}
-        if int(known.get(_SIZE) or 0) > int(wanted.get(_SIZE, 0)):
-            wanted.pop(_SIZE, None)  # an operator has allowed more
+        wanted = _CONFIGS[topic]
         if changes := {key: value for key, value in wanted.items() if known.get(key) != value}:
             try:
                 cluster.alter_topic_configs({topic: changes})

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from srm.clock import now_s
 from srm.domain.flow_state.replication_records import Pause
-from srm.domain.moves.disaster import Outcome, stored_outcome
+from srm.domain.moves.disaster import OUTCOME_PREFIX, Outcome
 from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
@@ -44,7 +44,7 @@ from srm.domain.moves.routing import (
     merge_tables,
 )
 from srm.domain.names import internal_topics
-from srm.domain.text.documents import decode_or_none
+from srm.domain.text.documents import decode_or_none, join, split
 from srm.engine.cluster_ports import Cluster, ControlWriter, Stamped, away_cluster, loudness
 from srm.engine.control.control_topics import (
     CONTROL_ID,
@@ -83,8 +83,9 @@ class ControlChange:
     forget: Sequence[bytes] = ()
 
     def records(self) -> dict[str, Records]:
-        moves: Records = {_PROGRESS + p.move_id.encode(): p.value() for p in self.progress}
-        moves |= {key.encode(): value for key, value in self.documents.items()}
+        texts = {_PROGRESS + one.move_id.encode(): one.value() for one in self.progress}
+        texts |= {key.encode(): text for key, text in self.documents.items()}
+        moves: Records = {k: part for key in texts for k, part in split(key, texts[key]).items()}
         routing: Records = {subject.encode(): one.value() for subject, one in self.routes.items()}
         routing |= dict.fromkeys(self.forget)
         return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
@@ -112,7 +113,7 @@ class ControlTables:
 
     @classmethod
     def read_moves(cls, cluster: Cluster) -> ControlTables:
-        moves = cluster.compacted_topic(internal_topics.MOVES).read()
+        moves = join(cluster.compacted_topic(internal_topics.MOVES).read())
         where = f"on cluster {cluster.alias}: "
 
         def decode_all(prefix: bytes, decode: Callable[[bytes], _T]) -> Iterator[_T]:
@@ -133,11 +134,11 @@ class ControlTables:
     def read_last(cls, cluster: Cluster) -> ControlTables:
         """Read no history: the last routes, and only the plans that they follow."""
         routing = cluster.compacted_topic(internal_topics.ROUTING).read_stamped()
-        moves = cluster.compacted_topic(internal_topics.MOVES).read_stamped()
+        moves = join(cluster.compacted_topic(internal_topics.MOVES).read())
         routes = RoutingHistory(cluster.alias, {key: (row,) for key, row in routing.items()}).routes
         each = (one for route in routes.values() for one in route.each if one.state == "go")
         plans = {f"plan:{one.move_id}".encode() for one in each} & moves.keys()
-        return cls(routes, documents={key.decode(): moves[key].value for key in plans})
+        return cls(routes, documents={key.decode(): moves[key] for key in plans})
 
     def plans(self) -> Iterator[MovePlan]:
         """Yield the plans; a damaged one is skipped and logged."""
@@ -172,14 +173,11 @@ class ControlTables:
         }
         ended = [one for one in other.progress.values() if one.is_decided or one.step == "released"]
 
-        def is_missing(key: str, value: bytes) -> bool:
-            known, (first, _, _part) = self.documents.get(key), key.rpartition(":")
-            if key.partition(":")[2] in moves:
-                return _is_newer(key, value, known)
-            # An outcome in several records: no part of it joins another one.
-            return first.partition(":")[2] in moves and first not in self.documents
-
-        documents = {key: value for key, value in other.documents.items() if is_missing(key, value)}
+        documents = {
+            key: text
+            for key, text in other.documents.items()
+            if key.partition(":")[2] in moves and _is_newer(key, text, self.documents.get(key))
+        }
         progress = [one for one in ended if one.move_id in moves]
         return self.new_part(ControlChange(routes, progress, documents))
 
@@ -364,7 +362,7 @@ class MoveStore:
         return newest(kept for kept in found if kept is not None)
 
     def outcome(self, move_id: str) -> Outcome | None:
-        values = (stored_outcome(table.documents, move_id) for table in self.tables)
+        values = self._documents(f"{OUTCOME_PREFIX}{move_id}")
         found = [decode_or_none(value, Outcome.decode) for value in values]
         return max(filter(None, found), key=lambda outcome: outcome.time_ms, default=None)
 

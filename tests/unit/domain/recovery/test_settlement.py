@@ -172,8 +172,7 @@ def test_the_outcome_has_the_residue_the_choices_and_what_groups_had_read() -> N
     assert (outcome.records, outcome.choices) == (20, {"A": "keep"})
     assert [one.topic for one in outcome.partitions] == ["A"]
     assert outcome.groups["audit"].records == 7
-    _, record = outcome.to_records().values()
-    assert record is not None
+    [record] = outcome.to_records().values()
     assert type(outcome).decode(record) == outcome
 
 

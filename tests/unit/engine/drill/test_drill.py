@@ -385,8 +385,9 @@ def test_the_record_of_a_drill_that_finds_much_has_less_than_a_megabyte(
 
 
 def records_of_drills(world: CopiedTopic) -> dict[bytes, bytes]:
+    """Return the records of drills and of their parts."""
     rows = world.b.compacted_topic(internal_topics.MOVES).read()
-    return {key: value for key, value in rows.items() if key.startswith(b"drill:")}
+    return {key: value for key, value in rows.items() if b"drill:" in key}
 
 
 def test_a_drill_of_many_groups_is_kept_in_records_of_bounded_size(
@@ -397,7 +398,7 @@ def test_a_drill_of_many_groups_is_kept_in_records_of_bounded_size(
     write_drill(world.b, replace(done, groups=tuple(DrillGroup(name, 1, 1, 1) for name in names)))
     [first] = read_drills(world.b)
     assert [one.group for one in first.groups] == names
-    assert max(map(len, records_of_drills(world).values())) < 100_000
+    assert max(map(len, records_of_drills(world).values())) <= 500_000
 
     monkeypatch.setattr("srm.domain.moves.disaster.MOST_KEPT", 1)
     world.clock.advance(1_000)
@@ -406,10 +407,11 @@ def test_a_drill_of_many_groups_is_kept_in_records_of_bounded_size(
     assert [*records_of_drills(world)] == [last.key()]
 
 
-@pytest.mark.parametrize("after", range(3))
+@pytest.mark.parametrize("after", [0, 1, 5])
 def test_a_drill_that_is_killed_while_its_records_are_written_is_removed(
-    world: CopiedTopic, after: int
+    world: CopiedTopic, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("srm.domain.text.documents._LARGEST", 5_000)
     groups = tuple(DrillGroup(f"group{number}") for number in range(500))
     done = replace(running(world), state="done", groups=groups)
     moves = world.b.compacted_topic(internal_topics.MOVES)

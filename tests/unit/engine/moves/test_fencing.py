@@ -273,15 +273,6 @@ def test_a_topic_of_an_earlier_version_gets_the_brokers_time(world: World) -> No
         assert overrides(cluster, [ROUTING])[ROUTING]["message.timestamp.type"] == ("LogAppendTime")
 
 
-@pytest.mark.parametrize(("known", "then"), [("1000012", "8388608"), ("20000000", "20000000")])
-def test_the_topic_of_plans_takes_records_of_megabytes(world: World, known: str, then: str) -> None:
-    ensure_compacted(world.b, MOVES, extra_configs={"max.message.bytes": known})
-    planned(world)
-
-    sizes = [overrides(one, [MOVES])[MOVES]["max.message.bytes"] for one in (world.p, world.b)]
-    assert sizes == ["8388608", then]
-
-
 # ----- the lease
 
 

@@ -22,7 +22,7 @@ from srm.domain.flow_state.replication_records import (
 )
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.groups.group_sync import LedgerEntry
-from srm.domain.moves.disaster import GroupOutcome, Outcome, PartitionOutcome, stored_outcome
+from srm.domain.moves.disaster import GroupOutcome, Outcome, PartitionOutcome
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
@@ -552,7 +552,7 @@ def test_an_outcome_of_any_size_is_kept_in_parts(returned: Returned) -> None:
     records = returned.context.target.compacted_topic(internal_topics.MOVES).read()
     assert max(map(len, records.values())) <= 500_000
     documents = ControlTables.read_moves(returned.context.target).documents
-    assert Outcome.decode(stored_outcome(documents, "m1") or b"") == outcome
+    assert Outcome.decode(documents["outcome:m1"]) == outcome
 
 
 def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(

@@ -283,7 +283,6 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
         internal_topics.ROUTING,
     }
     in_sync, stamped = {"min.insync.replicas": "2"}, {"message.timestamp.type": "LogAppendTime"}
-    assert configs[internal_topics.MOVES].pop("max.message.bytes") == "8388608"
     for name in set(names) - {internal_topics.raw_metrics("P")}:
         clocked = name in stamps
         assert configs[name] == {**COMPACTED_CONFIGS, **in_sync, **(stamped if clocked else {})}

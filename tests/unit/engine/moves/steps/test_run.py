@@ -13,6 +13,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, WRITES_OF_A_MOVE, Wo
 from srm.cli.moves.failover import move_view
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
+from srm.domain.names.internal_topics import MOVES
 from srm.engine import moves
 from srm.engine.moves import RunEvent
 from srm.engine.moves.records import MoveStore
@@ -76,6 +77,17 @@ def test_a_move_that_somebody_else_releases_ends_at_once_and_says_so(world: Worl
     found = MoveStore.read(world.context()).progress("m1")
     assert (found.step, found.reason) == ("released", "somebody changed his mind")
     assert [event.step for event in clients.seen].count("wait") == 1
+
+
+def test_a_move_whose_documents_need_several_records_runs_as_any_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans, progress and reports of thousands of groups are larger than a broker takes."""
+    monkeypatch.setattr("srm.domain.text.documents._LARGEST", 200)
+    assert run(world, Clients(world)).ok
+
+    rows = [one.compacted_topic(MOVES).read() for one in (world.p, world.b)]
+    assert all(max(map(len, found.values())) <= 200 for found in rows)
 
 
 @pytest.mark.parametrize("number", range(3, WRITES_OF_A_MOVE))
