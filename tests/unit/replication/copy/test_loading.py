@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from unittest.mock import patch
 
 import pytest
@@ -95,6 +95,11 @@ class Starts:
     def log_starts(self, partitions: object) -> dict[AssignedPartition, int]:
         del partitions
         return {}
+
+    def map_of(self, assigned: AssignedPartition) -> NoReturn:
+        """Fail as a map that cannot be read: it is checked later."""
+        del assigned
+        raise AWAY
 
 
 class Feed:
