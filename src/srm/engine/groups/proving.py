@@ -32,7 +32,7 @@ from srm.domain.groups.translation import Direction
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
-from srm.domain.text.documents import decode_or_none
+from srm.domain.text.documents import decode_or_none, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place, Topics, TopicSetting, cluster_ids
 from srm.engine.control.control_topics import ensure_stamped
@@ -194,11 +194,12 @@ def _compacted_topics(cluster: Cluster, partitions: Collection[TopicPartition]) 
 
 def read_proof(target: Cluster, flow: Flow) -> FlowProof | None:
     """Return the last proof of a flow; None if it is missing or damaged."""
-    row = target.compacted_topic(internal_topics.MOVES).read_stamped().get(FlowProof.key(flow))
-    proof = None if row is None else decode_or_none(row.value, FlowProof.decode)
-    if row is None or proof is None or not row.by_broker:
+    rows, key = target.compacted_topic(internal_topics.MOVES).read_stamped(), FlowProof.key(flow)
+    text = join({of: row.value for of, row in rows.items()}).get(key)
+    proof = decode_or_none(text, FlowProof.decode)
+    if proof is None or not rows[key].by_broker:
         return proof
-    return replace(proof, time_ms=row.timestamp_ms - proof.took_ms)
+    return replace(proof, time_ms=rows[key].timestamp_ms - proof.took_ms)
 
 
 def keep_proof(context: FlowContext, proof: FlowProof) -> None:
@@ -208,8 +209,8 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
         factor = config.internal_replication_factor
         if internal_topics.MOVES not in target.partition_counts():
             ensure_stamped(target, internal_topics.MOVES, factor)
-        record = {FlowProof.key(config.flow): proof.value()}
-        target.compacted_topic(internal_topics.MOVES).write(record)
+        records = split(FlowProof.key(config.flow), proof.value())
+        target.compacted_topic(internal_topics.MOVES).write(records)
     except SrmError as error:
         log.warning("%s: cannot store the proof: %s", config.flow, error)
 

@@ -13,6 +13,7 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.groups.translation import PartitionFacts, translate
 from srm.domain.moves.request import MoveRequest
+from srm.domain.names import internal_topics
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
@@ -313,6 +314,22 @@ def test_groups_take_turns_within_the_budget():
     assert cursors == ["g1", "g3", "g0", "g2"]
     proof = read_proof(world.b, context.config.flow)
     assert (proof.groups, proof.sampled, proof.proven) == (5, 2, 2)
+
+
+def test_a_proof_of_any_size_is_kept_in_records_of_bounded_size(monkeypatch):
+    """Each of thousands of unproven groups has its reason in it."""
+    monkeypatch.setattr("srm.domain.text.documents._LARGEST", 100)
+    world = CopiedTopic(settings={"proof_budget": 2})
+    world.write(*(b"%d" % number for number in range(10)))
+    world.copy()
+    world.commit("audit", 5)
+
+    emit(world.forward)
+
+    proof = read_proof(world.b, world.forward.config.flow)
+    assert (proof.groups, proof.proven) == (1, 1)
+    rows = world.b.compacted_topic(internal_topics.MOVES).read()
+    assert max(map(len, rows.values())) <= 100
 
 
 def test_a_budget_of_nothing_reads_no_record_and_says_so(monkeypatch):
