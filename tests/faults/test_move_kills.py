@@ -55,6 +55,7 @@ def site(clusters: Mapping[str, KafkaBroker], home: Path) -> Iterator[Site]:
     group.close()
     with made.replicating():
         yield made
+    assert made.violations(home) == []
     for cluster in made.clusters.values():
         cluster.close()
 

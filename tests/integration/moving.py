@@ -7,11 +7,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from tests.replicating import Work, at_work, configure, slot_of
+from tests.spec.replay import Recorded, violations
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
@@ -29,6 +31,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
+from srm.engine.control.control_topics import create_control_topics
 from srm.engine.moves.records import SIDES, ControlChange, MoveContext, Registers
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.cluster import KafkaCluster
@@ -74,6 +77,11 @@ class Site:
                     TopicSpec(internal_topics.raw_metrics(other), 1, 1, {}),
                 ]
             )
+            create_control_topics(cluster, 1)
+            # A replay needs all that moves have written; after ten minutes it may be compacted.
+            lasting = {"min.compaction.lag.ms": str(24 * 60 * 60 * 1000)}
+            names = internal_topics.ROUTING, internal_topics.MOVES
+            cluster.alter_topic_configs(dict.fromkeys(names, lasting))
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +123,17 @@ class Site:
         log = KafkaStateLog(flow.target, self.config.client(flow.target, "producer"))
         log.write(internal_topics.replication(flow.source), assignment.key(), assignment.value())
         log.flush(DEADLINE_S)
+
+    def violations(self, folder: Path) -> list[str]:
+        """Return what of this site's routes and moves docs/spec cannot explain; P is the first."""
+        traces = folder / "traces"
+        traces.mkdir()
+        ours = self.unique.encode()
+        source, target = (
+            replace(one, routing={key: rows for key, rows in one.routing.items() if ours in key})
+            for one in map(Recorded.of, self.clusters.values())
+        )
+        return violations(source, target, traces)
 
     @contextmanager
     def context(self, source: str, target: str) -> Iterator[MoveContext]:

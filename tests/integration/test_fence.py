@@ -43,6 +43,7 @@ def site(
     """P has an authorizer, of which srm is a super user there; B has none."""
     with Site({"P": secured.broker, "B": clusters["B"]}, tmp_path) as made:
         yield made
+        assert made.violations(tmp_path) == []
 
 
 class Stray:

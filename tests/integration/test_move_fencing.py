@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from tests.integration.moving import Site, hold_and_go, route_clients
 from tests.overrides import overrides
-from tests.spec.replay import Recorded, violations
 from tests.waiting import eventually
 
 from srm.client.routing import RoutingWatcher
@@ -19,7 +18,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine import moves
-from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.moves.records import MoveContext, RoutingTables, ensure_topics
 from srm.kafka.state.writers import KafkaControlWriter
@@ -77,19 +75,6 @@ def clients_at(site: Site, context: MoveContext) -> set[tuple[str, str]]:
     return {(tables.merge[s].cluster, tables.merge[s].state) for s in ours}
 
 
-def not_in_the_protocol(site: Site, context: MoveContext, folder: Path) -> list[str]:
-    """Replay the records of this site's topic against docs/spec, and return what cannot be."""
-    subject = f"topic:{site.topic}".encode()
-
-    def ours(cluster: Cluster) -> Recorded:
-        found = Recorded.of(cluster)
-        return replace(found, routing={subject: found.routing[subject]})
-
-    traces = folder / "traces"
-    traces.mkdir()
-    return violations(ours(context.source), ours(context.target), traces)
-
-
 @dataclass
 class Stall:
     """Stalls a process after brokers have the records of its n-th transaction."""
@@ -137,7 +122,7 @@ def test_a_hold_that_lands_after_go_is_refused_by_the_brokers(
         stall.meanwhile[stall.count + transaction] = lambda: hold_and_go(other, move_id)
         assert moves.hold(context, move_id).step == "gone"
         assert clients_at(site, context) == {(site.b, "go")}
-        assert not_in_the_protocol(site, context, tmp_path) == []
+        assert site.violations(tmp_path) == []
         with RoutingWatcher(site.config) as started_later:
             assert started_later.route(f"topic:{site.topic}").cluster == site.b
             assert started_later.route(f"topic:{site.topic}").state == "go"

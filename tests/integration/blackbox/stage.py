@@ -43,14 +43,20 @@ class Stage:
             outputs = (self.results, self.streamed)
             cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in outputs])
         self.operator = Operator(self.site.path, home)
+        self.is_rebuilt = False
+        """Whether a cluster has lost what earlier moves had written there."""
         self.writers: list[Client] = []
         self.readers: list[Client] = []
 
     def close(self) -> None:
+        """Kill the clients, and replay what moves have written against docs/spec."""
         for client in (*self.writers, *self.readers):
             client.kill()
-        for cluster in self.site.clusters.values():
-            cluster.close()
+        try:
+            assert self.is_rebuilt or self.site.violations(self.home) == []
+        finally:
+            for cluster in self.site.clusters.values():
+                cluster.close()
 
     # What reads and writes.
 

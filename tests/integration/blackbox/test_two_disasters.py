@@ -191,6 +191,7 @@ def restore(stage: Stage, primary: KafkaBroker) -> int:
     It keeps its cluster id: with another one, applications start their slots again.
     """
     shutil.rmtree(primary.home / "data")
+    stage.is_rebuilt = True
     primary.start()
     primary.wait_ready()
     command = [sys.executable, "-m", "srm.cli.main", "restore", "--config", str(stage.site.path)]
