@@ -1,7 +1,8 @@
 """Waits until everything is copied, measures how long that takes, and sees who stands still.
 
-A partition is through when the last record of its source stands on the target: its reported
-position alone may be of before a truncation. Reports are asked for, too, so that the map is whole.
+A partition has converged when the target has the last record of its source, as a reported position
+may be of before a truncation, and when the position is at the ends of both logs. Consumers in Java
+commit there, past markers, and the map has to translate that.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Convergence:
         self._policy = policy
         self._partitions = [(topic, p) for topic in topics for p in topic.partitions]
         self._seen: dict[CopyId, _Seen] = {}
-        self._arrived: set[tuple[str, int]] = set()
-        self._records: Counter[tuple[str, int]] = Counter()
+        self._arrived: set[TopicPartition] = set()
+        self._records: Counter[TopicPartition] = Counter()
         self.seconds = 0.0
         self.problems: list[str] = []
 
@@ -109,7 +110,7 @@ class Convergence:
     def _take_arrived(self, consumer: Consumer) -> None:
         for message in consumer.consume(10_000, _LOOK_S):
             if message.error() is None:
-                place = message.topic(), message.partition()
+                place = TopicPartition(message.topic(), message.partition())
                 self._records[place] += 1  # markers of claims are no progress
                 if message.value() == LAST:
                     self._arrived.add(place)
@@ -117,30 +118,37 @@ class Convergence:
     def _unsettled(self, now: float) -> dict[str, bool]:
         """Describe the partitions that are not where they should end; whether they stand still."""
         places = [TopicPartition(p.topic, p.partition) for _, p in self._partitions]
-        stable, ends = self._lab.source.log_ends(places), self._high_watermarks(places)
+        copies = [TopicPartition(p.target_topic, p.partition) for _, p in self._partitions]
+        stable = self._lab.source.log_ends(places)
+        ends = high_watermarks(self._pair.source_bootstrap, places)
+        target_ends = high_watermarks(self._pair.target_bootstrap, copies)
         reached = self._reached()
         found = {}
-        for (topic, p), place in zip(self._partitions, places, strict=True):
-            end = ends[place]
+        for (topic, p), place, copy in zip(self._partitions, places, copies, strict=True):
+            end, target_end = ends[place], target_ends[copy]
             hangs = stable[place] < end
             if hangs and now > HANGING_S:
                 end = stable[place]  # the source's own brokers do not end it
             elif hangs:
                 found[f"{place}: a transaction is open at {stable[place]} of {end}"] = False
                 continue
-            position = reached.get(p.copy_id, -1)
-            if position >= end and (hangs or (p.target_topic, p.partition) in self._arrived):
+            position, target_position = reached.get(p.copy_id, (-1, -1))
+            is_whole = copy in self._arrived and target_position >= target_end
+            if position >= end and (hangs or is_whole):
                 continue
             if self._may_have_stopped(topic, p):
                 continue
             seen = self._seen.get(p.copy_id)
-            at = position, self._records[p.target_topic, p.partition]
+            at = position, self._records[copy]
             if seen is None or seen.place != at:
                 seen = self._seen[p.copy_id] = _Seen(at, now)
             status = self._lab.status(p)
             told = f"{status.state} {status.reason}" if status else "no status"
             still = now - seen.at
-            text = f"{place}: for {still:.0f} s at {position} of {end}, {told}"
+            text = (
+                f"{place}: for {still:.0f} s at {position} of {end}, on the target at "
+                f"{target_position} of {target_end}, {told}"
+            )
             found[text] = still > self._patience_s(topic, p)
         return found
 
@@ -155,25 +163,14 @@ class Convergence:
         )
         return STILL_S + (RETRY_S if stops else 0.0)
 
-    def _reached(self) -> dict[CopyId, int]:
-        reached: dict[CopyId, int] = {}
+    def _reached(self) -> dict[CopyId, tuple[int, int]]:
+        """Return the furthest position of each copy in the source and in the target."""
+        reached: dict[CopyId, tuple[int, int]] = {}
         for report in self._lab.reports():
             for entry in report.positions:
-                known = reached.get(entry.copy_id, -1)
-                reached[entry.copy_id] = max(known, entry.position.source_next)
+                found = entry.position.source_next, entry.position.target_next
+                reached[entry.copy_id] = max(found, reached.get(entry.copy_id, found))
         return reached
-
-    def _high_watermarks(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        wanted = {KafkaPartition(p.topic, p.partition): OffsetSpec.latest() for p in places}
-        # A new client each time: one that is kept remembers the leaders of before a restart.
-        admin = AdminClient({"bootstrap.servers": self._pair.source_bootstrap, "log_level": 0})
-        answers = admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=10
-        )
-        return {
-            TopicPartition(place.topic, place.partition): answer.result().offset
-            for place, answer in answers.items()
-        }
 
     def _may_have_stopped(self, topic: TopicHistory, p: AssignedPartition) -> bool:
         """Whether the partition has stopped and its scenario may make it.
@@ -190,6 +187,20 @@ class Convergence:
             return True
         lacks = truncated or number in topic.trimmed
         return lacks and topic.interrupted and is_undecidable(status)
+
+
+def high_watermarks(bootstrap: str, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the ends of logs, as a consumer that reads uncommitted records finds them."""
+    wanted = {KafkaPartition(p.topic, p.partition): OffsetSpec.latest() for p in places}
+    # A new client each time: one that is kept remembers the leaders of before a restart.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    answers = admin.list_offsets(
+        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=10
+    )
+    return {
+        TopicPartition(place.topic, place.partition): answer.result().offset
+        for place, answer in answers.items()
+    }
 
 
 def is_undecidable(status: PartitionStatus) -> bool:
