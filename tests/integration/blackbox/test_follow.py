@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.acknowledgements import acks_of
 from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
+from tests.integration.moving import Site
 from tests.waiting import eventually
 
 from srm.domain.moves.routing import Ack, Route
@@ -156,22 +158,21 @@ def test_any_programs_move_there_and_back_and_nothing_is_lost_or_read_twice(stag
 
 
 def test_a_program_starts_where_the_living_cluster_says_while_its_home_is_dead(
-    quiet_stage: Stage, free_port: int
+    site: Site, tmp_path: Path, free_port: int
 ) -> None:
     """An unplanned move has sent the group away: its generation is beyond 32 bits."""
-    site, home = quiet_stage.site, quiet_stage.home
     with site.context(site.p, site.b) as context:
         ensure_topics(context)
     group = site.group("g")
     route = Route(1 << 33, "Living", "go", "m", decided=True)
     key = f"group:{group}".encode()
     site.clusters[site.b].compacted_topic(internal_topics.ROUTING).write({key: route.value()})
-    file = home / "srm-client.properties"
+    file = tmp_path / "srm-client.properties"
     file.write_text(
         f"""
         clusters = Dead, Living
         Dead.bootstrap.servers = 127.0.0.1:{free_port}
-        Living.bootstrap.servers = {quiet_stage.bootstrap[site.b]}
+        Living.bootstrap.servers = {site.servers[site.b]}
         """
     )
     command = [sys.executable, "-m", "srm.cli.main", "follow", "--config", str(file)]
