@@ -179,13 +179,14 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     decisions = apply_positions(context, plan, progress.attempt, facts, left)
     left |= {one.group: _refusal(one) for one in decisions if not one.in_place}
     set_now = {group.group: group for group in facts.plans if group.group not in left}
+    unchanged = {**progress.left_alone, **left}
     log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
     applied = progress.at(
         "applied",
         context.now_ms(),
         intended={name: offsets_to_write(group.positions) for name, group in set_now.items()},
         skipped={name: group.total_skipped for name, group in set_now.items()},
-        left_alone={**progress.left_alone, **left},
+        left_alone={group: why for group, why in unchanged.items() if group not in set_now},
     )
     what = f"apply of move {plan.move_id}"
     transact(context, what, lambda registers: _keep(registers, plan, applied, context))

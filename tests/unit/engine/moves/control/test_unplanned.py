@@ -212,6 +212,21 @@ def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
     assert any("far was not changed" in problem for problem in report.problems)
 
 
+def test_a_group_that_a_repeated_apply_sets_is_no_longer_reported_as_unchanged(
+    disaster: Disaster,
+) -> None:
+    disaster.planned()
+    disaster.through("hold")
+    disaster.world.b.join("near")
+    disaster.through("apply")
+    disaster.world.b.leave("near")
+
+    disaster.through("apply", "go")
+
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert moves.report(disaster.context, "m1").problems == ()
+
+
 def home_on_b(disaster: Disaster, read: int) -> None:
     """Let a group of B read the copy; group sync has written its place to P, and P emitted it."""
     world, there, here = disaster.world, COPY, TopicPartition("Payments", 0)
