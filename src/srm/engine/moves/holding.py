@@ -429,8 +429,7 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
         missing = (f"redirectors could not be called: {error}",)
     for line in missing:
         log.warning("move %s: %s; it is called again", move_id, line)
-    if plan.request.is_unplanned:
-        fence_if_possible(context, plan)
+    fence_if_possible(context, plan)  # of a planned move, too: a killed release may have lifted it
     return gone
 
 

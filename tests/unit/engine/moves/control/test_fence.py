@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, busy_world
@@ -15,6 +16,7 @@ from srm.config.model import Config
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine import moves
+from srm.engine.moves import holding
 from srm.engine.moves.effects import lift_fence, lift_target, read_fences, set_fence
 from srm.engine.moves.records import MoveContext, MoveStore, ensure_topics
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
@@ -269,6 +271,30 @@ def test_a_release_reopens_nothing_that_a_later_move_has_opened(
         moves.release(back, "m2")
 
     assert (denied(world), recorded(world)) == (False, {"Payments": False})
+
+
+def test_a_release_that_dies_while_another_process_decides_leaves_the_source_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has lifted the rule after the gate's look, and no later step of it sets the rule again."""
+    context, look = held(world), holding.patient_look
+    for _ in range(2):
+        moves.wait_status(context, "m1")
+    moves.apply(context, "m1")
+
+    def look_then_release(*given: Any) -> Any:
+        seen = look(*given)
+        monkeypatch.setattr(world.p, "allow_writes", lambda topics: _die(True, allow, topics))
+        with suppress(Killed):
+            moves.release(world.context(), "m1")
+        monkeypatch.setattr(world.p, "allow_writes", allow)
+        return seen
+
+    allow = world.p.allow_writes
+    monkeypatch.setattr(holding, "patient_look", look_then_release)
+    moves.go(context, "m1")
+
+    assert (denied(world), recorded(world)) == (True, {"Payments": True})
 
 
 def test_a_rule_that_somebody_else_has_set_stays(world):
