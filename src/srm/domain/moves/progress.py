@@ -252,7 +252,7 @@ class MoveProgress(Document):
     def order_in_force(self) -> CallStep | None:
         """The last order to clients, None before the first hold."""
         if self.step == "released":
-            return "release"
+            return "release" if self.attempt else None
         if self.step in HELD:
             return "hold"
         return "go" if self.is_decided else None

@@ -401,7 +401,7 @@ class RedirectOrder(Document):
     ``order``: grows with each step and attempt of any move of these clients. Ignore an order lower
     than one already obeyed: it is late.
     ``step``: *hold* (stop, finish, leave), *release* (resume on the source), *go* (on the target).
-    ``mode``: in unplanned the source is abandoned, and the only step is *go*.
+    ``mode``: in unplanned the source is abandoned, and there is no *hold*.
     ``replicas``: copies of the topics on the target.
     ``members``: members of the groups on the source at planning, as ``client id@host``.
     """

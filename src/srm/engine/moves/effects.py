@@ -302,8 +302,8 @@ def call_redirectors(
 ) -> tuple[str, ...]:
     """Call the redirectors in order with the step in force, and store their confirmations.
 
-    A hold stops at the first failure; for other steps all are called. An unplanned move sends only
-    its go. Returns a message for each redirector that has not confirmed.
+    A hold stops at the first failure; for other steps all are called. An unplanned move sends no
+    hold. Returns a message for each redirector that has not confirmed.
     ``again_after_ms``: skip a redirector that has failed more recently than that.
     """
     if len(plan.redirect) == 1:
@@ -312,8 +312,8 @@ def call_redirectors(
     while True:
         progress = MoveStore.read(context).progress(plan.move_id)
         step, attempt = progress.order_in_force, progress.attempt
-        if step is None or (plan.request.is_unplanned and step != "go"):
-            return ()  # an unplanned move waits for no client, so no hold was sent
+        if step is None or (plan.request.is_unplanned and step == "hold"):
+            return ()  # it waits for no client; its release also ends holds that it has taken over
         missing = to_call(plan.redirect, progress.calls, attempt, step)
         since = context.now_ms() - again_after_ms
         todo = [

@@ -83,7 +83,11 @@ def test_only_who_has_not_confirmed_is_called_in_order_and_never_routing():
     [("planned", None), ("going", "hold"), ("released", "release"), ("reported", "go")],
 )
 def test_each_step_of_a_move_has_one_thing_that_clients_were_told_last(step, told):
-    assert MoveProgress("m1", step=step).order_in_force == told
+    assert MoveProgress("m1", step=step, attempt=3).order_in_force == told
+
+
+def test_a_move_that_was_released_before_its_first_hold_has_told_clients_nothing():
+    assert MoveProgress("m1", step="released").order_in_force is None
 
 
 def test_people_are_told_whom_to_stop_where_and_what_to_prepare():

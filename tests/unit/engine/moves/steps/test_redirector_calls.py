@@ -550,6 +550,38 @@ def test_an_unplanned_move_calls_nobody_but_at_go(world):
     assert (order.step, order.mode, order.source.bootstrap_servers) == ("go", "unplanned", "p:9092")
 
 
+def test_an_unplanned_move_that_is_released_frees_whom_a_planned_one_had_held(
+    redirected: Redirected, world: World
+) -> None:
+    """It has taken the hold over: the later release of that move is superseded and calls none."""
+    disaster = Disaster(world)
+    request = replace(EVERY, redirect=("routing", "webhook"))
+    moves.hold(redirected.planned(request), "m1")
+    whole = disaster.context
+    callers = {"webhook": redirected.webhook}
+    unplanned = replace(whole, forward=replace(whole.forward, callers=callers))
+    moves.plan(unplanned, replace(request, mode="unplanned"), "m2")
+    moves.hold(unplanned, "m2")
+
+    moves.release(unplanned, "m2")
+    moves.release(world.context(), "m1")
+
+    assert redirected.webhook.steps == ["hold", "release"]
+    first, last = redirected.webhook.orders
+    assert (last.move_id, last.order > first.order) == ("m2", True)
+
+
+def test_an_unplanned_move_that_was_released_before_it_held_calls_nobody(world: World) -> None:
+    disaster, webhook = Disaster(world), Told("webhook", [])
+    whole = disaster.context
+    context = replace(whole, forward=replace(whole.forward, callers={"webhook": webhook}))
+    moves.plan(context, replace(EVERY, mode="unplanned", redirect=("routing", "webhook")), "m1")
+
+    assert moves.release(context, "m1").step == "released"
+
+    assert webhook.steps == []
+
+
 def test_an_unplanned_move_is_not_kept_waiting_by_a_redirector_that_is_not_set_up(world):
     disaster = Disaster(world)
 
