@@ -91,11 +91,13 @@ def set_fence(
     attempt: int = 0,
 ) -> None:
     """Deny all writes to topics (``allowed`` ones, when that is recorded); safe to repeat."""
-    denied = cluster.write_denials(topics)
+    denied, since_ms = cluster.write_denials(topics), now_ms - _JUST_NOW_MS
 
     def records(known: Mapping[str, Fence]) -> list[Fence]:
-        # Denials without a record are ACLs of others, which srm does not lift.
-        attempts = dict.fromkeys(denied, attempt)
+        # Denials without a record are ACLs of others, which srm does not lift. A late process has
+        # set one whose record is lifted: that of this move, or one lifted just now.
+        late = {t for t, f in known.items() if f.move_id == move_id or f.lifted_ms >= since_ms}
+        attempts = dict.fromkeys(denied - late, attempt)
         attempts |= {topic: one.attempt for topic, one in known.items() if one.is_set}
         new = {topic for topic in topics if attempts.get(topic, -1) < attempt}
         wanted = new & {*allowed()} if new and allowed is not None else new

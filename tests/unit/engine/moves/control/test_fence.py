@@ -440,6 +440,30 @@ def test_a_rule_of_a_killed_late_process_is_lifted_when_its_move_is_run_again(
     assert not denied(world)
 
 
+@pytest.mark.parametrize("days", [0, 3])
+def test_a_rule_of_a_killed_late_process_is_recorded_when_its_move_holds_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """Taken for an ACL of others it would stay when the clients are moved back."""
+    context, deny = held(world), world.p.deny_writes
+
+    def late(topics: Collection[str]) -> None:
+        monkeypatch.setattr(world.p, "deny_writes", deny)
+        moves.release(world.context(), "m1")
+        deny(topics)
+        raise Killed
+
+    monkeypatch.setattr(world.p, "deny_writes", late)
+    with pytest.raises(Killed):
+        moves.wait_status(context, "m1")
+    assert (denied(world), recorded(world)) == (True, {"Payments": False})
+    world.passing(days * 86_400_000)
+
+    gone(world)
+
+    assert (denied(world), recorded(world)) == (True, {"Payments": True})
+
+
 def test_a_rule_that_a_later_move_relies_on_stays_when_the_killed_move_is_run_again(
     world, monkeypatch
 ):
