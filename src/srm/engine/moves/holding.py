@@ -127,8 +127,9 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         held = transact(context, f"hold of move {move_id}", body)
     except ConflictError:
         # A release may have come before the pause; a run that has planned again shares the pause.
-        if MoveStore.read(context).progress(move_id).step == "released":
-            resume_flow(context, plan)
+        step = MoveStore.read(context).progress(move_id).step
+        if plan.request.is_unplanned and step == "released":
+            _switch(context).leave(move_id)
         raise
     if held.is_decided:
         return held
@@ -398,12 +399,6 @@ def renew_pause(context: MoveContext, plan: MovePlan) -> None:
         raise FencedError(str(error)) from error
 
 
-def resume_flow(context: MoveContext, plan: MovePlan) -> None:
-    pause = pause_in_force(context.forward)
-    if pause is not None and plan.move_id in pause.moves:
-        _switch(context).leave(plan.move_id)
-
-
 def _switch(context: MoveContext) -> FlowSwitch:
     switch = context.forward.switch
     if switch is None:
@@ -593,7 +588,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     # attempt may have done so too, and needs it.
     fence_errors = fence_errors or release_fence(context, plan, is_over=True)
     if plan.request.is_unplanned:
-        resume_flow(context, plan)
+        _switch(context).leave(move_id)
     if missing := (*fence_errors, *call_redirectors(context, plan)):
         raise UnavailableError(
             f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "
