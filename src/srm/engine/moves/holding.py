@@ -574,7 +574,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     require_in_force(context, plan, progress)
     # Clients that return must be able to write.
     fence_errors = () if progress.is_decided else release_fence(context, plan, is_over=False)
-    why = why or _last_wait(context, move_id)
+    why = why or _last_wait(context, progress)
     try:
         released = transact(
             context,
@@ -597,14 +597,15 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     return released
 
 
-def _last_wait(context: MoveContext, move_id: str) -> str:
-    """Return what a move was waiting for at its last look; a failure is only logged."""
+def _last_wait(context: MoveContext, progress: MoveProgress) -> str:
+    """Return what an attempt was waiting for at its last look; a failure is only logged."""
     try:
-        note = ControlTables.read_moves(context.target).notes.get(move_id)
+        note = ControlTables.read_moves(context.target).notes.get(progress.move_id)
     except SrmError as error:
-        log.warning("what move %s waited for is not known: %s", move_id, error)
+        log.warning("what move %s waited for is not known: %s", progress.move_id, error)
         return ""
-    return f"released while it waited: {'; '.join(note.waits)}" if note and note.waits else ""
+    waits = note.waits if note and note.attempt == progress.attempt else ()
+    return f"released while it waited: {'; '.join(waits)}" if waits else ""
 
 
 def _release(registers: Registers, plan: MovePlan, now_ms: int, why: str) -> MoveProgress:

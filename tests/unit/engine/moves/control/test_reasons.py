@@ -124,6 +124,20 @@ def test_a_move_that_somebody_released_says_what_it_was_waiting_for(world: World
     assert "group far is still active on P" in progress(context).reason
 
 
+def test_the_next_attempt_was_released_for_nothing_that_the_last_one_waited_for(
+    world: World,
+) -> None:
+    context = planned(world)
+    moves.hold(context, "m1")
+    moves.wait_status(context, "m1")
+    moves.release(context, "m1")
+    world.obey("near", "far")
+    moves.hold(context, "m1")
+    moves.release(context, "m1")
+
+    assert progress(context).reason == ""
+
+
 def test_the_next_attempt_begins_without_the_reason_of_the_last(world: World) -> None:
     context = planned(world)
     moves.hold(context, "m1")
