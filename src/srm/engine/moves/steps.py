@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from srm.domain.groups.group_sync import SyncDecision
-from srm.domain.moves.gate import SyncStatus, decide_without_look
+from srm.domain.moves.gate import SyncStatus, decide_without_look, is_member_of
 from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule, hold_again
 from srm.domain.moves.report import MoveReport
@@ -59,7 +59,7 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
     for group in plan.group_names:
         described = look.facts.source.group(group)
         instances = [one for one in described.instance_ids if f"{group}/{one}" not in removed]
-        if instances and _had_time(look, group, len(described.members)):
+        if instances and _had_time(look, group, described.members):
             waiting[group] = instances
     if not waiting:
         return
@@ -86,12 +86,14 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
         context.observations[plan.move_id] = replace(look.seen, removed=frozenset(removed))
 
 
-def _had_time(look: Look, group: str, members: int) -> bool:
+def _had_time(look: Look, group: str, members: Collection[str]) -> bool:
+    """Return True if all members acknowledged the hold (others may have left), or had the grace."""
     held = (group_subject(group), look.progress.attempt, "held")
     acks = [one.ack for one in look.facts.routing.on_source]
-    ready = sum((ack.subject, ack.generation, ack.state) == held for ack in acks)
+    ready = [ack.client for ack in acks if (ack.subject, ack.generation, ack.state) == held]
+    there = sum(any(is_member_of(client, member) for member in members) for client in ready)
     since = look.held_ms
-    return ready >= members or (since is not None and look.now_ms - since >= _GRACE_MS)
+    return there >= len(members) or (since is not None and look.now_ms - since >= _GRACE_MS)
 
 
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:

@@ -478,6 +478,24 @@ def test_a_static_member_that_says_it_has_left_is_removed_at_once(world: World) 
     assert world.p.groups(["near"])["near"].members == ()
 
 
+def test_what_others_say_who_have_left_takes_no_time_from_a_static_member(world: World) -> None:
+    """One of two members follows routes: it commits, leaves and says so at once."""
+    world.p.join("near", "steady", instance_id="i-1")
+    context = planned(world)
+    moves.hold(context, "m1")
+    world.obey("near", "far")
+    route: Route = world.routes("P")["group:near"]
+    ack = Ack("group:near", "app", route.generation, "held", "P", world.clock())
+    world.p.compacted_topic(ROUTING).write({ack.key(): ack.value()})
+
+    moves.wait_status(context, "m1")
+    assert world.p.groups(["near"])["near"].instance_ids == ("i-1",)
+    world.passing(5_000)
+    moves.wait_status(context, "m1")
+
+    assert world.p.groups(["near"])["near"].members == ()
+
+
 # ----- transactions over several topics
 
 
