@@ -396,15 +396,16 @@ def _outcome_fields(topic: str, outcome: Outcome | None) -> dict[str, Any]:
     if outcome is None:
         return {}
     entries = [entry for entry in outcome.partitions if entry.topic == topic]
+    choice = {"choice": outcome.choices.get(topic, "")}
     if outcome.source_return == "rebuilt" and not entries:
-        return {}  # the records of the source are lost with it
+        return choice  # the records of the source are lost with it
     return {
         "residue": sum(entry.records for entry in entries),
         "first_ms": min((e.first_ms for e in entries if e.first_ms is not None), default=None),
         "last_ms": max((e.last_ms for e in entries if e.last_ms is not None), default=None),
         "only_copied": sum(entry.only_copied for entry in entries),
         "gone": sum(entry.gone for entry in entries),
-        "choice": outcome.choices.get(topic, ""),
+        **choice,
     }
 
 

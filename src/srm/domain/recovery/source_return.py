@@ -432,11 +432,17 @@ def _ranges(
 def outcome_of(
     found: SourceReturn, settlement: Settlement, move_id: str, by: str, now_ms: int
 ) -> Outcome:
-    # srm itself writes heartbeats: no forecast counts them. Nor does it what clients of a move back
-    # write to the source, which nothing tells from the residue.
-    back = {topic.topic: topic.routed_by for topic in found.topics if topic.routed_by}
+    # No forecast counts heartbeats, which srm itself writes, what clients of a move back add to the
+    # residue on the source, or what a topic holds that was created again.
+    apart = {
+        topic.topic: f"its residue and what clients of move {topic.routed_by} write"
+        if topic.routed_by
+        else "what the topic holds since it was created again"
+        for topic in found.topics
+        if topic.routed_by or (topic.shape == "rebuilt" and topic.records)
+    }
     entries = [
-        replace(one, records=0) if one.topic in back else one
+        replace(one, records=0) if one.topic in apart else one
         for topic in found.topics
         if not topic.is_heartbeats
         for one in topic.partitions
@@ -462,10 +468,7 @@ def outcome_of(
         groups=found.groups,
         choices=settlement.choices,
         unread=(
-            *(
-                f"{topic}: its residue and what clients of move {move} write"
-                for topic, move in back.items()
-            ),
+            *(f"{topic}: {why}" for topic, why in apart.items()),
             *(f"{entry.place}: {entry.error}" for entry in entries if entry.error),
             *(
                 f"{entry.place}: {amount(entry.high_watermark - entry.log_end, 'offset')} after an "

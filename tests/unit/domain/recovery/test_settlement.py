@@ -91,6 +91,17 @@ def test_what_clients_of_a_move_back_write_is_not_counted_as_lost() -> None:
     assert outcome.unread == ("A: its residue and what clients of move m2 write",)
 
 
+def test_what_a_topic_holds_since_it_was_created_again_is_not_counted_as_lost() -> None:
+    """It counted in rpo_at_least: a report said 'RPO 25 to 30' of 5 records that were lost."""
+    found = returned(entry("A", shape="rebuilt"), entry("B", records=5))
+    found = replace(found, shape="rebuilt")
+
+    outcome = outcome_of(found, plan_settlement(found, {"A": "merge"}, "merge"), "m1", "ann", 9)
+    assert (outcome.records, outcome.is_whole) == (5, False)
+    assert outcome.choices == {"A": "merge", "B": "merge"}
+    assert outcome.unread == ("A: what the topic holds since it was created again",)
+
+
 @pytest.mark.parametrize(
     ("choice", "blocks"), [("merge", False), ("keep", True), ("discard", True)]
 )
