@@ -178,7 +178,7 @@ def _moving(
             continue
         if seen.rested_s(subject, clock) < plan.request.quiet_s(unrouted=topic in unrouted):
             moving[topic] = sum(
-                end - progress.log_ends_at_hold.get(partition, 0)
+                max(0, end - progress.log_ends_at_hold.get(partition, 0))
                 for partition, end in seen.marks[subject].items()
                 if subject in seen.moved
             )

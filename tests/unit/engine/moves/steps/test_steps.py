@@ -161,6 +161,17 @@ def test_writers_that_go_on_after_the_hold_are_named_by_topic(world: World) -> N
     assert moves.wait_status(context, "m1").ready
 
 
+def test_a_topic_that_is_created_again_during_a_hold_has_not_shrunk(world: World) -> None:
+    """A run printed '-95 offsets since the hold'."""
+    context = held(world)
+    world.p.delete_topic("Payments")
+    world.p.add_topic("Payments")
+    world.p.produce("Payments", records=5)
+
+    waits = [one for one in moves.wait_status(context, "m1").blocking if "topic Payments" in one]
+    assert waits == ["topic Payments must be idle on P for 1 s"]
+
+
 def test_offsets_are_not_applied_while_members_still_commit(world: World) -> None:
     context = planned(world)
     moves.hold(context, "m1")
