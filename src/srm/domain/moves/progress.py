@@ -53,7 +53,7 @@ STEPS: Final = (
     StepRule("wait", "ready", "Wait", "until all is copied and translated", releases=True),
     StepRule("apply", "applied", "Apply", "the target has the offsets, read back", releases=True),
     StepRule("go", "gone", "Go", "clients are sent to the target", "going", releases=True),
-    StepRule("verify", "verified", "Verified", "the groups work there"),
+    StepRule("verify", "verified", "Verified", "the groups that it leads work there"),
     StepRule("report", "reported", "Reported", "measured and kept"),
 )
 RUN_STEPS: Final = STEPS[1:]

@@ -232,7 +232,10 @@ def test_a_move_of_groups_without_members_claims_nobody_to_work_there() -> None:
     alone = replace(look, progress=replace(look.progress, members_at_hold={}))
 
     texts = [one.text for found in (look, alone) for one in stages(found) if one.name == "Verified"]
-    assert texts == ["the groups work there", "no group had members that could resume"]
+    assert texts == [
+        "the groups that it leads work there",
+        "no group had members that could resume",
+    ]
 
 
 def test_a_move_that_was_reported_before_its_groups_came_back_has_no_tick_for_that() -> None:
