@@ -113,7 +113,7 @@ class PartitionMove(GroupPlace):
 
     ``resume``: offset to write on the target, None if nothing is to be written.
     ``remaining``: source offsets to copy before ``resume`` is known.
-    ``passed_kept``: offsets kept on the target at its return, which the group has passed there.
+    ``passed_kept``: part of ``skipped``: offsets kept on the target at its return, passed there.
     """
 
     resume: int | None = None
@@ -128,6 +128,11 @@ class PartitionMove(GroupPlace):
     @property
     def is_applied(self) -> bool:
         return self.resume is None or self.resume == self.target_committed
+
+    @property
+    def not_there(self) -> int:
+        """Number of skipped records that the target does not hold."""
+        return self.skipped - self.passed_kept
 
     @property
     def name(self) -> str:
@@ -180,11 +185,12 @@ def partition_move(group: GroupPosition) -> PartitionMove:
         row = replace(row, state="no-commit", lag=unread, skipped=unread)
     if row.resume is None:
         return row
+    passed_kept = 0 if group.is_away else _passed_kept(group, row.resume)
     row = replace(
         row,
-        skipped=found.total_skipped,
+        skipped=found.total_skipped + passed_kept,
         uncopied=found.uncopied,
-        passed_kept=0 if group.is_away else _passed_kept(group, row.resume),
+        passed_kept=passed_kept,
         re_read=row.re_read + found.re_read + _count_acknowledged(group, log),
     )
     return _beside_theirs(row, group)
@@ -442,9 +448,9 @@ def position_problem(group: str, position: PartitionMove, request: MoveRequest) 
             f"{request.source}, reset that offset, or --overwrite it (in the form: overwrite)"
         )
     # Groups cannot catch up on an abandoned source: the forecast counts the skipped records.
-    if position.skipped and not request.accept_skips and not request.is_unplanned:
+    if position.not_there and not request.accept_skips and not request.is_unplanned:
         return (
-            f"{where}: the group would skip {amount(position.skipped, 'record')} "
+            f"{where}: the group would skip {amount(position.not_there, 'record')} "
             f"it has still to read ({position.reason}): let it catch up on {request.source}, or "
             f"accept that with --accept-skips (in the form: accept_skips)"
         )

@@ -605,9 +605,9 @@ def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
 
 def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
     for position in group.positions:
-        if position.skipped and request.accept_skips:
+        if position.not_there and request.accept_skips:
             yield (
-                f"group {group.group} will skip {amount(position.skipped, 'record')} of "
+                f"group {group.group} will skip {amount(position.not_there, 'record')} of "
                 f"{position.name}: {position.reason}"
             )
         if position.passed_kept:

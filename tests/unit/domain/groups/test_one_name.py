@@ -120,7 +120,7 @@ def test_a_group_that_goes_back_reads_what_was_kept_there_unless_it_has_passed_t
         row = partition_move(GroupPosition(known, read, None, target_is_ours=False))
 
         assert (found.state, found.offset) == ("translated", min(unread, default=len(b))), read
-        assert row.passed_kept == len(passed)
+        assert (row.passed_kept, row.not_there) == (len(passed), 0)
     on_b = partition_move(GroupPosition(known, len(p) - 1, 9, target_is_ours=False))
     assert on_b.resume == 9, "it has read b3 on B"
 

@@ -149,7 +149,8 @@ def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
 
     row = partition_move(GroupPosition(facts, committed, theirs, False))
 
-    assert row.passed_kept == passed
+    assert (row.passed_kept, row.skipped) == (passed, passed), "plan and report count them"
+    assert position_problem("audit", row, MoveRequest("failback", "B", "P")) is None
     assert row.resume == (80 if committed == 60 else 50)
 
 
