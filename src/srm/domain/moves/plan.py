@@ -211,7 +211,7 @@ def _after_loss(group: GroupPosition) -> Translation:
         reason = f"{facts.downstream} does not exist on {facts.target}"
         return Translation("no-commit") if last is None else Translation("no-target", reason=reason)
     if last is None and theirs is not None:
-        return Translation("translated", theirs)
+        last = LastPlace(theirs, None)
     if last is None:
         is_empty = log is not UNKNOWN_LOG and log.start >= log.end
         return Translation("translated", log.end) if is_empty else Translation("no-commit")
@@ -273,13 +273,13 @@ def _without_waiting(
 def _beside_theirs(row: PartitionMove, group: GroupPosition) -> PartitionMove:
     """Compare the place with the group's own commit on the target, but for markers between them.
 
-    A commit after the end of a log that was truncated counts as one at its end.
+    A commit that the log does not reach counts as one at its end, or start: retention came first.
     """
     theirs, resume, log = group.target_committed, row.resume, group.facts.downstream_log
     if theirs is None or resume is None:
         return row
     if log is not None and log is not UNKNOWN_LOG:
-        theirs = min(theirs, log.end)
+        theirs = min(max(theirs, log.start), log.end)
     again = group.facts.records_downstream(resume, theirs) if theirs > resume else 0
     if theirs > resume and not again:
         row = replace(row, resume=theirs)  # the same place, whether srm or a consumer committed it
@@ -292,14 +292,15 @@ def _beside_consumers(
     row: PartitionMove, group: GroupPosition, theirs: int, again: int
 ) -> PartitionMove:
     """Compare the place with a commit of a consumer on the target, ``again`` records further."""
-    in_log = theirs == group.target_committed  # and not past its end, where it was truncated
-    if in_log and not group.is_away and group.facts.never_copied:
+    dropped = theirs - (group.target_committed or 0)  # or, below 0, past the end of the log
+    if not dropped and not group.is_away and group.facts.never_copied:
         return replace(row, state="no-commit", resume=None)  # the consumer's commit counts
     # After a loss a commit of the group is newer than srm's own write, or the only one.
     is_newer = again > 0 or group.last is None or group.last.by_srm
     if group.is_away and is_newer and not group.overwrite:
         lag = max(0, _to_read_there(group.facts, theirs))
-        return replace(row, state="own-commit", resume=theirs, lag=lag, skipped=0, reason="")
+        row = replace(row, state="own-commit", resume=theirs, lag=lag, reason="")
+        return replace(row, skipped=max(0, dropped))
     one_map = replace(group.facts, back=None)
     at = translate(one_map, group.committed).offset if again and group.was_there else None
     if at is not None and not one_map.records_downstream(at, theirs):

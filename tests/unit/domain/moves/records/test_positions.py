@@ -98,6 +98,20 @@ def test_a_commit_past_a_truncated_log_goes_to_its_end_though_nothing_was_ever_c
     assert (row.state, row.resume) == ("translated", end)
 
 
+@pytest.mark.parametrize("last", [None, LastPlace(50, None, by_srm=True)])
+def test_a_commit_that_retention_has_overtaken_on_the_target_goes_to_the_start_of_its_log(
+    last: LastPlace | None,
+) -> None:
+    """The plan let the group continue at 60, where its clients reset to the end of the log."""
+    facts = PartitionFacts("reverse", COPY, ORIGINAL, "B", UNKNOWN_LOG, LogRange(70, 100, 100))
+    row = partition_move(GroupPosition(facts, None, 60, False, last=last))
+
+    assert (row.state, row.resume, row.skipped, row.lag) == ("own-commit", 70, 10, 30)
+    assert not row.is_applied
+    replaced = partition_move(GroupPosition(facts, None, 60, False, overwrite=True, last=last))
+    assert replaced.resume == 70
+
+
 def test_a_partition_without_a_commit_is_left_to_the_clients_reset_policy() -> None:
     history = History(("record", "record"), 0, 2, 2, (0, 1), 2, (0, 0))
     row = partition_move(GroupPosition(history.facts("forward"), None, None, False))
