@@ -243,8 +243,8 @@ class Counting:
         self.records += len(offsets)
         for mark in self.below:
             self.below[mark] += bisect_left(offsets, mark)
-        self.first_ms = min(times) if self.first_ms is None else min(self.first_ms, *times)
-        self.last_ms = max(times) if self.last_ms is None else max(self.last_ms, *times)
+        known = [ms for ms in (self.first_ms, self.last_ms, *times) if ms is not None and ms >= 0]
+        self.first_ms, self.last_ms = min(known, default=None), max(known, default=None)
 
 
 def json_row(record: ResidueRecord) -> dict[str, Any]:
