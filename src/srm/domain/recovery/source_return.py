@@ -225,7 +225,7 @@ class ResidueRecord:
 
 
 class Counting:
-    """Mutable counter of the records of a range; ``below``: of those before each mark."""
+    """Mutable counter of a range's records and times; ``below``: of those before each mark."""
 
     def __init__(self, marks: Iterable[int] = ()) -> None:
         self.below = dict.fromkeys(marks, 0)
@@ -342,9 +342,11 @@ def _decide(
         means.append(f"{amount(len(away), 'partition')} unavailable: copied when it can be read")
     if undecided and choice == "merge":
         means.append("records after open transactions: copied when they end")
-    if topic.only_copied or any(entry.cut_from is not None for entry in topic.partitions):
-        lost = f"{amount(topic.only_copied, 'record')} that {flow.source} has lost"
-        means.append(f"{lost} stay on {flow.target}, and the map ends before them")
+    if cut := [entry for entry in topic.partitions if entry.cut_from is not None]:
+        is_counted = all(entry.only_copied is not None for entry in cut)
+        lost = amount(topic.only_copied, "record") if is_counted else "an unknown number of records"
+        stay = f"{lost} that {flow.source} has lost stay on {flow.target}"
+        means.append(f"{stay}, and the map ends before them")
     if gone := sum(entry.retention_loss for entry in topic.partitions):
         means.append(f"{amount(gone, 'offset')} deleted by retention can never be copied: noted")
     text = "; ".join(means) or "nothing to decide: the flow resumes"

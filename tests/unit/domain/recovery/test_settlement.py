@@ -143,6 +143,17 @@ def test_two_choices_for_one_topic_contradict_each_other() -> None:
     assert read_choices(["A"], ["B"], ["C"]) == {"A": "merge", "B": "keep", "C": "discard"}
 
 
+@pytest.mark.parametrize(("count", "text"), [(7, "7 records that P has lost"), (0, "0 records")])
+def test_a_settlement_says_how_many_records_are_on_the_copy_alone(count: int, text: str) -> None:
+    found = returned(entry("Cut", cut_from=30, cut_to=50, only_copied=count))
+    [row] = plan_settlement(found, {}, "merge").topics
+    assert text in row.means
+
+    unknown = returned(entry("Cut", cut_from=30, cut_to=50))  # its map is damaged
+    [row] = plan_settlement(unknown, {}, "merge").topics
+    assert "an unknown number of records that P has lost stay on B" in row.means
+
+
 def test_only_what_is_left_on_the_source_and_what_is_lost_is_noted() -> None:
     found = returned(
         entry("Merged"),
