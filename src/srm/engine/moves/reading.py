@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from typing import Final, TypeVar
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.groups.group_sync import GroupLedger
-from srm.domain.groups.translation import UNKNOWN_LOG
+from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.moves.disaster import RATE_MS
 from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
@@ -32,7 +32,6 @@ from srm.engine.groups.checkpoints import (
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import read_proof
 from srm.engine.groups.translate import (
-    Logs,
     Maps,
     Starts,
     WantedMaps,
@@ -323,7 +322,7 @@ def read_facts(
     maps_ms = context.now_ms()
     maps = _maps(context, pairs, (starts, here.committed), (target_starts, there.committed))
     logs = logs_of(source, upstream, starts)
-    copies = _read_copies(pairs, here.committed)
+    copies = _furthest_in_copies(pairs, "reverse", here.committed.values())
     originals = [tp for tp in upstream if tp.topic in topics and tp in logs]
     held_back = [tp for tp in originals if logs[tp].stable_end < logs[tp].end]
     transactions, hidden = _if_authorized(source.open_transactions, held_back)
@@ -399,7 +398,9 @@ def read_target(
     if exact or paused:
         # A damaged map counts offsets, and takes no position away from the forecast.
         counted = context.forward.maps.load(read, _at_places(pairs, away)) if exact else maps
-        counted = past_markers(counted, target, _ends_of_copies(pairs, logs), logs)
+        ends = [{place: log.end for place, log in logs.items()}]
+        copies = _furthest_in_copies(pairs, "forward", ends)
+        counted = past_markers(counted, target, copies, logs)
     return MoveFacts(
         request=request,
         topics=topics,
@@ -483,26 +484,18 @@ def _maps(context: MoveContext, pairs: Collection[TopicPair], source: _Logs, tar
     return wanted.load(context.forward)
 
 
-def _read_copies(
-    pairs: Collection[TopicPair], committed: Mapping[str, Offsets]
+def _furthest_in_copies(
+    pairs: Collection[TopicPair], direction: Direction, offsets: Iterable[Offsets]
 ) -> dict[TopicPartition, tuple[TopicPartition, int]]:
-    """Return the copies that groups read on the source by original, with the furthest commit."""
-    originals = {pair.topic: pair.original for pair in pairs if pair.direction == "reverse"}
+    """Return the copies of a direction by original, each with the furthest of some offsets."""
+    chosen = [pair for pair in pairs if pair.direction == direction]
+    copies = {p.topic if direction == "reverse" else p.target_topic: p.original for p in chosen}
     found = dict[TopicPartition, tuple[TopicPartition, int]]()
-    for offsets in committed.values():
-        for copy, offset in offsets.items():
-            if copy.topic in originals:
-                original = TopicPartition(originals[copy.topic], copy.partition)
-                found[original] = copy, max(offset, found.get(original, (copy, 0))[1])
+    for copy, offset in (one for some in offsets for one in some.items()):
+        if copy.topic in copies:
+            original = TopicPartition(copies[copy.topic], copy.partition)
+            found[original] = copy, max(offset, found.get(original, (copy, 0))[1])
     return found
-
-
-def _ends_of_copies(
-    pairs: Collection[TopicPair], logs: Logs
-) -> dict[TopicPartition, tuple[TopicPartition, int]]:
-    names = {pair.target_topic: pair.original for pair in pairs if pair.direction == "forward"}
-    copies = [(copy, log.end) for copy, log in logs.items() if copy.topic in names]
-    return {TopicPartition(names[copy.topic], copy.partition): (copy, end) for copy, end in copies}
 
 
 def read_writers(
