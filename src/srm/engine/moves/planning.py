@@ -157,7 +157,7 @@ def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
     """Return the homes to move; a planned move of all that is left counts as of everything."""
     request, routes = facts.request, facts.routing.merge
     everything = replace(request, topics=(), groups=())
-    homes = homes_to_move(everything, routes)
+    homes = homes_to_move(request, routes)
     if not homes or request == everything or request.is_unplanned:
         return homes if request == everything else ()
     topics = topics_to_move(context, everything, context.target.topics())

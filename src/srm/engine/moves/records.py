@@ -774,8 +774,6 @@ def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[st
     An unplanned move redirects all clients of the lost source. A planned one only brings back those
     whose home is its target: no gate has checked topics and groups of others.
     """
-    if request.topics or request.groups:
-        return ()
     prefix, ends = home_subject(""), {request.source, request.target}
     there = {
         subject.removeprefix(prefix)
