@@ -24,6 +24,7 @@ from srm.domain.groups.translation import (
     UNKNOWN_LOG,
     Direction,
     LogRange,
+    Losses,
     PartitionFacts,
     State,
     Translation,
@@ -253,11 +254,8 @@ def _passed_kept(group: GroupPosition, resume: int) -> int:
     log, been = facts.downstream_log, group.target_committed or 0
     if facts.direction == "forward" or log is None:
         return 0
-    return sum(
-        end - max(start, log.start, been)
-        for start, end in facts.losses.kept
-        if max(log.start, been) < end <= resume
-    )
+    kept = Losses(facts.losses.kept)
+    return kept.count_at_most(facts.offset_map, max(log.start, been), resume)
 
 
 def _without_waiting(

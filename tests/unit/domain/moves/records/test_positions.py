@@ -168,6 +168,18 @@ def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
     assert row.resume == (80 if committed == 60 else 50)
 
 
+def test_what_was_kept_and_lost_there_is_not_passed_by_who_has_read_what_replaced_it() -> None:
+    """The source lost the end of its log after its return: others at these offsets were copied."""
+    kept = PartitionNotes.from_decision("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)
+    facts = PartitionFacts(
+        *("reverse", COPY, ORIGINAL, "P", LogRange(0, 75, 75), LogRange(0, 75, 75)),
+        OffsetMap.of([Run(0, 0, 50), Run(55, 55, 20)], Position(75, 75, 75)),
+        losses=Losses.of([kept], None),
+    )
+
+    assert partition_move(GroupPosition(facts, 75, None, False)).passed_kept == 5
+
+
 @pytest.mark.parametrize(("upstream", "skipped"), [(40, 20), (60, 10), (70, 0), (None, 0)])
 def test_what_was_kept_counts_as_skipped_by_a_group_that_moves_without_the_source(
     upstream: int | None, skipped: int
