@@ -238,8 +238,6 @@ class Counting:
         return {"records": self.records, "first_ms": self.first_ms, "last_ms": self.last_ms}
 
     def take(self, offsets: Sequence[int], times: Sequence[int]) -> None:
-        if not offsets:
-            return
         self.records += len(offsets)
         for mark in self.below:
             self.below[mark] += bisect_left(offsets, mark)
