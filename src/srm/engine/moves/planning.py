@@ -559,9 +559,8 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]
 
 def group_warnings(facts: MoveFacts) -> Iterator[str]:
     for group in facts.plans:
-        is_share = group.group in facts.share_groups
         yield from _warnings_of(group, facts.request)
-        if is_share:
+        if group.group in facts.share_groups:
             yield from _losses_of_share_group(group, facts)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
             yield (
