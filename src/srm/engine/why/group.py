@@ -73,7 +73,8 @@ class GroupLook:
     """Facts about one group; without an answer of the source ``found`` is None.
 
     ``committed`` are its offsets there, ``outcomes`` their translations, ``unread`` why there are
-    none. ``emitted`` are its checkpoints. ``routed_to`` is the cluster of its route.
+    none. ``emitted`` are its checkpoints. ``routed_to`` is the cluster of its route. ``there`` is
+    the group on the target, read if the source does not answer.
     """
 
     config: FlowConfig
@@ -85,6 +86,7 @@ class GroupLook:
     driver: DriverHeartbeat | None = None
     source_error: str = ""
     found: GroupDescription | None = None
+    there: GroupDescription | None = None
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     outcomes: tuple[CheckpointOutcome, ...] = ()
     unread: Reason | None = None
@@ -102,15 +104,35 @@ class GroupLook:
 
     @property
     def is_there(self) -> bool:
-        """True when the group works on the target by its route: it has no members on the source."""
+        """True when the group works on the target by its route: it has no members on the source.
+
+        Without an answer of the source, members on the target count, too.
+        """
         if self.movement is not None and self.movement.members:
             return False
-        return self.routed_to == self.config.flow.target
+        has_members = self.there is not None and bool(self.there.members)
+        return has_members or self.routed_to == self.config.flow.target
 
     @property
     def works_there(self) -> str:
         flow = self.config.flow
-        return f"it works on {flow.target} already: see flow {flow.reverse}"
+        if self.there is None:
+            return f"it works on {flow.target} already: see flow {flow.reverse}"
+        if not self.there.members:
+            state = self.there.state
+            return f"its route leads to {flow.target}, where it is {state}: start it there"
+        who = f"{self.there.state}, {amount(len(self.there.members), 'member')}"
+        return f"it works on {flow.target} ({who}), and nothing is wrong with it there"
+
+    @property
+    def pending(self) -> Reason | None:
+        """Reason why a group that works on the target is unfinished until the source answers."""
+        if self.there is None or not self.is_there:
+            return None
+        source, pause = self.config.flow.source, self.pause or Reason("")
+        what = f"{source} does not answer{'; ' * bool(pause.text)}{pause.text}"
+        then = f", then {pause.action}" if pause.action else ""
+        return Reason(f"{self.works_there}; pending: {what}", f"bring {source} back{then}")
 
     @property
     def is_unfinished(self) -> bool:
@@ -120,6 +142,8 @@ class GroupLook:
     @property
     def exists(self) -> bool:
         if self.movement is not None and self.movement.error is None:
+            return True
+        if self.is_there:
             return True
         absent = self.found is None or (self.found.state == "dead" and not self.committed)
         return not absent or bool(self.emitted)
@@ -185,10 +209,12 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
     """Add what a move of the group would meet now; an unplanned one without the source."""
     flow, topics = look.config.flow, set[str]()
     if look.source_error:
-        move = without_source(context)
+        move, group = without_source(context), look.group
         routes = RoutingTables(RoutingHistory.read(move.target))
-        routed_to = routes.cluster_of(group_subject(look.group), flow.source)
-        look = replace(look, routed_to=routed_to)
+        routed_to = routes.cluster_of(group_subject(group), flow.source)
+        look = replace(look, routed_to=routed_to, there=move.target.groups([group])[group])
+        if look.is_there:
+            return look
     elif look.opposite is None:
         return look
     else:
@@ -249,16 +275,16 @@ _BESIDE: Final = frozenset({"written", "follows", "way-back"})
 def why_group(context: FlowContext, name: str) -> Why:
     look = read_group(context, name)
     steps = (*group_steps(look), *moving_steps(look))
-    is_open = look.source_error or look.is_unfinished
+    is_open, pending = look.source_error or look.is_unfinished, look.pending
     return Why(
         flow=look.config.flow,
         kind="group",
         subject=look.group,
         known=look.exists,
-        ok=False if first_wrong(steps) else None if is_open else True,
-        verdict=_verdict(look, steps),
+        ok=None if pending else False if first_wrong(steps) else None if is_open else True,
+        verdict=pending.text if pending else _verdict(look, steps),
         steps=steps,
-        action=action_of(steps),
+        action=pending.action if pending else action_of(steps),
         similar=() if look.exists else near(look.group, look.similar),
         works_here=works_on_source(look),
     )
@@ -283,9 +309,8 @@ def _verdict(look: GroupLook, steps: tuple[WhyStep, ...]) -> str:
     if wrong is not None:
         return f"not translated: {wrong.answer}"
     if look.source_error:
-        text = look.works_there if look.is_there else not_known(steps)
         left = amount(len(look.emitted), "checkpoint")
-        return f"{text}; {left} on {look.config.flow.target}"
+        return f"{not_known(steps)}; {left} on {look.config.flow.target}"
     return f"{_translation_answer(look, steps)}; {_movable_text(steps)}"
 
 

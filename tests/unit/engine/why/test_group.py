@@ -11,7 +11,7 @@ from tests.unit.engine.copying_records import COPY, ORIGINAL
 from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
 from srm.config.model import RedirectSettings
-from srm.domain.flow_state.replication_records import PartitionStatus
+from srm.domain.flow_state.replication_records import PAUSE_KEY, PartitionStatus, Pause
 from srm.domain.moves.routing import Ack, Route, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import NameFilter, split_patterns
@@ -417,9 +417,43 @@ def test_a_group_that_has_moved_is_not_to_be_given_up_for_with_the_source_it_has
 
     answer = why_group(flow.context, "audit")
 
-    assert step(answer, "movable").answer == "it works on B already: see flow B->P"
-    assert answer.verdict == "it works on B already: see flow B->P; 1 checkpoint on B"
-    assert (answer.action, answer.works_here, wrong(answer)) == ("", False, [])
+    assert answer.verdict == (
+        "its route leads to B, where it is empty: start it there; pending: P does not answer"
+    )
+    assert (answer.action, answer.works_here, wrong(answer)) == ("bring P back", False, [])
+
+
+def test_a_group_at_work_is_said_to_be_well_with_what_waits_for_the_dead_cluster(
+    flow: RunningFlow,
+) -> None:
+    """After a disaster its answer was "not translated", or to do: "srm knows no remedy"."""
+    route_to(flow, "B")
+    flow.b.join("audit", "reader")
+    flow.p.fail()
+    well = "it works on B (active, 1 member), and nothing is wrong with it there; pending: "
+
+    answer = why_group(flow.context, "audit")
+
+    assert (answer.ok, answer.verdict) == (None, f"{well}P does not answer")
+    pause = Pause("1", "me", "unplanned failover m1: P is lost", 1)
+    state = flow.b.compacted_topic(internal_topics.replication("P"))
+    state.write({PAUSE_KEY: pause.value()})
+
+    answer = why_group(flow.context, "audit")
+
+    paused = "P->B is paused by me: unplanned failover m1: P is lost"
+    assert (answer.ok, answer.verdict) == (None, f"{well}P does not answer; {paused}")
+    assert answer.action == "bring P back, then srm return status --flow 'P->B'"
+
+
+def test_a_group_that_was_never_moved_is_where_its_members_are(flow: RunningFlow) -> None:
+    flow.b.join("native", "reader")
+    flow.p.fail()
+
+    answer = why_group(flow.context, "native")
+
+    assert answer.known
+    assert answer.verdict.startswith("it works on B (active, 1 member), and nothing is wrong")
 
 
 def test_a_group_whose_route_leads_to_a_dead_source_goes_on_from_its_checkpoints(
