@@ -37,7 +37,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt, moment
-from srm.domain.text.documents import decode_or_none, document_of, join
+from srm.domain.text.documents import decode_or_none, document_of, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place, loudness
@@ -127,8 +127,9 @@ def write_drill(target: Cluster, drill: Drill, forget: Iterable[Drill] = ()) -> 
     topic = target.compacted_topic(internal_topics.MOVES)
     names = {one.key() for one in forget}
     known = topic.read() if names else ()
-    gone = {key: None for key in known if document_of(key) in names}
-    topic.write({**gone, **drill.to_records()})
+    records = split(drill.key(), drill.value(), topic.read)
+    gone = {key: None for key in known if document_of(key) in names and key not in records}
+    topic.write({**records, **gone})
 
 
 def _is_alive(drill: Drill, age_ms: int) -> bool:

@@ -39,7 +39,7 @@ from srm.domain.recovery.source_return import (
     worst,
 )
 from srm.domain.text.amount import reasons_text, some
-from srm.domain.text.documents import values_of
+from srm.domain.text.documents import split, values_of
 from srm.engine.cluster_ports import TopicDescription, Topics
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.source_look import partitions_of
@@ -499,7 +499,8 @@ def store_outcome(context: FlowContext, outcome: Outcome) -> None:
             if cluster is context.target:
                 ensure_compacted(cluster, internal_topics.MOVES, 1, replicas)
             if internal_topics.MOVES in cluster.topics():
-                cluster.compacted_topic(internal_topics.MOVES).write(outcome.to_records())
+                topic = cluster.compacted_topic(internal_topics.MOVES)
+                topic.write(split(outcome.key(), outcome.value(), topic.read))
         except SrmError as error:
             log.warning(
                 "the outcome of move %s is not on %s: %s", outcome.move_id, cluster.alias, error

@@ -17,7 +17,7 @@ from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.amount import amount, duration, some
-from srm.domain.text.documents import Document, decode, read_json, split
+from srm.domain.text.documents import Document, decode, read_json
 from srm.errors import IntegrityError, UsageError
 
 RATE_MS = 10_000
@@ -306,8 +306,8 @@ class Outcome(Document):
             and not any(one.gone for one in self.partitions)
         )
 
-    def to_records(self) -> dict[bytes, bytes]:
-        return split(f"{OUTCOME_PREFIX}{self.move_id}".encode(), self.value())
+    def key(self) -> bytes:
+        return f"{OUTCOME_PREFIX}{self.move_id}".encode()
 
 
 DRILL_KEY: Final = b"drill:"
@@ -388,9 +388,6 @@ class Drill(Document):
 
     def key(self) -> bytes:
         return DRILL_KEY + self.drill_id.encode()
-
-    def to_records(self) -> dict[bytes, bytes]:
-        return split(self.key(), self.value())
 
     @classmethod
     def decode(cls, value: bytes) -> Self:

@@ -125,29 +125,43 @@ _INDEX: Final = b'{"parts":'
 
 @dataclass(frozen=True, slots=True)
 class Index(Document):
-    """Value of a document's record, if its text is in records of its own; their number and hash."""
+    """Value of a document's record, if its text is in ``parts`` others, from number ``first``."""
 
     KIND = "index of a document's parts"
     parts: int
     sha256: str
+    first: int = 0
+
+    def keys(self, key: bytes, most: int) -> list[bytes]:
+        numbers = range(self.first, self.first + min(self.parts, most))
+        return [b"%s%d:%s" % (_PART, number, key) for number in numbers]
 
 
-def split(key: bytes, text: bytes) -> dict[bytes, bytes]:
-    """Return a document as records that any broker takes; the one under its key is the last."""
+def split(
+    key: bytes, text: bytes, read: Callable[[], Mapping[bytes, bytes]] = dict
+) -> dict[bytes, bytes | None]:
+    """Return a document as records that any broker takes, to be written in this order.
+
+    With ``read``, of the records that are replaced, a write that is cut leaves the former document:
+    its parts stay until the new index is there.
+    """
     if len(text) <= _LARGEST:
         return {key: text}
     cuts = [text[start : start + _LARGEST] for start in range(0, len(text), _LARGEST)]
-    parts = {_part_key(key, number): cut for number, cut in enumerate(cuts)}
-    return {**parts, key: Index(len(cuts), sha256(text).hexdigest()).value()}
+    count, stored = len(cuts), read()
+    old = _index_of(key, stored.get(key, b"")) or Index(0, "")
+    first = 0 if count <= old.first else old.first + old.parts
+    index = Index(count, sha256(text).hexdigest(), first)
+    new = {**dict(zip(index.keys(key, count), cuts, strict=True)), key: index.value()}
+    return {**new, **{one: None for one in stored if document_of(one) == key and one not in new}}
 
 
 def join(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the documents of :func:`split` by key, without those that lack some of their parts."""
     whole = {key: text for key, text in records.items() if not key.startswith(_PART)}
     for key in [key for key, text in whole.items() if text.startswith(_INDEX)]:
-        if index := decode_or_none(whole.pop(key), Index.decode, f"{key!r}: "):
-            numbers = range(min(index.parts, len(records)))
-            text = b"".join(records.get(_part_key(key, number), b"") for number in numbers)
+        if index := _index_of(key, whole.pop(key)):
+            text = b"".join(records.get(part, b"") for part in index.keys(key, len(records)))
             whole |= {key: text} if sha256(text).hexdigest() == index.sha256 else {}
     return whole
 
@@ -157,5 +171,6 @@ def document_of(key: bytes) -> bytes:
     return key.split(b":", 2)[2] if key.startswith(_PART) else key
 
 
-def _part_key(key: bytes, number: int) -> bytes:
-    return b"%s%d:%s" % (_PART, number, key)
+def _index_of(key: bytes, value: bytes) -> Index | None:
+    is_index = value.startswith(_INDEX)
+    return decode_or_none(value, Index.decode, f"{key!r}: ") if is_index else None

@@ -209,8 +209,8 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
         factor = config.internal_replication_factor
         if internal_topics.MOVES not in target.partition_counts():
             ensure_stamped(target, internal_topics.MOVES, factor)
-        records = split(FlowProof.key(config.flow), proof.value())
-        target.compacted_topic(internal_topics.MOVES).write(records)
+        topic = target.compacted_topic(internal_topics.MOVES)
+        topic.write(split(FlowProof.key(config.flow), proof.value(), topic.read))
     except SrmError as error:
         log.warning("%s: cannot store the proof: %s", config.flow, error)
 

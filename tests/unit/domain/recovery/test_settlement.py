@@ -194,8 +194,7 @@ def test_the_outcome_has_the_residue_the_choices_and_what_groups_had_read() -> N
     assert (outcome.records, outcome.choices) == (20, {"A": "keep"})
     assert [one.topic for one in outcome.partitions] == ["A"]
     assert outcome.groups["audit"].records == 7
-    [record] = outcome.to_records().values()
-    assert type(outcome).decode(record) == outcome
+    assert type(outcome).decode(outcome.value()) == outcome
 
 
 def test_what_stands_behind_an_open_transaction_is_decided_about_and_told() -> None:

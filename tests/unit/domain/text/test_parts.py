@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from srm.domain.text import documents
 from srm.domain.text.documents import document_of, join, split
+from srm.engine.moves.records import Records
 
 BROKERS_DEFAULT = 1_000_000
 
@@ -26,28 +27,40 @@ def test_the_last_text_of_each_key_is_read_back(written: list[tuple[bytes, bytes
     """Also one that follows a longer one, whose last parts remain."""
     stored = dict[bytes, bytes]()
     for key, text in written:
-        records = split(key, text)
+        records = split(key, text, stored.copy)
         assert {document_of(one) for one in records} == {key}
-        assert [*records][-1] == key
-        stored |= records
+        stored = replaced(stored, records)
 
     assert join(stored) == dict(written)
 
 
-@pytest.mark.usefixtures("_small")
-@given(texts, texts, st.integers(0, 9))
-def test_a_text_that_is_written_in_part_is_the_former_one_or_none(
-    before: bytes, after: bytes, count: int
-) -> None:
-    stored = split(b"k", before) | dict([*split(b"k", after).items()][:count])
+def replaced(stored: dict[bytes, bytes], records: Records) -> dict[bytes, bytes]:
+    """Return what is left of records after others were written, as compaction leaves it."""
+    return {key: value for key, value in (stored | records).items() if value is not None}
 
-    assert join(stored) in ({b"k": before}, {b"k": after}, {})
+
+@pytest.mark.usefixtures("_small")
+@given(st.lists(st.tuples(texts, st.integers(0, 20)), min_size=1, max_size=5))
+def test_a_write_that_is_cut_after_any_record_leaves_the_former_text_or_the_new_one(
+    writes: list[tuple[bytes, int]],
+) -> None:
+    """A kill between two parts hid the former document until somebody wrote it again."""
+    stored: dict[bytes, bytes] = {b"k": b"{}"}
+    for text, count in writes:
+        before, records = join(stored), split(b"k", text, stored.copy)
+        for cut in range(len(records) + 1):
+            assert join(replaced(stored, dict([*records.items()][:cut]))) in (before, {b"k": text})
+        stored = replaced(stored, dict([*records.items()][:count]))
+
+    whole = replaced(stored, split(b"k", long := b"{" * 90, stored.copy))
+    assert join(whole) == {b"k": long}
+    assert len(whole) == len(split(b"k", long)), "no part is left that the index does not name"
 
 
 def test_a_text_of_megabytes_fits_a_broker_with_default_settings() -> None:
     text = b"x" * 5_000_000
 
-    assert max(map(len, split(b"k", text).values())) < BROKERS_DEFAULT
+    assert max(len(part or b"") for part in split(b"k", text).values()) < BROKERS_DEFAULT
     assert split(b"k", b"{}") == {b"k": b"{}"}
 
 

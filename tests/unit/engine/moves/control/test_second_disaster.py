@@ -16,6 +16,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
+from srm.domain.text.documents import split
 from srm.engine import moves
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.emission import emit
@@ -95,7 +96,9 @@ def test_a_returned_cluster_gets_the_plan_and_the_report_of_a_move_whatever_its_
         step(disaster.context, move_id)
     unread = tuple(f"Payments-{number}: no leader" for number in range(50_000))
     outcome = Outcome(move_id, "P->B", "same", 7, "ann", unread=unread)  # in several records
-    disaster.world.b.compacted_topic(internal_topics.MOVES).write(outcome.to_records())
+    disaster.world.b.compacted_topic(internal_topics.MOVES).write(
+        split(outcome.key(), outcome.value())
+    )
 
     level(disaster.world.context())
 

@@ -205,7 +205,9 @@ def test_an_outcome_that_comes_later_makes_a_revision_of_its_own(world: World) -
     world.passing(400_000)
     assert moves.watch_residue(context, "m1").residue_over
     before = moves.kept_report(context, "m1").report.revision
-    world.b.compacted_topic(internal_topics.MOVES).write(OUTCOME_OF_M1.to_records())
+    world.b.compacted_topic(internal_topics.MOVES).write(
+        {OUTCOME_OF_M1.key(): OUTCOME_OF_M1.value()}
+    )
 
     assert moves.watch_residue(context, "m1").outcome == OUTCOME_OF_M1
     kept = moves.kept_report(context, "m1")
@@ -229,7 +231,9 @@ def test_a_disaster_is_closed_by_its_outcome_in_one_chain_of_reports(world: Worl
     assert first.clusters == {"B": world.b.cluster_id()}, "the source is not asked"
 
     world.p.recover()
-    world.b.compacted_topic(internal_topics.MOVES).write(OUTCOME_OF_M1.to_records())
+    world.b.compacted_topic(internal_topics.MOVES).write(
+        {OUTCOME_OF_M1.key(): OUTCOME_OF_M1.value()}
+    )
     moves.watch_residue(context, "m1")
     chain = stored(world, "B")
     assert chain[-1].report.outcome == OUTCOME_OF_M1
