@@ -45,6 +45,12 @@ def current() -> FirstAnswers | None:
     return _current.get()
 
 
+def forget() -> None:
+    """Query each cluster again, briefly, before its next call: one may hang."""
+    if (now := _current.get()) is not None:
+        now.known.clear()
+
+
 @contextmanager
 def limit(seconds: float | None) -> Iterator[FirstAnswers | None]:
     """Give each cluster that the block opens some seconds for its first answer, None: no limit."""

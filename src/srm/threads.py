@@ -7,7 +7,11 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 
 def share_heaps() -> None:
@@ -21,6 +25,14 @@ def start_thread(name: str, run: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def fulfil(future: Future[_T], call: Callable[[], _T]) -> None:
+    """Give the result of a call, or its error, to who waits for the future."""
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001 -- it is raised by who waits
+        future.set_exception(error)
 
 
 def on_signals(*numbers: signal.Signals, call: Callable[[int], None]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaException
 
 from srm.errors import GivenUpError
-from srm.threads import start_thread
+from srm.threads import fulfil, start_thread
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +77,7 @@ class Aside:
 def _run(calls: _Work) -> None:
     while (item := calls.get()) is not None:
         done, work = item
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 -- for the caller, which may have left
-            done.set_exception(error)
+        fulfil(done, work)  # the caller may have left
         del done, work, item  # an idle thread must not keep the client alive
 
 

@@ -182,7 +182,7 @@ class MoveRequest:
         ),
     ] = "planned"
     wait_seconds: Annotated[
-        float, limit(1, 21_600, "Time limit from hold to go. Then clients go back.", "--timeout")
+        float, limit(1, 21_600, "Time from begin of hold to go. Then clients go back.", "--timeout")
     ] = 600.0
     resume_seconds: Annotated[
         float, limit(1, 3_600, "Time limit from go until groups work. Then only the run fails.")

@@ -9,10 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, closing, nullcontext
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
+from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look, is_member_of
 from srm.domain.moves.plan import MovePlan, offsets_to_write
@@ -46,6 +50,7 @@ from srm.errors import (
     SrmError,
     UnavailableError,
 )
+from srm.threads import fulfil, start_thread
 
 _GRACE_MS = 5_000
 """Time to commit for members that do not acknowledge the hold."""
@@ -317,8 +322,8 @@ def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontex
     at most twice the longest quiet time, plus a few looks; then a GateClosedError, clients stay.
     """
     plan = MoveStore.read(context).load(move_id)[0]
-    patience = min(2 * plan.request.quiet_s() + 5.0, plan.request.wait_seconds)
-    run = _Run(context, plan, time.monotonic() + patience)
+    limit_s = min(2 * plan.request.quiet_s() + 5.0, plan.request.wait_seconds)
+    run = _Run(context, plan, time.monotonic() + limit_s)
     sending: tuple[RunStep, ...] = ("apply", "go")
     for step in sending:
         with around(step):
@@ -334,6 +339,7 @@ class _Run:
     show: Callable[[RunEvent], None] = lambda _event: None
     poll_seconds: float = _POLL_S
     seen: SyncStatus | VerifyStatus | None = None
+    trouble: UnavailableError | None = None
     report: MoveReport = field(init=False)
     _timer: threading.Event = field(default_factory=threading.Event)
 
@@ -370,9 +376,11 @@ class _Run:
         while True:
             try:
                 self.seen = seen = look(self.context, self.plan.move_id)
+                self.trouble = None
             except UnavailableError as error:
                 if time.monotonic() > deadline:
                     raise
+                self.trouble = error
                 self.show(RunEvent(step, self.seen, str(error)))
             else:
                 yield seen
@@ -383,15 +391,30 @@ class _Run:
         plan = self.plan
         if plan.request.is_unplanned:
             return
-        for status in self._looks("wait", wait_status, self.deadline):
+        for status in self._looks("wait", self._look_in_time, self.deadline):
             if status.ready:
                 return
             if status.timed_out or time.monotonic() > self.deadline:
-                raise GateClosedError(
-                    f"move {plan.move_id} was not synchronised within "
-                    f"{plan.request.wait_seconds:g} s; clients stay on "
-                    f"{plan.request.source}: {reasons_text(status.blocking)}"
-                )
+                raise self._not_in_time(status.blocking)
+
+    def _look_in_time(self, context: MoveContext, move_id: str) -> SyncStatus:
+        """Look in a thread: a cluster that hangs may keep it, and not the clients."""
+        found = Future[SyncStatus]()
+        look = partial(copy_context().run, wait_status, context, move_id)
+        start_thread("srm-look", partial(fulfil, found, look))
+        wait([found], max(0.0, self.deadline - time.monotonic()))
+        if found.done():
+            return found.result()
+        patience.forget()  # a cluster that hangs must not delay the release as long
+        waits = self.seen.blocking if isinstance(self.seen, SyncStatus) else ()
+        raise self.trouble or self._not_in_time((*waits, "the last look has not ended"))
+
+    def _not_in_time(self, waits: Collection[str]) -> GateClosedError:
+        request = self.plan.request
+        return GateClosedError(
+            f"move {self.plan.move_id} was not synchronised within {request.wait_seconds:g} s; "
+            f"clients stay on {request.source}: {reasons_text(waits)}"
+        )
 
     def _apply(self) -> None:
         self.seen = apply(self.context, self.plan.move_id)

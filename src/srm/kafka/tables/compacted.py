@@ -137,14 +137,18 @@ class KafkaCompactedTopic:
         self, visit: Callable[[confluent.Message], None], begin: Callable[[], None] = lambda: None
     ) -> None:
         """Show all records; a try that begins again shows them again, after ``begin``."""
-        doing = f"reading {self._name}"
+        lock = self._clients.reader_lock
 
         def read(timeout_s: float) -> None:
-            begin()
-            self._read(timeout_s, visit)
+            if not lock.acquire(timeout=timeout_s):  # by a read of a cluster that hangs
+                raise UnavailableError(f"{self._reading}: an earlier read lasts; retry")
+            try:
+                begin()
+                self._read(timeout_s, visit)
+            finally:
+                lock.release()
 
-        with self._clients.reader_lock:
-            self._clients.call(doing, read, on_topic("Read", self._topic))
+        self._clients.call(f"reading {self._name}", read, on_topic("Read", self._topic))
 
     def _read(self, timeout_s: float, visit: Callable[[confluent.Message], None]) -> None:
         reader = self._clients.reader()

@@ -22,6 +22,7 @@ from srm.kafka.admin.clients import Clients, answer_of
 from srm.kafka.admin.cluster_facts import broker_configs
 from srm.kafka.state.writers import KafkaControlWriter
 from srm.kafka.tables.compacted import KafkaCompactedTopic
+from srm.threads import fulfil
 from srm_lab.stack.process import LOOPBACK, free_port
 
 
@@ -138,6 +139,23 @@ def test_closing_does_not_wait_for_a_thread_that_waits_for_the_cluster(clients: 
     closing.join(DEADLINE_S)
 
     assert not waits
+
+
+def test_a_read_that_hangs_keeps_no_later_one_from_the_limit_of_a_first_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The release of a hold waited until the last look of the move had ended."""
+    monkeypatch.setattr(module, "refusals_of", lambda _, limit_s: [UnavailableError(f"{limit_s}")])
+    later = Future[object]()
+    with patience.limit(7):
+        clients = Clients("P", ClusterClients.alike({"bootstrap.servers": "P:1"}))
+    read = KafkaCompactedTopic(clients, "table", 0).read
+
+    with clients.reader_lock:
+        threading.Thread(target=fulfil, args=(later, read)).start()
+        error = later.exception(DEADLINE_S)
+
+    assert isinstance(error, GivenUpError)
 
 
 def test_who_waits_for_the_cluster_in_vain_is_told(clients: Clients) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from rich.console import Console
@@ -129,6 +131,22 @@ def test_a_time_out_releases_the_hold_and_says_what_was_waited_for(world: World)
 
     with pytest.raises(GateClosedError, match=r"clients stay on P: .*far is still active on P"):
         run(world, clients, replace(REQUEST, wait_seconds=5))
+    assert states(world) == {("P", "go")}
+
+
+def test_a_cluster_that_hangs_does_not_hold_clients_longer_than_the_time_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen broker kept the last look for half a minute, and the clients in the hold."""
+    thaw = Event()
+    monkeypatch.setattr("srm.engine.moves.steps.wait_status", lambda *_: thaw.wait(60))
+    began = time.monotonic()
+
+    with pytest.raises(GateClosedError, match="the last look has not ended"):
+        run(world, Clients(world), replace(REQUEST, wait_seconds=1))
+
+    thaw.set()
+    assert time.monotonic() - began < 30
     assert states(world) == {("P", "go")}
 
 
