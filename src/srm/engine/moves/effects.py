@@ -183,9 +183,12 @@ def _fence_for_later(context: MoveContext, now: InForce) -> None:
                 fence_if_possible(one, later)
 
 
-def require_in_force(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
+def require_in_force(
+    context: MoveContext, plan: MovePlan, progress: MoveProgress, *, lifts: bool = True
+) -> None:
     if progress.is_decided and (later := InForce.read(context, plan).moves):
-        fence_if_possible(context, plan, sets=False)  # a killed process may have left a late one
+        if lifts:  # a killed process may have left a late fence
+            fence_if_possible(context, plan, sets=False)
         ended = utc(max(progress.times_ms.values()))
         raise ConflictError(
             f"move {plan.move_id} ended at {ended}, superseded by move "

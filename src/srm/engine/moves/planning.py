@@ -62,16 +62,15 @@ def plan(
 
     ``move_id``: the same again replaces the plan; if the move has continued, it is returned.
     ConflictError: it belongs to another request, or to a move that has ended and is superseded.
-    ``dry_run``: only compute; nothing is written to either cluster.
+    ``dry_run``: the same, but nothing is written to either cluster.
     """
     if request.flow != context.forward.config.flow:
         raise UsageError(
             f"the move is {request.flow}, but the given flow is {context.forward.config.flow}"
         )
     move_id = move_id or new_move_id(context, request)
-    if dry_run:
-        return compute_plan(context, request, move_id)
-    ensure_topics(context, unplanned=request.is_unplanned)
+    if not dry_run:
+        ensure_topics(context, unplanned=request.is_unplanned)
     store = MoveStore.read(context)
     if (known := store.plan(move_id)) is not None:
         if known.request != request:
@@ -80,8 +79,10 @@ def plan(
                 f"continue it: srm failover run --move-id {move_id}"
             )
         if (at := store.progress(move_id)).step not in _REPLACEABLE:
-            require_in_force(context, known, at)
+            require_in_force(context, known, at, lifts=not dry_run)
             return known
+    if dry_run:
+        return compute_plan(context, request, move_id)
     return _keep(context, compute_plan(on_brokers_clock(context), request, move_id))
 
 

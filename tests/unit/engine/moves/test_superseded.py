@@ -50,15 +50,21 @@ def there_and_back(world: World) -> None:
     world.passing(90 * 86_400_000)
 
 
-def test_a_plan_under_the_id_of_a_move_that_was_undone_since_is_refused(world: World) -> None:
-    """A run that is cleared, or a run id that is used again, would be green and move nothing."""
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_plan_under_the_id_of_a_move_that_was_undone_since_is_refused(
+    world: World, *, dry_run: bool
+) -> None:
+    """A run that is cleared, or a run id that is used again, would be green and move nothing.
+
+    A dry run showed a plan, as if the move could run.
+    """
     there_and_back(world)
 
     with pytest.raises(
         ConflictError,
         match=r"m1 ended at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, superseded by move m2; nothing was",
     ):
-        moves.plan(world.context(), REQUEST, "m1")
+        moves.plan(world.context(), REQUEST, "m1", dry_run=dry_run)
 
 
 def test_a_plan_of_a_move_that_is_in_force_is_returned_again(world: World) -> None:
