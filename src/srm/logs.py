@@ -11,7 +11,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -135,9 +136,24 @@ def warn_once(logger: logging.Logger, text: str) -> None:
 class Troubles(dict[str, SrmError]):
     """Failures that last, by what does not work; each is logged once, an outage with any text."""
 
-    def __init__(self, subject: str) -> None:
+    def __init__(self, subject: str, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._subject = subject
+        self._clock = clock
+        self._seen: dict[str, float] = {}
+
+    def __setitem__(self, what: str, trouble: SrmError) -> None:
+        self._seen[what] = self._clock()
+        super().__setitem__(what, trouble)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each failure with the age of the look that met it: the next one may still last."""
+        now = self._clock()
+        return tuple(
+            f"{what}: {error}, {now - self._seen[what]:.0f} s ago"
+            for what, error in [*self.items()]
+        )
 
     def report(self, what: str, error: Exception) -> SrmError:
         trouble = error if isinstance(error, SrmError) else SrmError(f"unexpected: {error!r}")

@@ -173,6 +173,18 @@ def test_commands_log_as_the_file_says(tmp_path: Path) -> None:
     assert "ConfigError" in line["exception"]
 
 
+def test_a_failure_is_shown_with_the_age_of_the_look_that_met_it() -> None:
+    """It was shown as if of now for 12 s in which the cluster answered and the next look lasted."""
+    now = [5.0]
+    troubles = logs.Troubles("P->B", lambda: now[0])
+    troubles.report("discovery", UnavailableError("connection refused"))
+    now[0] = 17.0
+
+    assert troubles.lines == ("discovery: connection refused, 12 s ago",)
+    troubles.end("discovery")
+    assert troubles.lines == ()
+
+
 def test_an_outage_has_one_line_when_it_begins_and_one_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -308,7 +308,8 @@ class Health:
 def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
     """Return the health of one topic; that of its flow if the flow is not copied."""
     if topic.state == "stopped":
-        return Health("STOPPED", (Reason(topic.reason or "stopped", topic.action),))
+        when = "before the pause: " if found.pause is not None else ""
+        return Health("STOPPED", (Reason(f"{when}{topic.reason or 'stopped'}", topic.action),))
     if (idle := next(_not_copied(found), None)) is not None:
         return Health(_STATES.get(idle.id, "STOPPED"), (idle.reason,))
     if found.source_error:

@@ -300,7 +300,7 @@ class FlowDriver:
             started_after=self.started_after or "",
             ended=ended,
             duties=tuple(sorted(self.duties)),
-            troubles=tuple(f"{what}: {e}" for what, e in [*self.progress.duty_troubles.items()]),
+            troubles=self.progress.duty_troubles.lines,
             pending=() if self.discovered is None else self.discovered.pending[:_MOST_PENDING],
         )
         return beat.value()

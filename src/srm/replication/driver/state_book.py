@@ -406,7 +406,7 @@ class ProgressBook:
                 slots_alive=self.alive,
                 slots=self._slots,
                 stopped=tuple(sorted(stopped, key=lambda s: (s.topic, s.partition))),
-                trouble=str(self.troubles.first or self.duty_troubles.first or ""),
+                trouble=next(iter((*self.troubles.lines, *self.duty_troubles.lines)), ""),
             )
 
     def _choose(self, copy_id: CopyId) -> None:

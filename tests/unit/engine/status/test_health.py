@@ -175,6 +175,15 @@ def test_topics_of_a_flow_that_is_not_copied_have_its_state(
     assert (health.state, health.reasons[0].text) == (of_topic, text)
 
 
+def test_what_a_slot_said_before_a_pause_is_not_shown_as_of_now() -> None:
+    """A topic was "connection refused" for as long as the pause lasted, though P answered."""
+    topic = replace(TOPIC, state="stopped", reason="0: connection refused")
+
+    health = topic_health(topic, replace(WELL, pause=Pause("m", "ada", "moved away", 1)))
+
+    assert health.reasons[0].text == "before the pause: 0: connection refused"
+
+
 def test_where_the_source_does_not_answer_no_topic_runs() -> None:
     health = topic_health(TOPIC, replace(WELL, source_error="no broker"))
 
