@@ -117,7 +117,7 @@ def all_entries(records: Mapping[bytes, bytes]) -> Iterator[LedgerEntry]:
 
 
 class GroupLedger:
-    """All valid entries of one cluster, decoded on access: there are those of all moves and syncs.
+    """All valid entries of one cluster, each decoded once, on access: there are those of all syncs.
 
     ``rows``: values of the topic's records with their timestamps (epoch ms). ``topic_ids`` by the
     names of the cluster's topics, read before. A damaged record is skipped.
@@ -126,7 +126,8 @@ class GroupLedger:
     def __init__(
         self, rows: Mapping[bytes, tuple[bytes, int]], topic_ids: Mapping[str, str]
     ) -> None:
-        self._rows = dict(rows)
+        self._rows = rows
+        self._decoded: dict[bytes, LedgerEntry | None] = {}
         self._topic_ids = topic_ids
 
     def topic_id(self, topic: str) -> str:
@@ -134,7 +135,7 @@ class GroupLedger:
         return self._topic_ids.get(topic, "")
 
     def entries(self) -> Iterator[LedgerEntry]:
-        found = (self._find(key) for key in tuple(self._rows))
+        found = map(self._find, self._rows)
         return (entry for entry in found if entry is not None)
 
     def entry(self, group: str, partition: TopicPartition) -> LedgerEntry | None:
@@ -142,15 +143,12 @@ class GroupLedger:
         return self._find(ledger_key(group, partition))
 
     def _find(self, key: bytes) -> LedgerEntry | None:
-        row = self._rows.get(key)
-        if row is None:
-            return None
-        value, time_ms = row
-        found = decode_or_none(value, lambda it: LedgerEntry.decode(key, it, time_ms))
-        if found is None:
-            del self._rows[key]  # log it only once
-            return None
-        return found if found.topic_id == self.topic_id(found.topic_partition.topic) else None
+        if key in self._rows and key not in self._decoded:
+            value, time_ms = self._rows[key]
+            found = decode_or_none(value, lambda it: LedgerEntry.decode(key, it, time_ms))
+            counts = found and found.topic_id == self.topic_id(found.topic_partition.topic)
+            self._decoded[key] = found if counts else None
+        return self._decoded.get(key)
 
 
 IDLE: Final = frozenset({"empty", "dead"})
