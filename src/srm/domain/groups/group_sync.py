@@ -36,6 +36,8 @@ from dataclasses import dataclass, field, fields, replace
 from json.encoder import encode_basestring_ascii as _quote
 from typing import Final, Literal
 
+from pydantic_core import from_json
+
 from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.translation import UNFINISHED
 from srm.domain.names.topics import Flow, TopicPartition
@@ -94,8 +96,8 @@ class LedgerEntry:
     def decode(cls, key: bytes, value: bytes, timestamp_ms: int = 0) -> LedgerEntry:
         """Decode one record of the ledger topic; ignore fields of later versions."""
         try:
-            group, *place = json.loads(key)
-            named = {**json.loads(value), "group": group, "topic_partition": place}
+            group, *place = from_json(key)
+            named = {**from_json(value), "group": group, "topic_partition": place}
             named["time_ms"] = named.get("time_ms") or timestamp_ms
             return adapter(cls).validate_python(named)
         except (ValueError, TypeError) as error:
