@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaError
 
@@ -37,6 +38,8 @@ _GROUP_RESOURCE: Final = 32
 _RESET: Final = "share.auto.offset.reset"
 _NO_EPOCH: Final = -1
 _UNSTABLE_WAIT_S: Final = 2.0
+_SILENT_S: Final = 2.0
+"""Wait for a coordinator if a whole time limit has passed without an answer about its groups."""
 _FEW: Final = 10_000
 """Answers of all groups for all partitions; for thousands of both, brokers take minutes."""
 _REMOVED: Final = "removed by srm for a move"
@@ -66,18 +69,41 @@ def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str
     look = _Look(clients)
     try:
         return clients.request("describing groups", lambda brokers: look.at(brokers, wanted))
-    except UnavailableError:
+    except UnavailableError as error:
         if not look.found:
             raise
+        look.later = dict.fromkeys((wanted or set()) - look.found.keys(), error) | look.later
         clients.silent_groups.update(look.later)
         return look.all
 
 
-def _to_await(clients: Clients, found: Collection[str], later: Mapping[str, _T]) -> tuple[_T, ...]:
-    """Return why groups have to wait, without those that were awaited in vain before."""
+def _await(clients: Clients, found: Collection[str], later: Mapping[str, SrmError]) -> None:
+    """Raise why groups have to wait, but for those that were awaited in vain before."""
     silent = clients.silent_groups
     silent.difference_update(found)
-    return tuple(why for name, why in later.items() if name not in silent or not found)
+    if left := {str(why) for name, why in later.items() if name not in silent or not found}:
+        raise UnavailableError("; ".join(sorted(left)[:3]))
+
+
+async def _side_by_side(
+    clients: Clients,
+    by_node: Mapping[int, list[str]],
+    read: Callable[[int, list[str]], Any],
+    fail: Callable[[str, SrmError], None],
+    done: Mapping[str, object],
+) -> None:
+    """Read groups from their coordinators; one that hangs holds up its own alone, and once."""
+
+    async def of_node(node: int, names: list[str]) -> None:
+        limit_s = _SILENT_S if clients.silent_groups >= {*names} else None
+        try:
+            await asyncio.wait_for(read(node, names), limit_s)
+        except (TimeoutError, SrmError) as error:
+            late = UnavailableError(f"its coordinator, broker {node}, does not answer")
+            for name in {*names} - done.keys():
+                fail(name, error if isinstance(error, SrmError) else late)
+
+    await asyncio.gather(*[of_node(*each) for each in by_node.items()])
 
 
 @asynccontextmanager
@@ -105,7 +131,7 @@ async def by_coordinator(
     if unknown:
         await brokers.look()
     for some in batches(unknown, _NAMES):
-        answer = await brokers.query(brokers.nodes[0], api.FIND_COORDINATORS(_GROUP_KEYS, some))
+        answer = await brokers.query_any(api.FIND_COORDINATORS(_GROUP_KEYS, some))
         for found in answer["coordinators"]:
             name = found["key"]
             if found["error_code"]:
@@ -145,11 +171,9 @@ class _Look:
             by_node, failed = await by_coordinator(self._clients, brokers, wanted)
             for name, error in failed.items():
                 self._fail(name, error)
-            await asyncio.gather(
-                *[self._describe(brokers, node, names) for node, names in by_node.items()]
-            )
-        if _to_await(self._clients, self.found, self.later):
-            raise UnavailableError("; ".join(sorted({str(why) for why in self.later.values()})[:3]))
+            describing = partial(self._describe, brokers)
+            await _side_by_side(self._clients, by_node, describing, self._fail, self.found)
+        _await(self._clients, self.found, self.later)
         return self.all
 
     @property
@@ -329,7 +353,7 @@ def share_resets(clients: Clients, groups: Collection[str]) -> dict[str, str]:
         await brokers.look()
         wanted = [(_GROUP_RESOURCE, name, [_RESET]) for name in sorted(groups)]
         question = api.DESCRIBE_SETTINGS(wanted, False, False)  # noqa: FBT003 - fields of the message
-        found = (await brokers.query(brokers.nodes[0], question))["resources"]
+        found = (await brokers.query_any(question))["resources"]
         for each in found:
             needs = on_group("DescribeConfigs", each["name"])
             check([each], clients.label(doing), needs, _GONE)
@@ -412,9 +436,9 @@ class _OfGroups(Generic[_T]):
             except UnavailableError as error:
                 if not self._results and not self._errors:
                     raise
-                self.clients.silent_groups.update(self._later)
                 left = set(groups) - self._results.keys() - self._errors.keys()
                 self._later = dict.fromkeys(left, error) | self._later
+                self.clients.silent_groups.update(self._later)
             self._errors |= self._later
         return self._results, self._errors
 
@@ -425,23 +449,17 @@ class _OfGroups(Generic[_T]):
         by_node, unknown = await by_coordinator(self.clients, brokers, left)
         for name, error in unknown.items():
             self._fail(brokers, name, error)
-        await asyncio.gather(*[self._read(brokers, node, names) for node, names in by_node.items()])
-        for waiting in _to_await(self.clients, {**self._results, **self._errors}, self._later):
-            raise waiting
+        read, fail = partial(self._read, brokers), partial(self._fail, brokers)
+        await _side_by_side(self.clients, by_node, read, fail, self._results)
+        _await(self.clients, {**self._results, **self._errors}, self._later)
 
     async def _read(self, brokers: Brokers, node: int, names: list[str]) -> None:
         for some in batches(names, _BATCH):
             answers: dict[str, list[api.Answer]] = defaultdict(list)
-            try:
-                for request in self.requests(some):
-                    if self.optional and not await brokers.serves(node, request.message):
-                        continue
+            for request in self.requests(some):
+                if not self.optional or await brokers.serves(node, request.message):
                     for group in (await brokers.query(node, request))["groups"]:
                         answers[group["group"]].append(group)
-            except SrmError as error:
-                for name in some:
-                    self._fail(brokers, name, error)
-                continue
             for name in some:
                 try:
                     self._results[name] = self._result(name, answers[name])

@@ -61,6 +61,8 @@ def test_a_group_with_offsets_that_was_absent_is_described_again(
 class Limited:
     """Clients of a cluster that repeat a call until their time limit, three times."""
 
+    alias = "B"
+
     def __init__(self) -> None:
         self.silent_groups: set[str] = set()
         self.calls = 0
@@ -72,11 +74,15 @@ class Limited:
         for left in (2, 1, 0):
             self.calls += 1
             try:
-                return asyncio.run(request(SimpleNamespace(coordinators={}, look=_nothing)))
-            except UnavailableError:
+                return asyncio.run(self._limited(request))
+            except (TimeoutError, UnavailableError) as error:
                 if not left:
-                    raise
+                    raise UnavailableError(str(error)) from error
         raise AssertionError
+
+    async def _limited(self, request: Callable[[Any], Any]) -> Any:
+        async with asyncio.timeout(0.05):
+            return await request(SimpleNamespace(coordinators={}, look=_nothing))
 
 
 async def _nothing(*_: object) -> None:
@@ -117,16 +123,57 @@ def test_a_group_without_a_coordinator_is_waited_for_once(
     assert clients.silent_groups == set()
 
 
+def test_a_coordinator_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen broker holds up neither the groups of others nor, again, each look at its own."""
+    clients, frozen = Limited(), {2}
+
+    async def by_coordinator(*args: object) -> tuple[dict[int, list[str]], dict[str, Any]]:
+        names: Collection[str] = args[2]  # type: ignore[assignment]
+        nodes = {1: ["alive"], 2: ["hidden"]}
+        return {node: some for node, some in nodes.items() if {*some} <= {*names}}, {}
+
+    async def described(self: _Look, _brokers: object, node: int, names: list[str]) -> None:
+        if node in frozen:
+            await asyncio.Event().wait()
+        self.found |= {name: admin_groups.GroupDescription(name, "empty") for name in names}
+
+    async def read(self: Any, _brokers: object, node: int, names: list[str]) -> None:
+        if node in frozen:
+            await asyncio.Event().wait()
+        self._results |= dict.fromkeys(names, 7)
+
+    monkeypatch.setattr(admin_groups, "by_coordinator", by_coordinator)
+    monkeypatch.setattr(admin_groups, "_SILENT_S", 0.01, raising=False)
+    monkeypatch.setattr(_Look, "_describe", described)
+    monkeypatch.setattr(_OfGroups, "_read", read)
+
+    def look() -> tuple[int, str, dict[str, int], set[str]]:
+        clients.calls = 0
+        found = admin_groups.describe(clients, ["alive", "hidden"])  # type: ignore[arg-type]
+        of = _OfGroups[int](clients, lambda _: (), (), lambda _: 7)  # type: ignore[arg-type]
+        results, errors = of.of(["alive", "hidden"])
+        return clients.calls, found["hidden"].state, dict(results), set(errors)
+
+    assert look() == (3 + 1, "unknown", {"alive": 7}, {"hidden"})
+    assert look() == (1 + 1, "unknown", {"alive": 7}, {"hidden"})
+    assert (
+        "broker 2, does not answer"
+        in admin_groups.describe(clients, ["alive", "hidden"])["hidden"].reason
+    )  # type: ignore[arg-type]
+    frozen.clear()
+    assert look() == (2, "empty", {"alive": 7, "hidden": 7}, set())
+
+
 def test_a_coordinator_that_another_call_drops_meanwhile_still_counts() -> None:
     """Threads share a cluster: one looks for coordinators while another fails at one of them."""
 
     async def look() -> None:
         brokers.coordinators.pop("old")
 
-    async def query(_node: int, _request: object) -> dict[str, Any]:
+    async def query_any(_request: object) -> dict[str, Any]:
         return {"coordinators": [{"key": "new", "error_code": 0, "node": 2}]}
 
-    brokers = SimpleNamespace(coordinators={"old": 1}, nodes=(1, 2), look=look, query=query)
+    brokers = SimpleNamespace(coordinators={"old": 1}, nodes=(1, 2), look=look, query_any=query_any)
     found = admin_groups.by_coordinator(None, brokers, ["old", "new"])  # type: ignore[arg-type]
 
     assert asyncio.run(found) == ({1: ["old"], 2: ["new"]}, {})
