@@ -157,16 +157,14 @@ def apply_exact(
     """
     names, topics = sorted(wanted), context.target.topics()
     states = context.target.groups(names)
-    current, errors = context.target.commits_of(names)
-    for error in errors.values():
-        raise error
+    current, errors = per_group(context.target.commits_of(names))
     before = current if seen is None else seen
     ledger = read_ledger(context.target, topics)
     decisions = []
     places = ((group, *place) for group in names for place in sorted(wanted[group].items()))
     for name, partition, offset in places:
         group, entry = _state(states, name), ledger.entry(name, partition)
-        now, then = current[name].get(partition), before[name].get(partition)
+        now, then = current.get(name, {}).get(partition), before.get(name, {}).get(partition)
         # An offset below an older intention would later look like an operator's rewind. Above it a
         # consumer's stays its own: a sync would lower ours to the group's place on the source.
         known = entry is None or entry.intended == offset
@@ -175,6 +173,8 @@ def apply_exact(
         reason = ""
         if group.state not in IDLE:
             action, reason = "group-active", _members(group)
+        elif name in errors:
+            action, reason = "not-written", errors[name].text
         elif now not in {then, offset}:
             action, reason = "group-active", f"its offset changed from {then} to {now}"
         decisions.append(SyncDecision(name, partition, action, now, offset, reason))

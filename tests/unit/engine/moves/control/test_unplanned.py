@@ -766,6 +766,24 @@ def test_a_group_whose_offsets_cannot_be_read_is_left_alone_and_named(disaster: 
     assert "no coordinator" in MoveStore.read(disaster.context).progress("m1").left_alone["far"]
 
 
+def test_a_coordinator_that_hangs_within_apply_holds_up_no_other_group(disaster: Disaster) -> None:
+    disaster.planned()
+    disaster.through("hold")
+    read, looks = disaster.world.b.committed_offsets, list[str]()
+
+    def committed(group: str) -> dict[TopicPartition, int]:
+        looks.append(group)
+        if looks.count("far") > 1 and group == "far":
+            raise UnavailableError("reading offsets of group 'far' on cluster B: no answer")
+        return read(group)
+
+    disaster.world.b.committed_offsets = committed
+    disaster.through("apply", "go")
+
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 96
+    assert "no answer" in MoveStore.read(disaster.context).progress("m1").left_alone["far"]
+
+
 def test_a_share_group_is_created_from_its_checkpoint(disaster: Disaster) -> None:
     disaster.world.p.commit("queue", {TopicPartition("Payments", 0): 95})
     disaster.world.p.share("queue", {TopicPartition("Payments", 0): 3})
