@@ -1,8 +1,8 @@
-"""Hold time of a planned move: ``python -m bench.move_groups --groups 400``.
+"""Hold time of a move: ``python -m bench.move_groups --groups 400``, or with ``--unplanned``.
 
 Two embedded brokers, one topic copied by a real replicator, groups without
 members that have read half of it. Measures the seconds of each step, and from hold to go by the
-broker's clock.
+broker's clock. Before an unplanned move the source is killed, once all groups have checkpoints.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.service_idle import running
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.progress import RunStep
-from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.request import Mode, MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
@@ -67,16 +67,27 @@ def timing(steps: dict[str, float], step: RunStep) -> Iterator[None]:
     steps[step] = round(time.monotonic() - began, 2)
 
 
-def move_request(groups: Sequence[str]) -> MoveRequest:
+def move_request(groups: Sequence[str], mode: Mode = "planned") -> MoveRequest:
     """Build the request; the groups have no members, so the wait for them is the shortest."""
-    return MoveRequest("failover", "P", "B", (TOPIC,), tuple(groups), resume_seconds=1.0)
+    return MoveRequest("failover", "P", "B", (TOPIC,), tuple(groups), mode, resume_seconds=1.0)
 
 
-def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
+def wait_for_checkpoints(config: Config, groups: Sequence[str]) -> None:
+    """Wait until a forecast knows a place of every group."""
+    request = MoveRequest("failover", "P", "B", groups=tuple(groups), mode="unplanned")
+    with open_move(config, "P", "B", unplanned=True) as context:
+
+        def placed() -> bool:
+            forecast = moves.plan(context, request, _MOVE_ID, dry_run=True).forecast
+            return forecast is not None and not forecast.unseen
+
+        wait(placed, _COPIED_S, "checkpoints of all groups", 1.0)
+
+
+def carry_out(config: Config, request: MoveRequest) -> dict[str, float]:
     """Move the groups; return the seconds of the steps."""
-    request = move_request(groups)
     steps: dict[str, float] = {}
-    with open_move(config, "P", "B") as context:
+    with open_move(config, "P", "B", unplanned=request.is_unplanned) as context:
 
         def planned() -> bool:
             began = time.monotonic()
@@ -92,7 +103,9 @@ def carry_out(config: Config, groups: Sequence[str]) -> dict[str, float]:
     return {**steps, "hold to go": (done.gone_stamp_ms - done.hold_stamp_ms) / 1000}
 
 
-def measure(home: Path, count: int, partitions: int, profile: Path | None) -> dict[str, float]:
+def measure(
+    home: Path, count: int, partitions: int, mode: Mode, profile: Path | None
+) -> dict[str, float]:
     """Measure on a separate stack."""
     stack = Stack(StackOptions(home=home, kafka_only=True))
     stack.up()
@@ -104,9 +117,12 @@ def measure(home: Path, count: int, partitions: int, profile: Path | None) -> di
         fill(config, groups, partitions)
         command = ["srm", "replicate", "--config", str(path), "--flow", "P->B"]
         with running(*command, log=home / "r.log"):
+            if mode == "unplanned":
+                wait_for_checkpoints(config, groups)
+                stack.brokers["P"].kill()
             profiler = nullcontext() if profile is None else cProfile.Profile()
             with profiler as calls:
-                found = carry_out(config, groups)
+                found = carry_out(config, move_request(groups, mode))
             if profile is not None and calls is not None:
                 calls.dump_stats(profile)
     finally:
@@ -119,20 +135,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=400)
     parser.add_argument("--partitions", type=int, default=3)
+    parser.add_argument(
+        "--unplanned", dest="mode", action="store_const", const="unplanned", default="planned"
+    )
     parser.add_argument("--profile", type=Path, help="file for the profile of the moving thread")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     options = parser.parse_args()
     machine = describe_machine()
     with tempfile.TemporaryDirectory(prefix="srm-move-") as folder:
-        found = measure(Path(folder), options.groups, options.partitions, options.profile)
+        sizes = options.groups, options.partitions
+        found = measure(Path(folder), *sizes, options.mode, options.profile)
     options.out.mkdir(parents=True, exist_ok=True)
     result = {
         "machine": machine,
         "groups": options.groups,
         "partitions": options.partitions,
+        "mode": options.mode,
         "seconds": found,
     }
-    file = options.out / f"move-groups-{options.groups}.json"
+    file = options.out / f"move-groups-{options.groups}-{options.mode}.json"
     file.write_text(json.dumps(result, indent=2) + "\n")
     for name, value in found.items():
         sys.stdout.write(f"{value:>8} s {name}\n")
