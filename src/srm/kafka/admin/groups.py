@@ -85,25 +85,28 @@ def _await(clients: Clients, found: Collection[str], later: Mapping[str, SrmErro
         raise UnavailableError("; ".join(sorted(left)[:3]))
 
 
-async def _side_by_side(
+async def _at_coordinators(
     clients: Clients,
-    by_node: Mapping[int, list[str]],
-    read: Callable[[int, list[str]], Any],
+    brokers: Brokers,
+    groups: Collection[str],
+    read: Callable[[Brokers, int, list[str]], Any],
     fail: Callable[[str, SrmError], None],
     done: Mapping[str, object],
 ) -> None:
-    """Read groups from their coordinators; one that hangs holds up its own alone, and once."""
+    """Read groups at their coordinators; one that hangs holds up its own alone, and once."""
 
     async def of_node(node: int, names: list[str]) -> None:
         limit_s = _SILENT_S if clients.silent_groups >= {*names} else None
         try:
-            await asyncio.wait_for(read(node, names), limit_s)
+            await asyncio.wait_for(read(brokers, node, names), limit_s)
         except (TimeoutError, SrmError) as error:
             late = UnavailableError(f"its coordinator, broker {node}, does not answer")
-            for name in {*names} - done.keys():
-                fail(name, error if isinstance(error, SrmError) else late)
+            failed.update(dict.fromkeys(names, error if isinstance(error, SrmError) else late))
 
+    by_node, failed = await by_coordinator(clients, brokers, groups)
     await asyncio.gather(*[of_node(*each) for each in by_node.items()])
+    for name in failed.keys() - done.keys():
+        fail(name, failed[name])
 
 
 @asynccontextmanager
@@ -168,11 +171,8 @@ class _Look:
         else:
             for name in wanted:
                 brokers.coordinators.pop(name, None)
-            by_node, failed = await by_coordinator(self._clients, brokers, wanted)
-            for name, error in failed.items():
-                self._fail(name, error)
-            describing = partial(self._describe, brokers)
-            await _side_by_side(self._clients, by_node, describing, self._fail, self.found)
+            ours = self._describe, self._fail, self.found
+            await _at_coordinators(self._clients, brokers, wanted, *ours)
         _await(self._clients, self.found, self.later)
         return self.all
 
@@ -446,11 +446,8 @@ class _OfGroups(Generic[_T]):
         """Ask for the groups that have no answer yet; UnavailableError while some have to wait."""
         self._later.clear()
         left = set(groups) - self._results.keys() - self._errors.keys()
-        by_node, unknown = await by_coordinator(self.clients, brokers, left)
-        for name, error in unknown.items():
-            self._fail(brokers, name, error)
-        read, fail = partial(self._read, brokers), partial(self._fail, brokers)
-        await _side_by_side(self.clients, by_node, read, fail, self._results)
+        ours = self._read, partial(self._fail, brokers), self._results
+        await _at_coordinators(self.clients, brokers, left, *ours)
         _await(self.clients, {**self._results, **self._errors}, self._later)
 
     async def _read(self, brokers: Brokers, node: int, names: list[str]) -> None:
