@@ -96,7 +96,7 @@ class SourceLoop:
     _left_out_at: float = 0.0
     _quickest_s: float = float("inf")
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    answered_s: float = float("-inf")
+    known_s: float = float("-inf")
 
     def __post_init__(self) -> None:
         self._backlog, self._troubles = Backlog(), Troubles(f"source {self.where}")
@@ -152,8 +152,8 @@ class SourceLoop:
                 await asyncio.sleep(_RETRY_S)  # back-off between connection attempts
                 continue
             self._troubles.end("fetching")
-            self.answered_s = now_s()
-            size = await self._dispatch(fetched, self.answered_s - began)
+            size = await self._dispatch(fetched, now_s() - began)
+            self.known_s = began  # the answer may have waited in a process that was suspended
             self._note_answered()
             pause = max(self.quota.spend(size), fetched.throttle_time_ms / 1000)
             if 0 < size < _WORTH_A_ROUND:

@@ -204,11 +204,11 @@ class Placement:
             self._placed[copy][0].look_at(copy)
 
     def heard_s(self, copies: Iterable[PartitionCopy]) -> float | None:
-        """Return when the last source broker had answered, monotonic; None if one is missing."""
+        """Return as of when all source brokers have answered, monotonic; None if one is missing."""
         placed = [self._placed.get(copy) for copy in copies]
         if not placed or None in placed:
             return None
-        return min(found[0].answered_s for found in placed if found is not None)
+        return min(found[0].known_s for found in placed if found is not None)
 
     def _loop(self, node: int) -> SourceLoop:
         if node not in self._loops:

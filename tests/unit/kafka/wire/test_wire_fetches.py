@@ -103,7 +103,7 @@ def test_a_fetch_that_fails_as_a_whole_is_trouble_of_every_partition(
         ]
         assert all(why in str(error) for *_, error in trouble)
         assert all(copy.is_troubled for copy in copies)
-        assert loop.answered_s == float("-inf")
+        assert loop.known_s == float("-inf")
 
     played([answer], scenario)
 

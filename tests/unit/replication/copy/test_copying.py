@@ -386,6 +386,28 @@ def test_more_is_waited_for_where_little_has_come(records: int, polls: int) -> N
     asyncio.run(scenario())
 
 
+def test_an_answer_counts_as_of_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suspended replicator read it a minute later; the forecast left that minute out."""
+    clock = [100.0]
+    monkeypatch.setattr(fetching, "now_s", lambda: clock[0])
+
+    class Suspended(Session):
+        async def poll(self, **limits: int) -> Fetched:
+            found = await super().poll(**limits)
+            clock[0] += 60
+            return found
+
+    async def scenario() -> None:
+        copy = copying(0)
+        loop = Loop(Suspended(Fetched([fetched(copy, batch(0))], None)))
+
+        await loop.run(copy)
+
+        assert (loop.arrived, loop.loop.known_s) == ([copy], 100.0)
+
+    asyncio.run(scenario())
+
+
 def test_a_fetch_that_fails_troubles_all_partitions_and_is_repeated_after_a_pause() -> None:
     async def scenario() -> None:
         one, other = copying(0), copying(1)
