@@ -7,13 +7,19 @@ killed before it leaves the flow paused; after it nothing is left to do.
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from srm.domain.flow_state.replication_records import AssignedPartition, PartitionNotes, in_force
+from srm.domain.flow_state.replication_records import (
+    AssignedPartition,
+    PartitionNotes,
+    Pause,
+    in_force,
+)
 from srm.domain.moves.disaster import Choice, GroupOutcome, Outcome
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.routing import topic_subject
@@ -154,7 +160,7 @@ class ReturnedFlow:
             entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything
         }
         commits, unread = self._commits(found) if groups else ({}, ())
-        found, read = self._count_records(found, ends, commits)
+        found, read = self._count_records(found, ends, commits, known.pause)
         found, routed_by = self._with_only_copied(found), self._routed_by(shapes)
         topics = tuple(
             replace(
@@ -325,7 +331,7 @@ class ReturnedFlow:
         return counts
 
     def _count_records(
-        self, found: _Found, ends: Ends, commits: _Commits
+        self, found: _Found, ends: Ends, commits: _Commits, pause: Pause | None
     ) -> tuple[_Found, dict[str, GroupOutcome]]:
         tails = [(each, one.place, one.tail) for each, one in found.items() if one.tail]
         wanted = [(each, OffsetRange(*place, *tail)) for each, place, tail in tails]
@@ -334,9 +340,12 @@ class ReturnedFlow:
             for place, offset in offsets.items():
                 marks[place].add(offset)
         left_out = {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)}
-        counts = self._count(wanted, [Counting(marks[place]) for _, place, _ in tails], left_out)
-        totals = [*zip(tails, counts, strict=True)]
-        counted = found | {each: replace(found[each], **one.totals) for (each, *_), one in totals}
+        until_ms = math.inf if pause is None else pause.time_ms
+        counts = [Counting(marks[place], until_ms) for _, place, _ in tails]
+        totals = [*zip(tails, self._count(wanted, counts, left_out), strict=True)]
+        counted = found | {
+            each: replace(found[each], late=one.late, **one.totals) for (each, *_), one in totals
+        }
         below = {place: one.below for (_, place, _), one in totals}
         reads = {}
         for group, offsets in sorted(commits.items()):

@@ -221,7 +221,7 @@ def verdict_text(report: MoveReport) -> str:
     if not report.ok:
         return "not clean"
     most = _re_read_in_all(report)[1]
-    found = report.outcome.records if report.outcome else 0
+    found = report.rpo_at_least or 0 if report.outcome else 0
     if report.mode != "unplanned" or not (report.rpo_at_most != 0 or found or most != 0):
         return "clean"
     bound = report.forecast.at_most if report.forecast else None
@@ -448,8 +448,9 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     read = [f"{name} {group.records:,}" for name, group in sorted(found.groups.items())]
     gone = sum(entry.only_copied for entry in found.partitions)
     without = f", without {gone:,} that had been copied" if gone else ""
+    late = f", {found.late:,} of them written after the move" if found.late else ""
     yield (
-        f"outcome: {amount(found.records, 'record')} had not been copied; groups had read "
+        f"outcome: {amount(found.records, 'record')} had not been copied{late}; groups had read "
         f"of the residue: {some(read) or 'none'}; "
         f"{report.source} returned {found.source_return}{without} (settled by {found.by})"
     )

@@ -240,7 +240,8 @@ OUTCOME_PREFIX = "outcome:"
 class PartitionOutcome:
     """One source partition: offsets are source offsets, ranges [from, to), times epoch ms.
 
-    ``residue_from``, ``residue_to``: range of ``records`` not copied when the source failed.
+    ``residue_from``, ``residue_to``: range of ``records`` not copied before the source returned.
+    ``late``: number of those with a timestamp after the move had paused the flow.
     ``cut_from``, ``cut_to``: range of ``only_copied`` records that the source has lost.
     ``gone``: offsets that retention deleted before they could be copied.
     """
@@ -256,6 +257,7 @@ class PartitionOutcome:
     cut_to: int | None = None
     only_copied: int = 0
     gone: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,10 @@ class Outcome(Document):
     def records(self) -> int:
         return sum(entry.records for entry in self.partitions)
 
+    @property
+    def late(self) -> int:
+        return sum(entry.late for entry in self.partitions)
+
     def count_merged(self, topics: Collection[str]) -> int:
         """Count the residue of topics that is copied after all, so groups may read it again."""
         wanted = {topic for topic in topics if self.choices.get(topic) == "merge"}
@@ -303,7 +309,7 @@ class Outcome(Document):
         return (
             self.source_return in {"same", "new"}
             and not self.unread
-            and not any(one.gone for one in self.partitions)
+            and not any(one.gone or one.late for one in self.partitions)
         )
 
     def key(self) -> bytes:

@@ -391,7 +391,7 @@ def _rpo(
     at_least, at_most = progress.forecast.not_copied, progress.forecast.at_most
     if outcome is None:
         return at_least, at_most
-    found = outcome.records
+    found = outcome.records - outcome.late
     if outcome.is_whole:
         return found, found
     gone = sum(one.gone for one in outcome.partitions)

@@ -7,6 +7,7 @@ topic. All of a ``new`` topic is residue.
 from __future__ import annotations
 
 import base64
+import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,7 +58,8 @@ class PartitionReturn:
     """One source partition; offsets are source offsets, times epoch milliseconds.
 
     ``copied_to`` is the end of the copy, ``log_end`` the last stable offset, see :class:`CopyEnd`.
-    ``records`` is the residue between them, ``first_ms`` and ``last_ms`` its timestamps.
+    ``records`` is the residue between them, ``first_ms`` and ``last_ms`` its timestamps, ``late``
+    the number of those after the flow was paused.
     ``cut_from`` to ``cut_to`` were copied and are gone from the source.
     ``only_copied`` is how many records of those the copy still has (None: not counted).
     """
@@ -80,6 +82,7 @@ class PartitionReturn:
     notes: tuple[str, ...] = ()
     epoch: int = -1
     error: str = ""
+    late: int = 0
 
     @property
     def place(self) -> TopicPartition:
@@ -225,11 +228,15 @@ class ResidueRecord:
 
 
 class Counting:
-    """Mutable counter of a range's records and times; ``below``: of those before each mark."""
+    """Mutable counter of a range's records and times; ``below``: of those before each mark.
 
-    def __init__(self, marks: Iterable[int] = ()) -> None:
+    ``late``: of those with a timestamp after ``until_ms``.
+    """
+
+    def __init__(self, marks: Iterable[int] = (), until_ms: float = math.inf) -> None:
         self.below = dict.fromkeys(marks, 0)
-        self.records = 0
+        self.records = self.late = 0
+        self._until_ms = until_ms
         self.first_ms: int | None = None
         self.last_ms: int | None = None
 
@@ -239,6 +246,7 @@ class Counting:
 
     def take(self, offsets: Sequence[int], times: Sequence[int]) -> None:
         self.records += len(offsets)
+        self.late += sum(ms > self._until_ms for ms in times)
         for mark in self.below:
             self.below[mark] += bisect_left(offsets, mark)
         known = [ms for ms in (self.first_ms, self.last_ms, *times) if ms is not None and ms >= 0]
@@ -456,7 +464,7 @@ def outcome_of(
         partitions=tuple(
             PartitionOutcome(
                 **values_of(entry, "topic", "partition", "records", "first_ms", "last_ms"),
-                **values_of(entry, "cut_from", "cut_to"),
+                **values_of(entry, "late", "cut_from", "cut_to"),
                 residue_from=entry.copied_to,
                 residue_to=entry.log_end,
                 only_copied=entry.only_copied or 0,

@@ -67,7 +67,7 @@ def test_records_are_counted_before_each_mark_however_they_arrive(
     for step, time_ms in steps:
         at += step
         records.append((at, time_ms))
-    counting = Counting(marks)
+    counting = Counting(marks, until_ms=50)
 
     for first in range(0, len(records), size):
         some = records[first : first + size]
@@ -76,5 +76,6 @@ def test_records_are_counted_before_each_mark_however_they_arrive(
     found = counting
     assert found.records == len(records)
     assert found.below == {m: sum(offset < m for offset, _ in records) for m in marks}
+    assert found.late == sum(time_ms > 50 for _, time_ms in records)
     times = [time_ms for _, time_ms in records if time_ms != -1]  # of records without one
     assert (found.first_ms, found.last_ms) == (min(times, default=None), max(times, default=None))

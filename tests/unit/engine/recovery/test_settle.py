@@ -55,7 +55,7 @@ from srm.errors import (
 PAYMENTS = TopicPartition("Payments", 0)
 COPY = TopicPartition("P.Payments", 0)
 STATE = internal_topics.replication("P")
-PAUSE = Pause("r1", "ann", "P is gone", 1, "m1")
+PAUSE = Pause("r1", "ann", "P is gone", 96, "m1")
 
 
 class KilledError(Exception):
@@ -210,6 +210,7 @@ def test_a_choice_is_carried_out_with_the_end_of_the_pause_and_the_outcome_is_ke
     assert read_pause(returned.commands) is None
     assert returned.outcome is not None
     assert (returned.outcome.records, returned.outcome.choices) == (20, {"Payments": "keep"})
+    assert returned.outcome.late == 3, "records of 97, 98 and 99 ms; P was given up at 96"
     assert returned.switch.acts == ["seal", "resume", "resumed"]
     with pytest.raises(ConflictError, match="not paused"):
         returned.settle(Payments="keep")

@@ -239,6 +239,7 @@ GONE = replace(FOUND, partition=1, records=0, gone=7)
         (Outcome("m1", "P->B", "rebuilt", 1, "ann"), (None, 0, 330)),
         (Outcome("m1", "P->B", "same", 1, "ann", unread=("Payments-1: no",)), (None, 0, 330)),
         (Outcome("m1", "P->B", "same", 1, "ann", (FOUND, GONE)), (None, 454, 461)),
+        (Outcome("m1", "P->B", "same", 1, "ann", (replace(FOUND, late=450),)), (None, 4, 330)),
     ],
 )
 def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcome, rpo):
