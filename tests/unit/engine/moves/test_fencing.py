@@ -465,14 +465,19 @@ def test_static_members_are_removed_once_they_had_time_to_commit(world: World) -
     assert world.p.groups(["near"])["near"].instance_ids == ("i-1",)
 
 
+def say_held(world: World, client: str) -> None:
+    """Acknowledge the hold as a client of the group ``near``."""
+    route: Route = world.routes("P")["group:near"]
+    ack = Ack("group:near", client, route.generation, "held", "P", world.clock())
+    world.p.compacted_topic(ROUTING).write({ack.key(): ack.value()})
+
+
 def test_a_static_member_that_says_it_has_left_is_removed_at_once(world: World) -> None:
     world.p.join("near", "steady", instance_id="i-1")
     context = planned(world)
     moves.hold(context, "m1")
     world.obey("near", "far")
-    route: Route = world.routes("P")["group:near"]
-    ack = Ack("group:near", "steady", route.generation, "held", "P", world.clock())
-    world.p.compacted_topic(ROUTING).write({ack.key(): ack.value()})
+    say_held(world, "steady")
     moves.wait_status(context, "m1")
 
     assert world.p.groups(["near"])["near"].members == ()
@@ -484,9 +489,7 @@ def test_what_others_say_who_have_left_takes_no_time_from_a_static_member(world:
     context = planned(world)
     moves.hold(context, "m1")
     world.obey("near", "far")
-    route: Route = world.routes("P")["group:near"]
-    ack = Ack("group:near", "app", route.generation, "held", "P", world.clock())
-    world.p.compacted_topic(ROUTING).write({ack.key(): ack.value()})
+    say_held(world, "app")
 
     moves.wait_status(context, "m1")
     assert world.p.groups(["near"])["near"].instance_ids == ("i-1",)
