@@ -10,7 +10,7 @@ import pytest
 from tests.cases import cases
 from tests.conftest import BrokerFactory
 from tests.integration.blackbox.stage import Stage
-from tests.integration.blackbox.test_two_disasters import settle, work
+from tests.integration.blackbox.test_two_disasters import give_up, settle, work
 from tests.integration.blackbox.test_worst_day import emitting, lost_and_twice, srm
 from tests.replicating import replicating
 from tests.waiting import eventually
@@ -80,16 +80,7 @@ def test_the_second_site_dies_before_the_return_of_the_first_is_settled(
 
     reports = []
     for number, (source, broker) in enumerate(((stage.p, sites["P"]), (stage.b, sites["B"]))):
-        broker.kill()
-        for client in (*stage.writers, *stage.readers):
-            client.kill()
-        choices = ("--mode", "unplanned", "--yes")
-        with stage.run(f"dead{number}", source, *choices, groups=groups) as move:
-            move.await_gone()
-            stage.start(stage.b if source == stage.p else stage.p)
-            code, printed = move.ended()
-            assert code == 0, printed
-            reports.append(move.report())
+        reports.append(give_up(stage, number, broker, groups, source))
         work(stage.readers)
         if number == 0:
             sites["P"].start()

@@ -69,15 +69,17 @@ def work(clients: list[Client], count: int = 60) -> None:
     )
 
 
-def give_up(stage: Stage, number: int, primary: KafkaBroker, groups: list[str]) -> Any:
-    """Let the primary die with its clients, and move to B without it; return the report."""
-    primary.kill()
+def give_up(
+    stage: Stage, number: int, broker: KafkaBroker, groups: list[str], source: str = ""
+) -> Any:
+    """Let a cluster, by default P, die with its clients; move to the other; return the report."""
+    broker.kill()
     for client in (*stage.writers, *stage.readers):
         client.kill()
     choices = ("--mode", "unplanned", "--yes")
-    with stage.run(f"worst{number}", stage.p, *choices, groups=groups) as move:
+    with stage.run(f"worst{number}", source or stage.p, *choices, groups=groups) as move:
         move.await_gone()
-        stage.start(stage.b)
+        stage.start(stage.p if source == stage.b else stage.b)
         code, printed = move.ended()
         assert code == 0, printed
         return move.report()
