@@ -21,7 +21,7 @@ class MissingExtraError(UsageError):
 
 _LIBRARIES: Final[dict[Extra, tuple[str, ...]]] = {
     "airflow": ("airflow",),
-    "lab": ("javaproperties", "platformdirs", "tenacity"),
+    "lab": ("platformdirs", "tenacity"),
     "parquet": ("pyarrow",),
     "service": (
         *("cryptography", "fastapi", "httpx", "jinja2", "jwt", "prometheus_client"),

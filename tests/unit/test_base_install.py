@@ -1,4 +1,4 @@
-"""The base install: 15 packages, and nothing that its commands import needs another one."""
+"""The base install: 16 packages, and nothing that its commands import needs another one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.batches import Record, stored
 
 SOURCE = Path(__file__).parents[2] / "src"
 BASE = (
-    *("annotated_doc", "annotated_types", "confluent_kafka", "cramjam", "markdown_it", "mdurl"),
-    *("numpy", "pydantic", "pydantic_core", "pygments", "rich", "shellingham", "typer"),
-    *("typing_extensions", "typing_inspection"),
+    *("annotated_doc", "annotated_types", "confluent_kafka", "cramjam", "javaproperties"),
+    *("markdown_it", "mdurl", "numpy", "pydantic", "pydantic_core", "pygments", "rich"),
+    *("shellingham", "typer", "typing_extensions", "typing_inspection"),
 )
 PACKAGES = (
     *("client", "follow", "redirect", "config", "domain", "engine", "kafka", "pages", "cli"),

@@ -14,10 +14,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from javaproperties import join_key_value
+
 from srm.config.keys import KEYS, PROVIDERS_KEY, find_key
 from srm.config.lines import resolve_client
 from srm.config.loader import SettingsFile, build_config, understand
-from srm.config.properties import Property, parse_properties, property_line, read_properties
+from srm.config.properties import Property, parse_properties, read_properties
 from srm.config.values import at_place, is_secret, shown
 from srm.errors import ConfigError, StackError, UsageError
 from srm.files import is_file, write_atomically
@@ -43,7 +45,7 @@ class Section:
 
 def _line(key: str, value: str) -> str:
     """Return one line; colons and equals signs of a value need no backslash."""
-    line = property_line(key, value, " = ")
+    line = join_key_value(key, value, " = ")
     name, separator, rest = line.partition(" = ")
     return name + separator + rest.replace("\\:", ":").replace("\\=", "=")
 
@@ -174,7 +176,7 @@ def client_file(file: SettingsFile, added: Mapping[str, str]) -> str:
         raise ConfigError(f"clusters cannot be set: they are those of {file.path}")
     build_config(read, stores=False)
     text = [_HEAD.format(path=file.path)]
-    text += [property_line(key, value, " = ") for key, value in lines.items()]
+    text += [join_key_value(key, value, " = ") for key, value in lines.items()]
     left_out = sorted(
         {
             f"{alias}.{name}"

@@ -15,10 +15,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+import javaproperties
 
 from srm.config.keys import PROVIDERS_KEY
 from srm.config.values import at_place, shown
@@ -27,15 +29,6 @@ from srm.errors import ConfigError
 from srm.files import read_text
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-_BLANK: Final = " \t\f"
-_CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
-_SEPARATOR: Final = re.compile(r"(?<!\\)(?:\\\\)*([ \t\f]*[=:]|[ \t\f])[ \t\f]*")
-_ESCAPE: Final = re.compile(r"\\(u.{0,4}|.)")
-_UNICODE: Final = re.compile(r"u[0-9a-fA-F]{4}")
-_PAIR: Final = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
-_ESCAPED: Final = {"t": "\t", "n": "\n", "f": "\f", "r": "\r"}
-_TO_ESCAPE: Final = re.compile(r"[^ -~]|[\\#!=:]")
-_ESCAPES: Final = {character: f"\\{letter}" for letter, character in _ESCAPED.items()}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,64 +48,16 @@ class Property:
 
 def parse_properties(text: str) -> tuple[Property, ...]:
     """Parse the syntax of java.util.Properties, comments and continuation lines included."""
-    found = []
-    for line, written in _logical_lines(text):
-        split = _SEPARATOR.search(written)
-        key, value = (written[: split.start(1)], written[split.end() :]) if split else (written, "")
-        try:
-            found.append(Property(_unescape(key), _unescape(value).strip(), line))
-        except ValueError as error:
-            raise ConfigError(
-                f"line {line}: invalid escape {error}; write \\u with four hexadecimal digits"
-            ) from None
+    found, line = [], 1
+    try:
+        for element in javaproperties.parse(text):
+            if isinstance(element, javaproperties.KeyValue):
+                found.append(Property(element.key, element.value.strip(), line))
+            line += len(_LINE_END.findall(element.source))
+    except javaproperties.InvalidUEscapeError as error:
+        why = f"invalid escape {error.escape}; write \\u with four hexadecimal digits"
+        raise ConfigError(f"line {line}: {why}") from None
     return tuple(found)
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with those that continue them, and the number of each; skip comments."""
-    lines = enumerate(_LINE_END.split(text), 1)
-    for began, natural in lines:
-        line = natural.lstrip(_BLANK)
-        if line.startswith(("#", "!")):
-            continue
-        while _CONTINUED.search(line):
-            line = line[:-1] + next(lines, (0, ""))[1].lstrip(_BLANK)
-        if line:
-            yield began, line
-
-
-def _unescape(text: str) -> str:
-    def character(escape: re.Match[str]) -> str:
-        code = escape[1]
-        if code[0] != "u":
-            return _ESCAPED.get(code, code)
-        if not _UNICODE.fullmatch(code):
-            raise ValueError(escape[0])
-        return chr(int(code[1:], 16))
-
-    # Java writes a character beyond U+FFFF as a pair of surrogates.
-    return _PAIR.sub(
-        lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"),
-        _ESCAPE.sub(character, text),
-    )
-
-
-def property_line(key: str, value: str, separator: str = "=") -> str:
-    """Write a line in ASCII, as java.util.Properties does."""
-    begin = "\\" if value.startswith(" ") else ""
-    return _escape(key).replace(" ", "\\ ") + separator + begin + _escape(value)
-
-
-def _escape(text: str) -> str:
-    def escape(found: re.Match[str]) -> str:
-        character = found[0]
-        if character in "\\#!=:":
-            return f"\\{character}"
-        units = character.encode("utf-16-be", "surrogatepass").hex()
-        written = "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-        return _ESCAPES.get(character, written)
-
-    return _TO_ESCAPE.sub(escape, text)
 
 
 def read_properties(path: Path) -> tuple[Property, ...]:

@@ -16,10 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from javaproperties import join_key_value
+
 from srm.client.membership import subscription
 from srm.client.settings import CONNECTION
 from srm.config.model import ClientKind, Config
-from srm.config.properties import property_line
 from srm.config.security import java_settings
 from srm.config.values import is_secret
 from srm.domain.moves.routing import group_subject, topic_subject
@@ -113,7 +114,7 @@ _OPEN: Final = "{{"
 def _jinja() -> jinja2.Environment:
     made = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     made.filters["properties"] = lambda settings: "\n".join(
-        property_line(key, value) for key, value in settings.items()
+        join_key_value(key, value) for key, value in settings.items()
     )
     return made
 

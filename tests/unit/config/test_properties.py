@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import javaproperties
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from srm.config.properties import (
     Property,
     parse_properties,
-    property_line,
     read_properties,
     with_overrides,
 )
@@ -69,26 +65,3 @@ def test_an_override_replaces_the_line_and_says_so() -> None:
     assert lines == (Property("b", "2", 2), Property("a", "9"), Property("c", "3"))
     assert lines[1].at("f.properties") == "override"
     assert lines[0].at("f.properties") == "f.properties line 2"
-
-
-@given(st.text("ab \t\f\r\n\\=:#!u0é\U0001f600"))
-def test_any_text_is_read_as_javaproperties_reads_it(text: str) -> None:
-    try:
-        expected = [
-            (found.key, found.value.strip())
-            for found in javaproperties.parse(text)
-            if isinstance(found, javaproperties.KeyValue)
-        ]
-    except javaproperties.InvalidUEscapeError:
-        with pytest.raises(ConfigError, match="invalid escape"):
-            parse_properties(text)
-        return
-    assert [(each.key, each.value) for each in parse_properties(text)] == expected
-
-
-@given(st.text(), st.text())
-def test_a_line_is_written_as_javaproperties_writes_it(key: str, value: str) -> None:
-    line = property_line(key, value, " = ")
-
-    assert line == javaproperties.join_key_value(key, value, " = ")
-    assert javaproperties.loads(line) == {key: value}
