@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import logging
 import os
@@ -14,11 +13,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Final, Self
+from typing import Final
 
 from anyio.to_thread import run_sync
 from cryptography.exceptions import InvalidKey
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 from fastapi.security.utils import get_authorization_scheme_param
@@ -100,7 +99,7 @@ class Passwords:
         self._users = users
         self._known = Known()
         self._wrong = _WrongOnes(clock)
-        self._unknown_user = UserEntry(PasswordHash.of("nobody"))
+        self._unknown_user = UserEntry(hash_password(""))
         self._turns = access.FairTurns()  # guesses use one core at most
 
     async def identify(
@@ -148,8 +147,7 @@ class Passwords:
             raise _too_many(str(error), 1) from None
 
     async def _check(self, who: Who, password: str, entry: UserEntry | None) -> None:
-        hashed = (entry or self._unknown_user).password
-        right = await run_sync(hashed.matches, password)
+        right = await run_sync(matches, (entry or self._unknown_user).hashed, password)
         if right and entry is not None:
             self._known.add(who, password, entry)
             self._wrong.forget(who)
@@ -168,12 +166,14 @@ def _too_many(why: str, retry_after_s: int) -> HTTPException:
 
 
 _KEY: Final = "service.users.location"
-_LOG_N, _R, _P = 15, 8, 3
-"""32 MiB and 0.2 s per guess, as OWASP's Password Storage Cheat Sheet advises for scrypt."""
+_KIB: Final = 46 * 1024
+"""Memory of a guess of one pass, as OWASP's Password Storage Cheat Sheet advises for Argon2id."""
+_MOST_KIB: Final = 1 << 20
 _SALT_BYTES: Final = 16
 _KEY_BYTES: Final = 32
-_HASH: Final = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([\w+/=]+)\$([\w+/=]+)")
-_MOST_LOG_N: Final = 20
+_HASH: Final = re.compile(
+    r"\$argon2id\$v=19\$m=(\d{1,7}),t=\d{1,2},p=\d\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}"
+)
 _NAME: Final = re.compile(r"[^:\s#][^:\n]*")
 _MOST_KNOWN: Final = 10_000
 _EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
@@ -182,56 +182,27 @@ Who = tuple[str, str]
 """An address, and the user name in its request."""
 
 
-@dataclass(frozen=True, slots=True)
-class PasswordHash:
-    """A hash in the form of the file: ``$scrypt$ln=15,r=8,p=3$SALT$KEY``, both in Base64."""
-
-    log_n: int
-    r: int
-    p: int
-    salt: bytes
-    key: bytes
-
-    @classmethod
-    def of(cls, password: str) -> Self:
-        salt = os.urandom(_SALT_BYTES)
-        return cls(_LOG_N, _R, _P, salt, _scrypt(_LOG_N, _R, _P, salt).derive(password.encode()))
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        found = _HASH.fullmatch(text)
-        if found is None or int(found[1]) > _MOST_LOG_N:
-            raise ValueError("invalid hash; write the line with 'srm-service password'")
-        try:
-            salt, key = (base64.b64decode(part, validate=True) for part in found.groups()[3:])
-        except binascii.Error:
-            raise ValueError("the Base64 of the hash is damaged") from None
-        if len(key) != _KEY_BYTES:
-            raise ValueError("the key of the hash is truncated")
-        return cls(int(found[1]), int(found[2]), int(found[3]), salt, key)
-
-    def text(self) -> str:
-        salt, key = (base64.b64encode(part).decode() for part in (self.salt, self.key))
-        return f"$scrypt$ln={self.log_n},r={self.r},p={self.p}${salt}${key}"
-
-    def matches(self, password: str) -> bool:
-        """Return whether the hash is of this password, in constant time."""
-        try:
-            _scrypt(self.log_n, self.r, self.p, self.salt).verify(password.encode(), self.key)
-        except InvalidKey:
-            return False
-        return True
+def hash_password(password: str) -> str:
+    """Return a hash as the file has it: ``$argon2id$v=19$m=47104,t=1,p=1$SALT$KEY``."""
+    salt = os.urandom(_SALT_BYTES)
+    kdf = Argon2id(salt=salt, length=_KEY_BYTES, iterations=1, lanes=1, memory_cost=_KIB)
+    return kdf.derive_phc_encoded(password.encode())
 
 
-def _scrypt(log_n: int, r: int, p: int, salt: bytes) -> Scrypt:
-    return Scrypt(salt=salt, length=_KEY_BYTES, n=1 << log_n, r=r, p=p)
+def matches(hashed: str, password: str) -> bool:
+    """Return whether the hash is of this password, in constant time."""
+    try:
+        Argon2id.verify_phc_encoded(password.encode(), hashed)
+    except InvalidKey:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class UserEntry:
     """One user: the hash of the password, and the groups."""
 
-    password: PasswordHash
+    hashed: str
     groups: frozenset[str] = frozenset()
 
 
@@ -241,7 +212,7 @@ def line(name: str, password: str, groups: tuple[str, ...] = ()) -> str:
         raise UsageError(f"{name!r} is not a valid user name; omit colons and outer blanks")
     if not password:
         raise UsageError(f"the password of {name} is empty; nothing was written")
-    entry = f"{name}:{PasswordHash.of(password).text()}"
+    entry = f"{name}:{hash_password(password)}"
     return f"{entry}:{','.join(groups)}" if groups else entry
 
 
@@ -253,12 +224,12 @@ def parse_users(text: str, where: str) -> dict[str, UserEntry]:
             continue
         name, _, rest = written.partition(":")
         hashed, _, groups = rest.partition(":")
-        try:
-            of = frozenset(filter(None, map(str.strip, groups.split(","))))
-            entry = UserEntry(PasswordHash.parse(hashed.strip()), of)
-        except ValueError as error:
-            raise ConfigError(f"{where}:{number}: {error}") from None
-        found[name.strip()] = entry
+        form = _HASH.fullmatch(hashed := hashed.strip())
+        if form is None or int(form[1]) > _MOST_KIB:
+            why = "invalid hash; write the line with 'srm-service password'"
+            raise ConfigError(f"{where}:{number}: {why}")
+        of = frozenset(filter(None, map(str.strip, groups.split(","))))
+        found[name.strip()] = UserEntry(hashed, of)
     return found
 
 
@@ -317,4 +288,4 @@ class Known:
         self._digests.pop(who, None)
 
     def _digest(self, password: str, entry: UserEntry) -> bytes:
-        return hmac.digest(self._key, entry.password.key + password.encode(), "sha256")
+        return hmac.digest(self._key, f"{entry.hashed}:{password}".encode(), "sha256")
