@@ -30,8 +30,8 @@ from srm.config.model import Config
 from srm.domain.moves.progress import RunStep
 from srm.domain.moves.request import Mode, MoveRequest
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
+from srm.engine.moves import planning, steps
 from srm.engine.moves.records import MoveStore
 from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_move
@@ -60,11 +60,11 @@ def fill(config: Config, groups: Sequence[str], partitions: int) -> None:
 
 
 @contextmanager
-def timing(steps: dict[str, float], step: RunStep) -> Iterator[None]:
+def timing(taken: dict[str, float], step: RunStep) -> Iterator[None]:
     """Keep the seconds of a step."""
     began = time.monotonic()
     yield
-    steps[step] = round(time.monotonic() - began, 2)
+    taken[step] = round(time.monotonic() - began, 2)
 
 
 def move_request(groups: Sequence[str], mode: Mode = "planned") -> MoveRequest:
@@ -78,7 +78,7 @@ def wait_for_checkpoints(config: Config, groups: Sequence[str]) -> None:
     with open_move(config, "P", "B", unplanned=True) as context:
 
         def placed() -> bool:
-            forecast = moves.plan(context, request, _MOVE_ID, dry_run=True).forecast
+            forecast = planning.plan(context, request, _MOVE_ID, dry_run=True).forecast
             return forecast is not None and not forecast.unseen
 
         wait(placed, _COPIED_S, "checkpoints of all groups", 1.0)
@@ -86,21 +86,21 @@ def wait_for_checkpoints(config: Config, groups: Sequence[str]) -> None:
 
 def carry_out(config: Config, request: MoveRequest) -> dict[str, float]:
     """Move the groups; return the seconds of the steps."""
-    steps: dict[str, float] = {}
+    taken: dict[str, float] = {}
     with open_move(config, "P", "B", unplanned=request.is_unplanned) as context:
 
         def planned() -> bool:
             began = time.monotonic()
-            ready = not moves.plan(context, request, _MOVE_ID).blocking
-            steps["plan"] = round(time.monotonic() - began, 2)
+            ready = not planning.plan(context, request, _MOVE_ID).blocking
+            taken["plan"] = round(time.monotonic() - began, 2)
             return ready
 
         wait(planned, _COPIED_S, "a plan without problems")
-        moves.carry_out(context, _MOVE_ID, around=partial(timing, steps))
+        steps.carry_out(context, _MOVE_ID, around=partial(timing, taken))
         done = MoveStore.read(context).progress(_MOVE_ID)
     if done.hold_stamp_ms is None or done.gone_stamp_ms is None:
         raise BenchError("the target's broker stamped neither hold nor go")
-    return {**steps, "hold to go": (done.gone_stamp_ms - done.hold_stamp_ms) / 1000}
+    return {**taken, "hold to go": (done.gone_stamp_ms - done.hold_stamp_ms) / 1000}
 
 
 def measure(

@@ -25,7 +25,7 @@ from srm.domain.moves.request import (
     settings_of,
 )
 from srm.domain.text.amount import reasons_text
-from srm.engine import moves
+from srm.engine.moves import holding, planning, steps, verification
 from srm.engine.moves.records import MoveContext
 from srm.errors import ConflictError, NotFoundError
 from srm.pages.html import report_page
@@ -90,7 +90,7 @@ def plan(
             _span({**asdict(request), "move_id": move_id}, "plan"),
             opened_move(request.source, request.target, unplanned=request.is_unplanned) as context,
         ):
-            planned = moves.plan(context, request, move_id, dry_run=run.dry_run)
+            planned = planning.plan(context, request, move_id, dry_run=run.dry_run)
             wanted = context.forward.config.failover_approval
         logger.info("The plan:\n%s", as_text(plan_view(planned)))
         if planned.blocking and not run.dry_run:
@@ -128,7 +128,7 @@ def hold(planned: Mapping[str, Any], answer: Mapping[str, Any] | None) -> dict[s
     with _open(planned, "hold") as context:
         if answer and approved:
             _keep_approval(context, planned, answer)
-        progress = moves.hold(context, planned["move_id"])
+        progress = holding.hold(context, planned["move_id"])
     logger.info("Clients are held; lag at hold: %s", dict(progress.lag_at_hold))
     return {"step": progress.step, "lag_at_hold": dict(progress.lag_at_hold)}
 
@@ -141,7 +141,7 @@ def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # n
     if not held:
         raise AirflowSkipException("no client is held")
     with _open(planned, "apply_and_go") as context:
-        progress = moves.apply_and_go(
+        progress = steps.apply_and_go(
             context, planned["move_id"], lambda step: _span(planned, step)
         )
     logger.info("Clients go to %s", planned["target"])
@@ -154,7 +154,7 @@ def release(planned: Mapping[str, Any]) -> dict[str, Any]:
         return {"step": "planned"}
     with _open(planned, "release") as context:
         try:
-            progress = moves.release(context, planned["move_id"])
+            progress = holding.release(context, planned["move_id"])
         except (ConflictError, NotFoundError) as nothing_held:
             # Gone to the target, the normal end, or never planned.
             logger.info("Nothing to release: %s", nothing_held)
@@ -171,7 +171,7 @@ def verify(planned: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, 
     patience = Patience(planned)
     with _open(planned, "verify") as opened:
         line = ""
-        while not (status := moves.verify(opened, planned["move_id"])).done:
+        while not (status := verification.verify(opened, planned["move_id"])).done:
             waiting = reasons_text(
                 status.waiting + tuple(f"please {request}" for request in status.asks)
             )
@@ -216,7 +216,8 @@ def report(
         note = f"{answer['by']} did not approve {planned['move_id']}, nothing was changed"
         return Reported({**planned, "step": "rejected"}, note)
     with _open(planned, "residue" if watches else "report") as context:
-        made = (moves.watch_residue if watches else moves.report)(context, planned["move_id"])
+        look = verification.watch_residue if watches else verification.report
+        made = look(context, planned["move_id"])
         page = _page(context, planned["move_id"])
     shown = report_line(made) if watches else f"The report:\n{as_text(report_view(made))}"
     logger.info("%s", shown)
@@ -236,7 +237,7 @@ def require_startable(planned: Mapping[str, Any]) -> None:
 
 def _page(context: MoveContext, move_id: str) -> str:
     """Return the page as it is kept in Airflow; nothing where it is too large for that."""
-    page = report_page(moves.kept_report(context, move_id))
+    page = report_page(verification.kept_report(context, move_id))
     return page if len(page) <= LONGEST_PAGE else ""
 
 
@@ -253,7 +254,7 @@ def _keep_approval(
 ) -> None:
     shown = planned["approval"]
     approval = Approval(answer["by"], "Airflow", answer["time_ms"], shown["text"], shown["numbers"])
-    moves.approve(context, planned["move_id"], approval)
+    verification.approve(context, planned["move_id"], approval)
 
 
 @contextmanager

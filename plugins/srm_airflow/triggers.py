@@ -16,9 +16,9 @@ from srm.config.loader import load_config
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import reasons_text
-from srm.engine import moves
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
+from srm.engine.moves import steps
 from srm.engine.moves.records import MoveContext
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary
@@ -184,7 +184,7 @@ class MoveWatch:
                 self._context = self._stack.enter_context(
                     opened_move(*self._where, shared=self._shared)
                 )
-            return moves.wait_status(self._context, self._move_id)
+            return steps.wait_status(self._context, self._move_id)
 
     def close(self) -> None:
         with self._lock:

@@ -14,8 +14,8 @@ from tests.airflow.notified import Notified
 from srm.config.loader import load_config
 from srm.domain.flow_state import liveness_thresholds
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine import moves as engine
 from srm.engine.groups.checkpoints import emit
+from srm.engine.moves.verification import kept_report
 from srm.wiring import open_flow, open_move
 from srm_airflow import moves
 from srm_airflow.settings import config_path
@@ -263,7 +263,7 @@ def test_what_is_written_to_the_source_after_the_report_makes_the_run_red(
     assert (states["report"], states["residue"], states["run"]) == ("success", "failed", "failed")
     assert site.xcom("report")["residue"] == {}
     with open_move(load_config(config_path()), site.x.alias, site.y.alias) as context:
-        kept = engine.kept_report(context, site.xcom("plan")["move_id"]).report
+        kept = kept_report(context, site.xcom("plan")["move_id"]).report
     assert (kept.ok, dict(kept.residue), kept.residue_over) == (False, {site.topic: 7}, True)
 
 

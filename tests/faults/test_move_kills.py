@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests import moves
 from tests.cases import cases
 from tests.integration.moving import Site, hold_and_go
 from tests.waiting import eventually
@@ -24,7 +25,6 @@ from tests.waiting import eventually
 from srm.client.routing import RoutingWatcher
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, topic_subject
-from srm.engine import moves
 from srm.engine.moves.records import MoveStore, RoutingTables
 from srm.errors import ConflictError
 from srm_lab.stack.kafka import KafkaBroker

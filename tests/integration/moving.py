@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from tests import moves
 from tests.replicating import Work, at_work, configure, slot_of
 from tests.spec.replay import Recorded, violations
 from tests.waiting import DEADLINE_S, eventually
@@ -29,7 +30,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route, next_generation
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
-from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import create_control_topics
 from srm.engine.moves.records import SIDES, ControlChange, MoveContext, Registers

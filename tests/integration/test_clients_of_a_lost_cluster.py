@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from tests import moves
 from tests.conftest import BrokerFactory
 from tests.integration.moving import PARTITIONS, Application, Site, Source
 from tests.integration.proxy import Proxy
@@ -20,11 +21,10 @@ from srm.client.routing import RoutingWatcher
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine import moves
 from srm.engine.control.control_topics import compacted_spec
 from srm.engine.emission import emit
-from srm.engine.moves import RunEvent
 from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.steps import RunEvent
 from srm.wiring import open_move
 from srm_lab.stack.kafka import KafkaBroker
 

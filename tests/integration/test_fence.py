@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from tests import moves
 from tests.integration.moving import Site, begin
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SecuredBroker
@@ -27,7 +28,6 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.config.model import ClusterClients
 from srm.domain.moves.request import MoveRequest
-from srm.engine import moves
 from srm.engine.moves.effects import set_fence
 from srm.engine.moves.records import ensure_topics
 from srm.kafka.cluster import KafkaCluster

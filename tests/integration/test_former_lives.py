@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.integration.kafka_tools import run_tool
 from tests.integration.returning import Pair
 from tests.waiting import eventually
@@ -17,7 +18,6 @@ from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.groups.checkpoints import emit, forget_topics, read_checkpoints
 from srm.engine.groups.group_sync import sync
 from srm.engine.ports import FlowContext

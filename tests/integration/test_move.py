@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests import moves
 from tests.integration.kafka_tools import run_tool
 from tests.integration.moving import (
     Application,
@@ -31,7 +32,6 @@ from srm.client.routing import RoutingWatcher
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.errors import NotFoundError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

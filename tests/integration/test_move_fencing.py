@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests import moves
 from tests.integration.moving import Site, hold_and_go, route_clients
 from tests.overrides import overrides
 from tests.waiting import eventually
@@ -17,7 +18,6 @@ from srm.client.routing import RoutingWatcher
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
-from srm.engine import moves
 from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.moves.records import MoveContext, RoutingTables, ensure_topics
 from srm.kafka.state.writers import KafkaControlWriter

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests import moves
 from tests.integration.moving import begin, pass_gate
 from tests.integration.one_name import IDENTITY, NamedTopic
 from tests.replicating import configure, replicating
@@ -23,7 +24,7 @@ from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine import moves, verification
+from srm.engine import verification
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.topic_sync import sync as sync_topics
 from srm.engine.drill import run_drill

@@ -16,6 +16,7 @@ from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests import moves
 from tests.integration.moving import Site, begin
 from tests.served import answering
 from tests.waiting import eventually
@@ -24,7 +25,6 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.config.loader import load_config
 from srm.domain.moves.request import MoveRequest
-from srm.engine import moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

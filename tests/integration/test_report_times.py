@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from tests import moves
 from tests.acknowledgements import acks_of
 from tests.integration.moving import Application, Site, begin, pass_gate
 from tests.waiting import eventually
@@ -19,7 +20,6 @@ from srm.client.routing import Moment, RoutingWatcher
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
-from srm.engine import moves
 from srm.engine.moves.records import MoveContext
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests import moves
 from tests.integration.moving import begin, pass_gate
 from tests.replicating import configure, is_copied, replicating
 from tests.waiting import DEADLINE_S, eventually
@@ -22,7 +23,6 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Translated
-from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import checkpoints
 from srm.engine.map_reader import KafkaMapReader

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests import moves
 from tests.integration.moving import Site, begin, pass_gate
 from tests.waiting import eventually
 
 from srm.domain.moves.request import MoveRequest
-from srm.engine import moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.simulation.test_moves import ALL_AT_ONCE, LATE, MOVES, quiet
 from tests.spec.replay import Recorded, violations, violations_of
 from tests.unit.engine.moves.control.moving import (
@@ -20,7 +21,6 @@ from tests.unit.engine.moves.control.moving import (
 
 from srm.domain.moves.progress import MoveProgress, MoveStep
 from srm.domain.moves.routing import ERA, Route, decode_route, is_subject
-from srm.engine import moves
 from srm.errors import ConflictError, NotFoundError
 from srm_lab.testing.simulation.moves.run import FAULTS, play
 

@@ -21,9 +21,10 @@ from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
-from srm.engine import emission, moves
+from srm.engine import emission
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import group_sync
+from srm.engine.moves import planning, steps
 from srm.engine.moves.records import MoveStore
 from srm.engine.recovery import ReturnedFlow, SettledReturn
 from srm.engine.status.observing import flow_status
@@ -164,10 +165,10 @@ class Disaster:
         triggered_ms = now_ms()
         request = MoveRequest("failover", "P", "B", (TOPIC,), GROUPS, mode="unplanned")
         with open_move(config, "P", "B", unplanned=True) as context:
-            planned = moves.plan(context, request)
+            planned = planning.plan(context, request)
             if planned.forecast is not None:
                 display.say(planned.forecast.line("P"))
-            report = moves.carry_out(context, planned.move_id)
+            report = steps.carry_out(context, planned.move_id)
             forecast = MoveStore.read(context).progress(planned.move_id).forecast
         if forecast is None:
             raise StackError(f"move {planned.move_id} has no forecast")

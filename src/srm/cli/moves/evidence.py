@@ -18,8 +18,8 @@ from srm.config.loader import find_config, load_config
 from srm.config.model import read_public_key
 from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_break, short
 from srm.domain.text.amount import utc
-from srm.engine import moves
 from srm.engine.drill import read_drills, run_drill
+from srm.engine.moves import verification
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import (
     ConfigError,
@@ -72,7 +72,7 @@ def show(
         raise UsageError("name one move, or give --list: srm failover report MOVE_ID")
     if move_id is None:
         with pair.open(only_look=True) as context:
-            _list(pair, moves.kept_reports(context), output)
+            _list(pair, verification.kept_reports(context), output)
         return
     with pair.open_for(move_id) as context:
         kept = _look_again(context, move_id)
@@ -113,10 +113,10 @@ def verify(
 
 def _look_again(context: MoveContext, move_id: str) -> KeptReport:
     if MoveStore.read(context).progress(move_id).is_decided:
-        moves.watch_residue(context, move_id)
+        verification.watch_residue(context, move_id)
     else:
-        moves.report(context, move_id)
-    return moves.kept_report(context, move_id)
+        verification.report(context, move_id)
+    return verification.kept_report(context, move_id)
 
 
 def _list(pair: TwoClusters, reports: tuple[KeptReport, ...], output: Path | None) -> None:
@@ -172,7 +172,7 @@ def _read(name: str, pair: TwoClusters) -> Signed:
         if file.suffix == ".json" or len(file.parts) > 1:
             raise NotFoundError(f"report {name}: file not found")
         with pair.open(only_look=True) as context:
-            kept = moves.kept_report(context, name)
+            kept = verification.kept_report(context, name)
         if kept.report.move_id != name:
             raise IntegrityError(f"report {name}: the stored one is of {kept.report.move_id}")
         return kept.signed

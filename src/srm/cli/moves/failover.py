@@ -38,11 +38,11 @@ from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import reasons_text, some
-from srm.engine import moves
 from srm.engine.flows.supervision import operator, pause_in_force
-from srm.engine.moves import RunEvent
-from srm.engine.moves.effects import lift_fence
+from srm.engine.moves import effects, holding, planning, verification
 from srm.engine.moves.records import InForce, MoveContext, MoveStore
+from srm.engine.moves.steps import RunEvent, carry_out
+from srm.engine.moves.steps import status as look_at
 from srm.errors import ConflictError, StoppedError, UnavailableError, UsageError
 from srm.pages.moves import (
     plan_view,
@@ -142,7 +142,7 @@ _ROWS: Final = 100
 @with_settings
 def plan(*, common: Common, **settings: Any) -> None:
     with _open_move(common.settings, settings) as (context, request):
-        planned = moves.plan(context, request, dry_run=True)
+        planned = planning.plan(context, request, dry_run=True)
     _show_plan(common, planned)
 
 
@@ -166,10 +166,10 @@ def run(
     if move_id is not None and not move_id.strip():
         raise UsageError("--move-id is empty: leave it out for a new move")
     with _open_move(common.settings, settings, move_id) as (context, request):
-        move_id = move_id or moves.new_move_id(context, request)
+        move_id = move_id or planning.new_move_id(context, request)
         with _span("move", request, move_id) as opened:
             with _span("move.plan", request, move_id) as of_plan:
-                planned = moves.plan(context, request, move_id, dry_run=dry_run)
+                planned = planning.plan(context, request, move_id, dry_run=dry_run)
                 of_plan.note(groups=len(planned.groups), blocking=len(planned.blocking))
             if dry_run:
                 _show_plan(common, planned)
@@ -180,13 +180,13 @@ def run(
                 _approve(context, planned, yes=yes)
             with _interrupts_between_steps() as interrupted, shown(planned, progress) as show_event:
 
-                def show(event: moves.RunEvent) -> None:
+                def show(event: RunEvent) -> None:
                     show_event(event)
                     if interrupted.is_set():
                         raise KeyboardInterrupt(move_id)
 
                 try:
-                    result = moves.carry_out(
+                    result = carry_out(
                         context,
                         planned.move_id,
                         show,
@@ -206,7 +206,7 @@ def run(
 
 def release(move_id: MoveArgument, pair: TwoClusters) -> None:
     with pair.open_for(move_id) as context:
-        progress = moves.release(context, move_id)
+        progress = holding.release(context, move_id)
     pair.emit(progress, lambda console: console.print(f"{move_id}: {progress.step}"))
 
 
@@ -279,7 +279,7 @@ def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
         how = f"typed {_typed_source(planned)}"
     by, now_ms = operator(context.host), context.now_ms()
     approval = Approval(by, how, now_ms, planned.summary(), planned.numbers())
-    moves.approve(context, planned.move_id, approval)
+    verification.approve(context, planned.move_id, approval)
 
 
 def _typed_source(planned: MovePlan) -> str:
@@ -299,7 +299,7 @@ def _typed_source(planned: MovePlan) -> str:
 def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:
     with pair.open_for(move_id) as context:
         planned = MoveStore.read(context).load(move_id)[0]
-        missing = moves.call_redirectors(context, planned)
+        missing = effects.call_redirectors(context, planned)
         calls = MoveStore.read(context).progress(move_id).calls
     lines = [f"{key}: {call.state}, {call.said}" for key, call in sorted(calls.items())]
     pair.emit(dict(calls), lambda console: console.print(*lines, sep="\n", markup=False))
@@ -323,7 +323,7 @@ def unfence(
 ) -> None:
     topics = frozenset(topic or ())
     with open_cluster(common.settings, cluster) as opened:
-        lifted = lift_fence(
+        lifted = effects.lift_fence(
             opened,
             now_ms(),
             lambda fence: not topics or fence.topic in topics,
@@ -446,7 +446,7 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
         planned, progress = MoveStore.read(context).load(move_id)
         line, is_held = whereabouts(planned, progress), progress.step in HELD
         try:
-            seen = moves.status(context, move_id)
+            seen = look_at(context, move_id)
             if progress.is_decided:
                 later = InForce.read(context, planned).moves
                 line += f"; superseded by move {', '.join(later)}" if later else ""

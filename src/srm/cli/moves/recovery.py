@@ -42,8 +42,8 @@ from srm.domain.recovery.source_return import (
     read_choices,
 )
 from srm.domain.text.amount import amount, reasons_text
-from srm.engine import moves
 from srm.engine.flows.supervision import operator, pause_in_force
+from srm.engine.moves import verification
 from srm.engine.moves.effects import if_possible
 from srm.engine.recovery import ResidueRange, ReturnedFlow, SettledReturn, read_residue
 from srm.errors import GateClosedError
@@ -104,7 +104,7 @@ def _add_outcome(only: OneFlow, move_ids: Iterable[str]) -> None:
     """Add what is lost to the reports of the moves; a report that cannot be written is logged."""
     with open_move(only.settings, only.flow.source, only.flow.target) as pair:
         for move_id in move_ids:
-            if_possible(pair.target, partial(moves.watch_residue, pair, move_id))
+            if_possible(pair.target, partial(verification.watch_residue, pair, move_id))
 
 
 def _approve(

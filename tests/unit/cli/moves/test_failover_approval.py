@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.unit.domain.moves.report.reporting import FORECAST
 from tests.unit.engine.moves.control.moving import REQUEST, busy_world, config_in, planned
 
 from srm.cli.moves.failover import _approve
 from srm.domain.moves.plan import MovePlan
-from srm.engine import moves
 from srm.engine.flows.supervision import operator
 from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, record
 from srm.errors import ConflictError, UsageError

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests import moves
 from tests.unit.engine.moves.control.moving import World, busy_world, config_in, held
 from tests.unit.engine.moves.giving_up import Disaster
 from tests.unit.engine.moves.test_superseded import there_and_back
@@ -25,9 +26,8 @@ from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress, MoveStep
 from srm.domain.moves.request import MoveRequest
-from srm.engine import moves
-from srm.engine.moves import RunEvent
 from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.steps import RunEvent
 from srm.engine.moves.verification import VerifyStatus
 from srm.errors import StoppedError, UnavailableError
 

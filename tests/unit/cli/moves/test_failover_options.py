@@ -50,7 +50,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[MoveRequest]:
     monkeypatch.setattr(failover, "open_records", lambda *_: nullcontext())
     known = SimpleNamespace(plan=lambda move_id: STORED if move_id == "stored" else None)
     monkeypatch.setattr(failover.MoveStore, "read", lambda _: known)
-    monkeypatch.setattr(failover.moves, "plan", keep)
+    monkeypatch.setattr(failover.planning, "plan", keep)
     return made
 
 
@@ -123,7 +123,7 @@ def test_a_blocked_plan_is_exit_code_4(
 ) -> None:
     planned = SimpleNamespace(move_id="m1", blocking=("B has no topic P.Payments",), groups=())
     monkeypatch.setattr(failover, "open_move", lambda *_, **__: nullcontext(SimpleNamespace()))
-    monkeypatch.setattr(failover.moves, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(failover.planning, "plan", lambda *_, **__: planned)
     monkeypatch.setattr(failover, "plan_view", lambda _: "the plan")
 
     blocked = CliRunner().invoke(app, ["failover", *command])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from tests import moves
 from tests.unit.engine.moves.control.moving import PROPERTIES, busy_world, config_in
 from tests.unit.engine.moves.giving_up import Disaster
 from typer.testing import CliRunner
@@ -18,7 +19,6 @@ from srm.cli.moves import recovery
 from srm.cli.moves.recovery import render_found
 from srm.domain.moves.disaster import Outcome, PartitionOutcome
 from srm.domain.recovery.source_return import PartitionReturn, SourceReturn, TopicReturn
-from srm.engine import moves
 from srm.engine.moves.records import MoveContext, level
 from srm.engine.recovery import store_outcome
 from srm.errors import UnavailableError, UsageError

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 from tests.unit.engine.moves.control.moving import Killed, World, busy_world
 from tests.unit.engine.status.test_loss_forecast import running as report_positions
@@ -19,7 +20,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import split
 from srm.engine import drill as drill_run
-from srm.engine import moves
 from srm.engine.drill import place_of_processes, read_drills, run_drill, write_drill
 from srm.engine.emission import emit
 from srm.engine.moves.records import MoveContext, ensure_topics, without_source

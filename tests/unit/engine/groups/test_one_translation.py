@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests import moves
 from tests.unit.domain.groups.copy_history import COPY, ORIGINAL, History, histories
 
 from srm.domain.groups.translation import Direction
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.groups.checkpoints import survey
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
+from tests import moves
 from tests.unit.engine.copying_records import COPY, ORIGINAL, CopiedTopic
 
 from srm.domain.groups.proof import TranslationClaim, Verdict
@@ -16,7 +17,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.record_headers import RecordSettings
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import emit, selection_of
 from srm.engine.groups.group_sync import sync

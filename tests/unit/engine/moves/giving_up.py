@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport, read_pause
@@ -12,7 +13,6 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.engine import moves
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.records import MoveContext

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.overrides import overrides
 from tests.unit.engine.moves.control.moving import (
     REQUEST,
@@ -28,7 +29,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import LEASE_MS, Ack, Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.moves.records import MoveContext, MoveStore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests import moves
 from tests.overrides import overrides
 from tests.unit.engine.moves.control.moving import busy_world
 from tests.unit.engine.moves.giving_up import COPY, Disaster, disaster
@@ -14,7 +15,6 @@ from srm.domain.groups.mm2_records import Checkpoint, TopicIds
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.records import ensure_topics

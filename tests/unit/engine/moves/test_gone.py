@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import (
     REQUEST,
     WRITES_OF_A_MOVE,
@@ -23,7 +24,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, AckState
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import (

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World
 
 from srm.domain.flow_state.replication_records import (
@@ -23,7 +24,6 @@ from srm.domain.flow_state.slot_records import SlotHeartbeat
 from srm.domain.moves.plan import MovePlan
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine import moves
 from srm.errors import ConflictError
 
 PAYMENTS = TopicPartition("Payments", 0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World
 
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.groups.translate import translate
 from srm.engine.moves.records import MoveContext
 

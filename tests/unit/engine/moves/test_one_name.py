@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import (
     PROPERTIES,
     REQUEST,
@@ -26,7 +27,6 @@ from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine import moves
 from srm.engine.moves.planning import findings
 from srm.engine.moves.records import MoveContext
 from srm.errors import UnavailableError

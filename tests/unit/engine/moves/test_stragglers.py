@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 from tests.unit.engine.moves.test_gone import gone
 
@@ -14,7 +15,6 @@ from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.cluster_ports import ByGroup
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import GateClosedError

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
@@ -14,7 +15,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import ERA, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine import moves
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.moves.records import MoveContext

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
-from srm.engine import moves
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import GateClosedError
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.moves.records import MoveStore
 from srm.errors import ConflictError
 

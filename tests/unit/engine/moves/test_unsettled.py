@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST
 from tests.unit.engine.moves.giving_up import Disaster, disaster
 
 from srm.domain.flow_state.replication_records import Pause
-from srm.engine import moves
 from srm.engine.drill import run_drill
 from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.records import MoveContext

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tests import moves
+
 from srm.domain.flow_state.replication_records import PartitionNotes
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import Run
-from srm.engine import moves
 from srm.engine.moves.records import MoveContext
 
 

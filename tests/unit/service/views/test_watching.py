@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import moves
 from tests.service_views import config_of
 from tests.unit.engine.moves.control.moving import busy_world, config_in, held, planned
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.names.topics import Flow
-from srm.engine import moves
 from srm.engine.control import control_lists
 from srm.engine.drill import read_drills
 from srm.engine.moves.records import ControlTables

@@ -22,10 +22,10 @@ from srm.domain.moves.routing import (
     topic_subject,
 )
 from srm.domain.text.amount import reasons_text
-from srm.engine import moves
 from srm.engine.emission import emit
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.group_sync import sync
+from srm.engine.moves import holding, planning, steps, verification
 from srm.engine.moves.records import MoveContext, RoutingHistory
 from srm.engine.recovery import ReturnedFlow
 from srm.errors import AuthorizationError, GateClosedError, SrmError
@@ -329,7 +329,7 @@ class Director:
             if host.stall_at == 0 or host.writes < host.stall_at:
                 self.problems.append(f"{what} fails: {type(error).__name__}: {error}")
                 with suppress(SrmError):
-                    moves.release(context, move_id)
+                    holding.release(context, move_id)
             else:
                 self.say(f"the late process ends: {error}")
         finally:
@@ -337,23 +337,23 @@ class Director:
 
     def _plan(self, context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
         """Plan a move, and once again after doing what the plan says is to be done first."""
-        plan = moves.plan(context, request, move_id)
+        plan = planning.plan(context, request, move_id)
         if "name it with --group" in "; ".join(plan.warnings):
             request = replace(request, groups=tuple(one.name for one in self.clients.groups))
             move_id = f"{move_id}g"
-            plan = moves.plan(context, request, move_id)
+            plan = planning.plan(context, request, move_id)
         advice = "; ".join(plan.blocking)
         if "settle its return first" in advice:
             self.settle()
             self.tick(4)
-            plan = moves.plan(context, request, move_id)
+            plan = planning.plan(context, request, move_id)
             advice = "; ".join(plan.blocking)
         if "let it catch up on" in advice:
             self.tick(20)
-            return moves.plan(context, request, move_id)
+            return planning.plan(context, request, move_id)
         if "--reroute" in advice:
             self.say(f"{move_id}: {advice}")
-            return moves.plan(context, replace(request, reroute=True), f"{move_id}r")
+            return planning.plan(context, replace(request, reroute=True), f"{move_id}r")
         return plan
 
     def _new_id(self) -> str:
@@ -382,22 +382,22 @@ class Director:
     def carry_on(self, context: MoveContext, plan: MovePlan, number: int) -> None:
         """Take a planned move from its hold to its report."""
         request, move_id = plan.request, plan.move_id
-        moves.hold(context, move_id)
-        status = moves.wait_status(context, move_id)
+        holding.hold(context, move_id)
+        status = steps.wait_status(context, move_id)
         for _ in range(_PATIENCE):
             if status.ready:
                 with suppress(GateClosedError):
-                    moves.apply(context, move_id)
-                    moves.go(context, move_id)
+                    steps.apply(context, move_id)
+                    holding.go(context, move_id)
                     break
             self.tick()
-            status = moves.wait_status(context, move_id)
+            status = steps.wait_status(context, move_id)
         else:
             self.problems.append(
                 f"{request.mode} {request.flow}: its gate never opens: "
                 f"{reasons_text(status.blocking) or 'no reason'}"
             )
-            moves.release(context, move_id)
+            holding.release(context, move_id)
             return
         if number not in self.gone:  # a late process moves no client
             self.gone.add(number)
@@ -405,9 +405,9 @@ class Director:
         self.say(f"{move_id}: gone")
         for _ in range(_PATIENCE):
             self.tick()
-            if moves.verify(context, move_id).done:
+            if verification.verify(context, move_id).done:
                 break
-        report = moves.report(context, move_id)
+        report = verification.report(context, move_id)
         self.say(f"{move_id}: ok={report.ok} rpo={report.rpo_records} {report.problems}")
         if all(known != number for known, _, _ in self.moves):
             self.moves.append((number, context, move_id))
@@ -417,9 +417,9 @@ class Director:
         found = []
         for number, context, move_id in self.moves:
             with suppress(SrmError):
-                moves.watch_residue(context, move_id)
+                verification.watch_residue(context, move_id)
             outcomes = tuple(one for one in self.outcomes if one.move_id == move_id)
-            found.append(Ended(number, moves.report(context, move_id), outcomes))
+            found.append(Ended(number, verification.report(context, move_id), outcomes))
         return found
 
     def _other(self, alias: str) -> str:

@@ -8,6 +8,8 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+from tests import moves
+
 from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import SlotReport
@@ -15,7 +17,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
-from srm.engine import moves
 from srm.engine.moves.records import MoveContext, RoutingHistory
 from srm.engine.ports import FlowContext
 from srm_lab.testing.fake_cluster import FakeCluster

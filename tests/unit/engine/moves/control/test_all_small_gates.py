@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Final
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, planned
 from tests.unit.engine.moves.control.test_gate import (
     HELD,
@@ -34,7 +35,6 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.text.amount import Reason
-from srm.engine import moves
 from srm.engine.moves.facts import Look, SideFacts
 from srm.engine.moves.records import MoveContext
 from srm.errors import GateClosedError

@@ -9,13 +9,13 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, busy_world
 from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.config.model import Config
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
-from srm.engine import moves
 from srm.engine.moves import holding
 from srm.engine.moves.effects import lift_fence, lift_target, read_fences, set_fence
 from srm.engine.moves.records import MoveContext, MoveStore, ensure_topics

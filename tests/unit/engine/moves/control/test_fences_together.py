@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
 from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import ERA
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.moves.effects import read_fences, set_fence
 from srm.engine.moves.records import MoveContext, ensure_topics
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
 from srm.config.model import Config
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.moves.records import ensure_topics
 from srm.errors import GateClosedError
 

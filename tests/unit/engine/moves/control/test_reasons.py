@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, held, planned
 from tests.unit.engine.moves.control.test_gate import HOLD
 from tests.unit.engine.moves.steps.test_run import Clients, run
@@ -12,10 +13,9 @@ from tests.unit.engine.moves.steps.test_run import Clients, run
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.progress import MoveProgress, WaitNote
 from srm.domain.names import internal_topics
-from srm.engine import moves
-from srm.engine.moves import wait_status
 from srm.engine.moves.gate import require
 from srm.engine.moves.records import ControlTables, MoveContext, MoveStore
+from srm.engine.moves.steps import wait_status
 from srm.errors import GateClosedError
 
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import busy_world
 from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
@@ -17,7 +18,6 @@ from srm.domain.moves.routing import Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import split
-from srm.engine import moves
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.emission import emit
 from srm.engine.moves.records import (

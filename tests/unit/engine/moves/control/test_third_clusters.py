@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import World, config_in
 
 from srm.client.routing import RoutingWatcher
@@ -17,7 +18,6 @@ from srm.domain.moves.routing import ERA, Ack, KnownRoutes, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
-from srm.engine import moves
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.moves.reading import topics_to_move
 from srm.engine.moves.records import ControlTables, MoveContext, ensure_topics

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import (
     PROPERTIES,
     REQUEST,
@@ -24,7 +25,6 @@ from srm.domain.moves.plan import MovePlan, PartitionMove
 from srm.domain.moves.routing import ERA, Ack, order_number
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine import moves
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves.records import MoveContext, MoveStore, RoutingTables, ensure_topics

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.config.loader import load_config
@@ -18,7 +19,6 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
-from srm.engine import moves
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.moves.facts import TopicPair
 from srm.engine.moves.reading import read_facts

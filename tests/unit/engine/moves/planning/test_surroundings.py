@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
 
 from srm.config.model import Config
@@ -14,7 +15,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.moves.records import MoveContext, ensure_topics
 from srm.errors import ConflictError
 

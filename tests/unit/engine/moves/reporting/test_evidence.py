@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from tests import moves
 from tests.unit.domain.moves.report.reporting import OUTCOME, signing_key
 from tests.unit.engine.moves.control.moving import Killed, World, run_through
 from tests.unit.engine.moves.giving_up import Disaster
@@ -17,7 +18,6 @@ from srm.domain.moves.report import Approval
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, chain_break
 from srm.domain.names import internal_topics
-from srm.engine import moves
 from srm.engine.moves.records import MoveContext, MoveStore, Notary
 from srm.engine.moves.verification import keep_report
 from srm.errors import ConfigError, NotFoundError, UnavailableError

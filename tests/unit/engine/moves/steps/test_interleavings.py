@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import THREE_CLUSTERS, World, config_in, held, planned
 
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.moves import steps
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import ConflictError, SrmError

@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 import pytest
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, held
 from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectOrder, call_key
 from srm.domain.names.topics import TopicPartition
-from srm.engine import moves
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.moves import effects
 from srm.engine.moves.records import MoveContext, MoveStore

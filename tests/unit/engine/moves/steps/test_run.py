@@ -10,15 +10,15 @@ from threading import Event
 
 import pytest
 from rich.console import Console
+from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, WRITES_OF_A_MOVE, World, held
 
 from srm.cli.moves.failover import move_view
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.internal_topics import MOVES
-from srm.engine import moves
-from srm.engine.moves import RunEvent
 from srm.engine.moves.records import MoveStore
+from srm.engine.moves.steps import RunEvent
 from srm.errors import ConflictError, GateClosedError, UnavailableError
 from srm.pages.moves import plan_view, report_view
 
