@@ -160,7 +160,7 @@ class ReturnedFlow:
             entry: _partition(entry, shapes[entry.topic][0], ends[entry]) for entry in everything
         }
         commits, unread = self._commits(found) if groups else ({}, ())
-        found, read = self._count_records(found, ends, commits, known.pause)
+        found, read = self._count_records(found, commits, known.pause)
         found, routed_by = self._with_only_copied(found), self._routed_by(shapes)
         topics = tuple(
             replace(
@@ -331,7 +331,7 @@ class ReturnedFlow:
         return counts
 
     def _count_records(
-        self, found: _Found, ends: Ends, commits: _Commits, pause: Pause | None
+        self, found: _Found, commits: _Commits, pause: Pause | None
     ) -> tuple[_Found, dict[str, GroupOutcome]]:
         tails = [(each, one.place, one.tail) for each, one in found.items() if one.tail]
         wanted = [(each, OffsetRange(*place, *tail)) for each, place, tail in tails]
@@ -339,7 +339,7 @@ class ReturnedFlow:
         for offsets in commits.values():
             for place, offset in offsets.items():
                 marks[place].add(offset)
-        left_out = {place: end.left_out for place, end in ends.items() if isinstance(end, CopyEnd)}
+        left_out = {each: one.left_out for each, one in found.items()}
         until_ms = math.inf if pause is None else pause.time_ms
         counts = [Counting(marks[place], until_ms) for _, place, _ in tails]
         totals = [*zip(tails, self._count(wanted, counts, left_out), strict=True)]
@@ -460,18 +460,11 @@ class ReturnedFlow:
 
 
 def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> PartitionReturn:
+    place = values_of(of, "topic", "partition")
     if isinstance(end, SrmError):
-        return PartitionReturn(of.topic, of.partition, shape, error=str(end))
-    return PartitionReturn(
-        **values_of(of, "topic", "partition"),
-        **values_of(end, "target_next", "log_start", "log_end", "high_watermark"),
-        **values_of(end, "cut_from", "notes", "epoch"),
-        shape="shorter" if end.cut_from is not None else shape,
-        copied_to=end.source_next,
-        cut_to=None if end.cut_from is None else end.known_next,
-        # Records before the log start were still to be copied.
-        gone_from=end.source_next if shape == "same" and end.log_start > end.source_next else None,
-    )
+        return PartitionReturn(**place, shape=shape, error=str(end))
+    shape = shape if end.cut_from is None else "shorter"
+    return PartitionReturn(**values_of(end, *CopyEnd.__slots__), **place, shape=shape)
 
 
 def read_residue(

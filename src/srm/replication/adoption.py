@@ -462,7 +462,7 @@ def plan_handing_back(
     for one, found in logs.copy_ends(copied, show).items():
         if isinstance(found, SrmError):
             raise found
-        positions.append(BackPosition(one.topic, one.partition, found.source_next))
+        positions.append(BackPosition(one.topic, one.partition, found.copied_to))
     return HandedBack(config.flow, tuple(positions))
 
 

@@ -42,7 +42,7 @@ async def find_copy_end(
     log_end = min(log_end, high)
     last = [batch.leader_epoch for batch in batches(fetched.records)]
     epoch = last[-1] if last else -1
-    nothing = CopyEnd(log_start, log_start, 0, log_start, log_end, high, epoch=epoch)
+    nothing = CopyEnd(log_start, 0, log_start, log_end, high, epoch=epoch)
     if target is None:
         return nothing
     start = start or NOWHERE
@@ -75,10 +75,10 @@ async def find_copy_end(
     found = await resume(source, target, start, None, comparison)
     return replace(
         nothing,
-        source_next=found.source_next,
-        known_next=known_next,
+        copied_to=found.source_next,
         target_next=start.target_next,
         cut_from=cut_from,
+        cut_to=None if cut_from is None else known_next,
         left_out=tuple(comparison.left_out),
         notes=found.notes,
     )

@@ -36,53 +36,49 @@ SHAPES: Final[tuple[Shape, ...]] = ("rebuilt", "missing", "shorter", "new", "sam
 class CopyEnd:
     """End of the copy of one partition, by both logs; offsets of the source, [from, to).
 
-    ``known_next`` (source) and ``target_next`` (target) are the known position, possibly older.
+    ``target_next`` (target) is of the known position, possibly older.
     ``log_end`` is the last stable offset, below ``high_watermark`` while a transaction is open.
-    ``cut_from`` is where the source's log ends or diverges, if that is before the end of the copy.
+    ``cut_from`` is where the source's log ends or diverges, if that is before the end of the copy:
+    records up to ``cut_to`` were copied and are gone from the source.
     """
 
-    source_next: int
-    known_next: int
-    target_next: int
-    log_start: int
-    log_end: int
-    high_watermark: int
-    cut_from: int | None = None
-    left_out: tuple[tuple[int, int], ...] = ()
-    notes: tuple[str, ...] = ()
-    epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReturn:
-    """One source partition; offsets are source offsets, times epoch milliseconds.
-
-    ``copied_to`` is the end of the copy, ``log_end`` the last stable offset, see :class:`CopyEnd`.
-    ``records`` is the residue between them, ``first_ms`` and ``last_ms`` its timestamps, ``late``
-    the number of those after the flow was paused.
-    ``cut_from`` to ``cut_to`` were copied and are gone from the source.
-    ``only_copied`` is how many records of those the copy still has (None: not counted).
-    """
-
-    topic: str
-    partition: int
-    shape: Shape
     copied_to: int = 0
     target_next: int = 0
     log_start: int = 0
     log_end: int = 0
     high_watermark: int = 0
+    cut_from: int | None = None
+    cut_to: int | None = None
+    left_out: tuple[tuple[int, int], ...] = ()
+    notes: tuple[str, ...] = ()
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReturn(CopyEnd):
+    """One source partition; times are epoch milliseconds.
+
+    ``records`` is the residue between the end of the copy and that of the log, ``first_ms`` and
+    ``last_ms`` its timestamps, ``late`` the number of those after the flow was paused.
+    ``only_copied`` is how many records the copy has of those that the source has lost (None: not
+    counted). ``error``: why its end is not known.
+    """
+
+    topic: str
+    partition: int
+    shape: Shape
     records: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
-    cut_from: int | None = None
-    cut_to: int | None = None
     only_copied: int | None = None
-    gone_from: int | None = None
-    notes: tuple[str, ...] = ()
-    epoch: int = -1
     error: str = ""
     late: int = 0
+
+    @property
+    def gone_from(self) -> int | None:
+        """First offset that retention deleted before it was copied, None without any."""
+        is_copied = self.shape in {"same", "shorter"}  # of others all is new
+        return self.copied_to if is_copied and self.log_start > self.copied_to else None
 
     @property
     def place(self) -> TopicPartition:

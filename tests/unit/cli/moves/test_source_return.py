@@ -41,7 +41,13 @@ def test_a_rebuilt_topic_has_its_command_and_heartbeats_need_none() -> None:
 
 def test_the_residue_ends_with_its_last_record_as_in_the_list_of_ranges() -> None:
     part = PartitionReturn(
-        "Payments", 0, "same", copied_to=801, log_end=831, high_watermark=831, records=30
+        topic="Payments",
+        partition=0,
+        shape="same",
+        records=30,
+        copied_to=801,
+        log_end=831,
+        high_watermark=831,
     )
     topic = TopicReturn("Payments", "id", "same", "", partitions=(part,))
     out = StringIO()

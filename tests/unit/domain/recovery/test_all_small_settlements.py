@@ -25,7 +25,7 @@ STATES: dict[str, dict[str, object]] = {
     "an open transaction": {"high_watermark": 80},
     "no answer": {"records": 0, "error": "its leader is away"},
     "cut": {"shape": "shorter", "copied_to": 40, "cut_from": 40, "cut_to": 50},
-    "gone": {"copied_to": 50, "gone_from": 50, "log_start": 60},
+    "gone": {"copied_to": 50, "log_start": 60},
     "re-created": {"shape": "rebuilt", "copied_to": 0},
 }
 NEED_NO_CHOICE = {"nothing is left"}

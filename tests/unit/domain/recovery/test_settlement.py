@@ -24,7 +24,15 @@ PAUSE = Pause("r", "ann", "P is gone", 1, "m1")
 
 
 def entry(topic: str, **settings: object) -> PartitionReturn:
-    usual = PartitionReturn(topic, 0, "same", 50, 61, 0, 74, 74, 20, 1000, 2000)
+    usual = PartitionReturn(
+        *(50, 61, 0, 74, 74),
+        topic=topic,
+        partition=0,
+        shape="same",
+        records=20,
+        first_ms=1000,
+        last_ms=2000,
+    )
     return replace(usual, **settings)
 
 
@@ -160,7 +168,7 @@ def test_only_what_is_left_on_the_source_and_what_is_lost_is_noted() -> None:
         entry("Kept"),
         entry("Discarded"),
         entry("Cut", copied_to=30, cut_from=30, cut_to=50),
-        entry("Gone", log_start=60, gone_from=50),
+        entry("Gone", log_start=60),
     )
     choices = {"Kept": "keep", "Discarded": "discard"}
     plan = plan_settlement(found, choices, "merge")  # type: ignore[arg-type]
@@ -178,7 +186,7 @@ def test_only_what_is_left_on_the_source_and_what_is_lost_is_noted() -> None:
 
 
 def test_notes_of_one_partition_have_different_keys() -> None:
-    found = returned(entry("A", copied_to=30, cut_from=30, cut_to=50, log_start=35, gone_from=30))
+    found = returned(entry("A", copied_to=30, cut_from=30, cut_to=50, log_start=35))
 
     notes = decisions(found, plan_settlement(found, {"A": "keep"}, None), "abc", "ann", 9)
 

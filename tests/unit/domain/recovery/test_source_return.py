@@ -40,7 +40,7 @@ def test_a_topic_that_was_never_copied_is_new() -> None:
 
 
 def test_a_log_that_lost_its_end_makes_the_topic_shorter_and_is_named() -> None:
-    cut = PartitionReturn("Payments", 3, "shorter", cut_from=70, cut_to=100)
+    cut = PartitionReturn(topic="Payments", partition=3, shape="shorter", cut_from=70, cut_to=100)
 
     found = topic_return("Payments", "old", ("same", "same id"), [cut])
 
@@ -61,6 +61,8 @@ def test_each_shape_is_said_in_words_with_the_other_cluster_if_it_is_another(sha
 
 
 def test_what_retention_took_before_it_was_copied_is_no_residue() -> None:
-    entry = PartitionReturn("T", 0, "same", 100, 90, 140, 150, 150, records=10, gone_from=100)
+    entry = PartitionReturn(
+        *(100, 90, 140, 150, 150), topic="T", partition=0, shape="same", records=10
+    )
 
     assert entry.residue == (140, 150)

@@ -172,7 +172,7 @@ def returned(sites) -> Returned:
     switch = Switch(context)
     context = replace(context, switch=switch)
     switch.pause(PAUSE)
-    return Returned(context, switch, Logs({PAYMENTS: CopyEnd(80, 80, 81, 0, 100, 100)}))
+    return Returned(context, switch, Logs({PAYMENTS: CopyEnd(80, 81, 0, 100, 100)}))
 
 
 def test_what_only_the_source_has_is_found_with_its_times_and_who_had_read_of_it(
@@ -202,7 +202,7 @@ def test_what_only_the_source_has_is_found_with_its_times_and_who_had_read_of_it
 def test_a_choice_is_carried_out_with_the_end_of_the_pause_and_the_outcome_is_kept(
     returned: Returned,
 ) -> None:
-    returned.logs.ends[PAYMENTS] = CopyEnd(80, 80, 81, 0, 100, 100, epoch=5)
+    returned.logs.ends[PAYMENTS] = CopyEnd(80, 81, 0, 100, 100, epoch=5)
     returned.settle(Payments="keep")
 
     [note] = returned.notes
@@ -326,7 +326,7 @@ def test_what_arrives_before_a_copy_is_sealed_is_no_residue(returned: Returned) 
     seal = returned.switch.seal
 
     def arrive(copies: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        returned.logs.ends[PAYMENTS] = CopyEnd(90, 80, 91, 0, 100, 100)
+        returned.logs.ends[PAYMENTS] = CopyEnd(90, 91, 0, 100, 100)
         return seal(copies)
 
     returned.switch.seal = arrive  # type: ignore[method-assign]
@@ -337,7 +337,7 @@ def test_what_arrives_before_a_copy_is_sealed_is_no_residue(returned: Returned) 
 
 
 def test_a_log_that_lost_its_end_is_counted_and_cut(returned: Returned) -> None:
-    returned.logs.ends[PAYMENTS] = CopyEnd(60, 80, 81, 0, 100, 100, cut_from=60)
+    returned.logs.ends[PAYMENTS] = CopyEnd(60, 81, 0, 100, 100, cut_from=60, cut_to=80)
 
     found = ReturnedFlow(returned.context, returned.logs).inspect()
     [entry] = found.partitions
@@ -354,7 +354,7 @@ def test_a_rebuilt_topic_is_told_by_its_id_and_not_settled_unasked(
     sites.clusters["P"].delete_topic("Payments")
     sites.clusters["P"].add_topic("Payments")
     sites.clusters["P"].produce("Payments", 0, 5)
-    returned.logs.ends[PAYMENTS] = CopyEnd(0, 0, 101, 0, 5, 5)
+    returned.logs.ends[PAYMENTS] = CopyEnd(0, 101, 0, 5, 5)
 
     found = ReturnedFlow(returned.context, returned.logs).inspect()
 
@@ -368,7 +368,7 @@ def test_a_restore_that_was_broken_off_is_finished_before_anything_is_settled(
 ) -> None:
     sites.clusters["P"].delete_topic("Payments")
     sites.clusters["P"].add_topic("Payments")
-    returned.logs.ends[PAYMENTS] = CopyEnd(0, 0, 101, 0, 5, 5)
+    returned.logs.ends[PAYMENTS] = CopyEnd(0, 101, 0, 5, 5)
     p, back = returned.context.source, restore_flow(returned.context.config.flow)
     ensure_compacted(p, internal_topics.replication(back.source), 2)
     copy, original = (
@@ -392,7 +392,7 @@ def test_a_restore_that_has_begun_and_told_nothing_yet_keeps_its_topics_from_bei
 ) -> None:
     sites.clusters["P"].delete_topic("Payments")
     sites.clusters["P"].add_topic("Payments")
-    returned.logs.ends[PAYMENTS] = CopyEnd(0, 0, 101, 0, 0, 0)
+    returned.logs.ends[PAYMENTS] = CopyEnd(0, 101, 0, 0, 0)
     p, back = returned.context.source, restore_flow(returned.context.config.flow)
     ensure_compacted(p, internal_topics.replication(back.source), 2)
     begun = {"Payments": p.topics()["Payments"].topic_id}
@@ -440,7 +440,7 @@ def test_what_was_left_earlier_is_no_residue_but_stays_readable(returned: Return
 
     read_residue(returned.logs, [kept, kept], take)
     returned.switch.pause(PAUSE)
-    returned.logs.ends[PAYMENTS] = CopyEnd(80, 80, 81, 0, 100, 100, left_out=((80, 100),))
+    returned.logs.ends[PAYMENTS] = CopyEnd(80, 81, 0, 100, 100, left_out=((80, 100),))
 
     assert (kept.state, kept.offset_from, kept.offset_to, kept.records) == ("kept", 80, 100, 20)
     assert shown == [80, 81, 82]
@@ -579,6 +579,6 @@ def test_what_retention_took_before_it_was_copied_is_gone(
 ) -> None:
     assigned = AssignedPartition("T", 0, "id", "P.T", "copy")
 
-    found = _partition(assigned, shape, CopyEnd(100, 100, 90, log_start, 150, 150))
+    found = _partition(assigned, shape, CopyEnd(100, 90, log_start, 150, 150))
 
     assert found.gone_from == gone_from

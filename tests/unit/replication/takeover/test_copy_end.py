@@ -92,7 +92,7 @@ def test_the_copy_ends_where_it_ends_and_not_where_it_was_last_reported(
 
     end = found(source, target, known(reported, reported + 1))
 
-    assert (end.source_next, end.known_next, end.target_next) == (copied, reported, reported + 1)
+    assert (end.copied_to, end.target_next) == (copied, reported + 1)
     assert end.cut_from is None
 
 
@@ -103,7 +103,7 @@ def test_a_log_that_goes_on_under_a_later_epoch_parts_where_the_former_one_ended
 
     end = found(source, target, known(30, 30, source_lineage=Lineage(((4, 1),))))
 
-    assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
+    assert (end.copied_to, end.cut_from, end.cut_to) == (20, 20, 30)
 
 
 def test_a_source_that_lost_only_markers_after_the_copy_has_lost_nothing() -> None:
@@ -114,7 +114,7 @@ def test_a_source_that_lost_only_markers_after_the_copy_has_lost_nothing() -> No
 
     end = found(source, target, known(22, 20, last_run=Run(0, 0, 20), source_lineage=lineage))
 
-    assert (end.source_next, end.cut_from) == (20, None)
+    assert (end.copied_to, end.cut_from) == (20, None)
 
 
 def test_copies_behind_the_last_report_whose_source_is_lost_do_not_hide_where_the_logs_part() -> (
@@ -126,7 +126,7 @@ def test_copies_behind_the_last_report_whose_source_is_lost_do_not_hide_where_th
 
     end = found(source, target, known(30, 30, source_lineage=Lineage(((4, 1),))))
 
-    assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
+    assert (end.copied_to, end.cut_from, end.cut_to) == (20, 20, 30)
 
 
 def test_an_older_log_that_has_grown_past_the_copy_parts_where_its_epochs_do(
@@ -139,7 +139,7 @@ def test_an_older_log_that_has_grown_past_the_copy_parts_where_its_epochs_do(
 
     end = found(source, target, known(30, 30, source_lineage=Lineage(((3, 1), (4, 20)))))
 
-    assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
+    assert (end.copied_to, end.cut_from, end.cut_to) == (20, 20, 30)
 
 
 def test_an_older_log_without_any_epoch_that_was_read_is_ambiguous() -> None:
@@ -158,7 +158,7 @@ def test_a_log_that_holds_more_of_an_earlier_epoch_parts_where_ours_began() -> N
 
     end = found(source, target, known(30, 30, source_lineage=Lineage(((3, 1), (4, 20)))))
 
-    assert (end.source_next, end.cut_from, end.known_next) == (20, 20, 30)
+    assert (end.copied_to, end.cut_from, end.cut_to) == (20, 20, 30)
 
 
 def test_an_epoch_whose_records_compaction_has_removed_is_no_other_log() -> None:
@@ -167,7 +167,7 @@ def test_an_epoch_whose_records_compaction_has_removed_is_no_other_log() -> None
     target = log_of(records((0, 30)), producer_id=OURS)
     lineage = Lineage(((3, 1), (4, 20)))
 
-    assert found(source, target, known(30, 30, source_lineage=lineage)).source_next == 30
+    assert found(source, target, known(30, 30, source_lineage=lineage)).copied_to == 30
 
 
 def test_what_was_left_out_earlier_does_not_hide_what_was_copied_behind_it() -> None:
@@ -177,7 +177,7 @@ def test_what_was_left_out_earlier_does_not_hide_what_was_copied_behind_it() -> 
 
     end = found(source, target, known(10, 10), left_out)
 
-    assert (end.source_next, end.left_out) == (30, left_out)
+    assert (end.copied_to, end.left_out) == (30, left_out)
 
 
 def test_without_a_remote_partition_everything_is_left_too() -> None:
@@ -185,7 +185,7 @@ def test_without_a_remote_partition_everything_is_left_too() -> None:
 
     end = asyncio.run(find_copy_end(reader(source), None, None, Comparison()))
 
-    assert (end.source_next, end.log_end, end.high_watermark) == (0, 9, 9)
+    assert (end.copied_to, end.log_end, end.high_watermark) == (0, 9, 9)
 
 
 def test_an_open_transaction_ends_what_the_flow_would_copy() -> None:
@@ -194,7 +194,7 @@ def test_an_open_transaction_ends_what_the_flow_would_copy() -> None:
 
     end = found(source, log_of(records((0, 9)), producer_id=OURS), known(9, 9))
 
-    assert (end.source_next, end.log_end, end.high_watermark) == (9, 15, 20)
+    assert (end.copied_to, end.log_end, end.high_watermark) == (9, 15, 20)
 
 
 @pytest.mark.parametrize(("epoch", "left_out"), [(4, ((5, 7),)), (5, ()), (-1, ((5, 9),))])
@@ -220,7 +220,7 @@ def test_what_was_decided_hides_no_records_that_have_these_offsets_since(
     end = walked.copy_ends([assigned], lambda done: None)[assigned]
 
     assert isinstance(end, CopyEnd), end
-    assert (end.source_next, end.left_out) == (5, left_out)
+    assert (end.copied_to, end.left_out) == (5, left_out)
 
 
 def test_of_a_partition_that_was_never_copied_everything_is_left() -> None:
@@ -229,7 +229,7 @@ def test_of_a_partition_that_was_never_copied_everything_is_left() -> None:
 
     end = found(source, Log([marker(0, OURS, 1)]), None)
 
-    assert (end.source_next, end.cut_from) == (7, None)
+    assert (end.copied_to, end.cut_from) == (7, None)
     assert end.log_start <= 7
 
 

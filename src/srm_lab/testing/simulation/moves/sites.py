@@ -275,8 +275,7 @@ class SiteLogs:
             place = TopicPartition(entry.topic, entry.partition)
             at = self._copier.positions[entry.partition]
             found[entry] = CopyEnd(
-                source_next=at.source_next,
-                known_next=at.source_next,
+                copied_to=at.source_next,
                 target_next=at.target_next,
                 log_start=source.log_starts([place])[place],
                 log_end=source.log_ends([place])[place],
