@@ -31,7 +31,6 @@ from srm.domain.recovery.source_return import (
     CopyEnd,
     Counting,
     PartitionReturn,
-    ResidueRecord,
     Settlement,
     Shape,
     SourceReturn,
@@ -112,6 +111,10 @@ class ResidueRange:
     first_ms: int | None = None
     last_ms: int | None = None
     note: str = ""
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def request(self) -> Wanted:
@@ -259,7 +262,7 @@ class ReturnedFlow:
         some = zip(left, counts, strict=True)
         ranges += [replace(one, **found.totals) for one, found in some if found.records]
         wanted = [one for one in ranges if partition is None or one.partition == partition]
-        return tuple(sorted(wanted, key=lambda one: (one.topic, one.partition, one.offset_from)))
+        return tuple(sorted(wanted, key=lambda one: (one.place, one.offset_from)))
 
     def _shapes(
         self, known: RestoreState, now: Topics, only: Collection[str]
@@ -470,24 +473,14 @@ def _partition(of: AssignedPartition, shape: Shape, end: CopyEnd | SrmError) -> 
 def read_residue(
     logs: ReturnedLogs,
     ranges: Sequence[ResidueRange],
-    visit: Callable[[ResidueRange, Sequence[ResidueRecord]], bool],
+    visit: Callable[[ResidueRange, Sequence[DecodedRecord]], bool],
 ) -> None:
     """Pass the records of ranges to ``visit`` in order, until it returns False."""
     reads_on = True
 
     def take(index: int, records: Sequence[DecodedRecord]) -> bool:
         nonlocal reads_on
-        one = ranges[index]
-        whole = [
-            ResidueRecord(
-                *(one.topic, one.partition, record.offset, record.timestamp),
-                None if record.key is None else bytes(record.key),
-                None if record.value is None else bytes(record.value),
-                list(record.headers),
-            )
-            for record in records
-        ]
-        reads_on = reads_on and visit(one, whole)
+        reads_on = reads_on and visit(ranges[index], records)
         return reads_on
 
     logs.read([one.request for one in ranges], take, at_once=1)

@@ -6,20 +6,22 @@ verified. The JSON is written last, so that its presence means a complete export
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import quote
 
 from srm.domain.moves.revisions import KeptReport
-from srm.domain.recovery.source_return import ResidueRecord, json_row
+from srm.domain.names.topics import TopicPartition
 from srm.errors import StackError, UsageError
 from srm.extras import library
 from srm.files import require_writable, user_file, write_atomically
+from srm.replication.ports import DecodedRecord
 
 
 def signature_file(report: Path) -> Path:
@@ -97,15 +99,13 @@ class ResidueFiles:
             if kind is None:
                 os.replace(_part_of(path), path)  # noqa: PTH105 -- atomic, and says so
 
-    def write(self, records: Sequence[ResidueRecord]) -> None:
-        if not records:
-            return
-        path = self._directory / f"{records[0].topic}-{records[0].partition}.{self._kind}"
+    def write(self, place: TopicPartition, records: Sequence[DecodedRecord]) -> None:
+        path = self._directory / f"{place}.{self._kind}"
         with user_file(path, "written"):
             part = self._parts.get(path)
             if part is None:
                 new = _JsonLines if self._kind == "jsonl" else _Parquet
-                part = self._parts[path] = new(_part_of(path))
+                part = self._parts[path] = new(_part_of(path), place)
             part.write(records)
 
     @property
@@ -117,24 +117,48 @@ def _part_of(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
+def json_row(place: TopicPartition, record: DecodedRecord) -> dict[str, Any]:
+    """Return a record as a JSON object; other bytes than UTF-8 in base64, under ``NAME_base64``."""
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": record.offset,
+        "time_ms": record.timestamp,
+        **_text("key", record.key),
+        **_text("value", record.value),
+        "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
+    }
+
+
+def _text(name: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
 class _JsonLines:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, place: TopicPartition) -> None:
+        self._place = place
         self._file: IO[str] = path.open("w", encoding="utf-8")
 
-    def write(self, records: Sequence[ResidueRecord]) -> None:
+    def write(self, records: Sequence[DecodedRecord]) -> None:
         for record in records:
-            self._file.write(json.dumps(json_row(record), ensure_ascii=False) + "\n")
+            self._file.write(json.dumps(json_row(self._place, record), ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         self._file.close()
 
 
 class _Parquet:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, place: TopicPartition) -> None:
+        self._place = place
         self._writer = pq.ParquetWriter(path, _schema(), compression="zstd")
-        self._waiting: list[ResidueRecord] = []
+        self._waiting: list[DecodedRecord] = []
 
-    def write(self, records: Sequence[ResidueRecord]) -> None:
+    def write(self, records: Sequence[DecodedRecord]) -> None:
         self._waiting += records
         if len(self._waiting) >= _ROW_GROUP:
             self._flush()
@@ -146,8 +170,8 @@ class _Parquet:
     def _flush(self) -> None:
         rows = [
             {
-                "topic": record.topic,
-                "partition": record.partition,
+                "topic": self._place.topic,
+                "partition": self._place.partition,
                 "offset": record.offset,
                 "time": None if record.timestamp < 0 else record.timestamp,
                 "key": record.key,

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -34,11 +34,9 @@ from srm.domain.names.topics import Flow
 from srm.domain.recovery.restore import RestorePlan, TopicState, restore_flow
 from srm.domain.recovery.source_return import (
     PartitionReturn,
-    ResidueRecord,
     SourceReturn,
     TopicReturn,
     explain_gone,
-    json_row,
     read_choices,
 )
 from srm.domain.text.amount import amount, reasons_text
@@ -47,8 +45,9 @@ from srm.engine.moves import verification
 from srm.engine.moves.effects import if_possible
 from srm.engine.recovery import ResidueRange, ReturnedFlow, SettledReturn, read_residue
 from srm.errors import GateClosedError
-from srm.pages.files import Format, ResidueFiles
+from srm.pages.files import Format, ResidueFiles, json_row
 from srm.pages.tables import exact_time
+from srm.replication.ports import DecodedRecord
 from srm.replication.restore.steps import Restored, check, plan
 from srm.replication.restore.steps import restore as carry_out
 from srm.wiring import open_move, open_restore, open_return
@@ -221,10 +220,10 @@ def show(
     console = Console(soft_wrap=True)
     shown = 0
 
-    def take(_: ResidueRange, records: Sequence[ResidueRecord]) -> bool:
+    def take(one: ResidueRange, records: Sequence[DecodedRecord]) -> bool:
         nonlocal shown
         for record in records[: limit - shown]:
-            _print(console, record, as_json=only.as_json)
+            _print(console, json_row(one.place, record), as_json=only.as_json)
         shown += len(records[: limit - shown])
         return shown < limit
 
@@ -257,9 +256,9 @@ def export(
         total = sum(one.records for one in ranges)
         with files:
 
-            def take(_: ResidueRange, records: Sequence[ResidueRecord]) -> bool:
+            def take(one: ResidueRange, records: Sequence[DecodedRecord]) -> bool:
                 nonlocal done
-                files.write(records)
+                files.write(one.place, records)
                 done += len(records)
                 report(f"{done:,} of {total:,} records")
                 return True
@@ -270,13 +269,12 @@ def export(
     only.emit(written, lambda console: say(console, line))
 
 
-def _print(console: Console, record: ResidueRecord, *, as_json: bool) -> None:
-    row = json_row(record)
+def _print(console: Console, row: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         write_document(json.dumps(row, ensure_ascii=False) + "\n")
         return
     place = f"[bold]{row['topic']}-{row['partition']}[/bold] {row['offset']}"
-    parts = [f"{place}  {exact_time(record.timestamp)}"]
+    parts = [f"{place}  {exact_time(row['time_ms'])}"]
     parts += [f"{name}={escape(_readable(row, name))}" for name in ("key", "value")]
     if row["headers"]:
         headers = (f"{one['name']}={_readable(one, 'value')}" for one in row["headers"])
@@ -297,8 +295,7 @@ def _render(console: Console, ranges: tuple[ResidueRange, ...]) -> None:
     columns = "partition", "from", "to", "records", "first", "last", "state", ""
     rows = (
         (
-            f"{one.topic}-{one.partition}",
-            *(str(one.offset_from), str(one.offset_to - 1), one.records),
+            *(one.place, str(one.offset_from), str(one.offset_to - 1), one.records),
             *(exact_time(one.first_ms), exact_time(one.last_ms), one.state, one.note),
         )
         for one in ranges

@@ -6,7 +6,6 @@ topic. All of a ``new`` topic is residue.
 
 from __future__ import annotations
 
-import base64
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -210,19 +209,6 @@ def explain_gone(entry: PartitionReturn) -> str:
 Wanted = tuple[AssignedPartition, OffsetRange]
 
 
-@dataclass(frozen=True, slots=True)
-class ResidueRecord:
-    """One record of the residue; ``timestamp`` is in epoch milliseconds, -1 for none."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
-
-
 class Counting:
     """Mutable counter of a range's records and times; ``below``: of those before each mark.
 
@@ -247,28 +233,6 @@ class Counting:
             self.below[mark] += bisect_left(offsets, mark)
         known = [ms for ms in (self.first_ms, self.last_ms, *times) if ms is not None and ms >= 0]
         self.first_ms, self.last_ms = min(known, default=None), max(known, default=None)
-
-
-def json_row(record: ResidueRecord) -> dict[str, Any]:
-    """Return a record as a JSON object; other bytes than UTF-8 in base64, under ``NAME_base64``."""
-    return {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "time_ms": record.timestamp,
-        **_text("key", record.key),
-        **_text("value", record.value),
-        "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
-    }
-
-
-def _text(name: str, value: bytes | None) -> dict[str, str | None]:
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
 _BY_NAME: frozenset[Shape] = frozenset({"rebuilt", "missing"})

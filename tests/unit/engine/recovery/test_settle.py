@@ -31,7 +31,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.recovery.restore import RESTORE_KEY, RestoreRecord, restore_flow
-from srm.domain.recovery.source_return import CopyEnd, ResidueRecord, Shape, Wanted
+from srm.domain.recovery.source_return import CopyEnd, Shape, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
@@ -51,6 +51,7 @@ from srm.errors import (
     SrmError,
     UnavailableError,
 )
+from srm.replication.ports import DecodedRecord
 
 PAYMENTS = TopicPartition("Payments", 0)
 COPY = TopicPartition("P.Payments", 0)
@@ -116,13 +117,13 @@ class Logs:
     def read(
         self,
         wanted: Sequence[Wanted],
-        visit: Callable[[int, Sequence[ResidueRecord]], bool],
+        visit: Callable[[int, Sequence[DecodedRecord]], bool],
         at_once: int,
     ) -> None:
         del at_once
         for index, (_, one) in enumerate(wanted):
             for at in range(one.start, one.end):
-                record = ResidueRecord(one.topic, one.partition, at, at, None, b"%d" % at)
+                record = DecodedRecord(at, at, None, b"%d" % at, [])
                 if not visit(index, [record]):
                     break
 
@@ -434,7 +435,7 @@ def test_what_was_left_earlier_is_no_residue_but_stays_readable(returned: Return
     [kept] = ReturnedFlow(returned.context, returned.logs).residue()
     shown: list[int] = []
 
-    def take(_: object, records: Sequence[ResidueRecord]) -> bool:
+    def take(_: object, records: Sequence[DecodedRecord]) -> bool:
         shown.extend(record.offset for record in records)
         return len(shown) < 3
 
