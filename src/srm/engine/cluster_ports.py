@@ -12,7 +12,9 @@ from srm.domain.names.record_headers import ClusterIds, RecordSettings
 from srm.domain.names.rights import Acl
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.errors import GivenUpError, SrmError
+from srm.errors import GivenUpError, SrmError, UnavailableError
+
+log = logging.getLogger(__name__)
 
 CONTROL_TRANSACTION_S: Final = 5.0
 """Seconds that a control transaction may stay open; a paused process can commit until then."""
@@ -379,6 +381,17 @@ def away_cluster(alias: str, why: SrmError | None = None) -> Cluster:
 def loudness(error: SrmError) -> int:
     """Return the log level for a failed call: DEBUG for an abandoned cluster, else WARNING."""
     return logging.DEBUG if isinstance(error, GivenUpError) else logging.WARNING
+
+
+def tolerate(
+    act: Callable[[], _T], trouble: str, of: type[SrmError] = UnavailableError
+) -> _T | None:
+    """Return the result of a call that the caller can do without; None after a logged failure."""
+    try:
+        return act()
+    except of as error:
+        log.log(loudness(error), "%s: %s", trouble, error)
+        return None
 
 
 class _Away:

@@ -40,7 +40,7 @@ from srm.domain.text.amount import excerpt, moment
 from srm.domain.text.documents import decode_or_none, document_of, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
-from srm.engine.cluster_ports import Cluster, Place, loudness
+from srm.engine.cluster_ports import Cluster, Place, tolerate
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
@@ -90,11 +90,8 @@ def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
 
 def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
     """Call :func:`remove_leftovers` within another operation; a failure is only logged."""
-    try:
-        remove_leftovers(target, now_ms)
-    except SrmError as error:
-        text = "leftovers of a drill on %s remain for now: %s"
-        log.log(loudness(error), text, target.alias, error)
+    trouble = f"leftovers of a drill on {target.alias} remain for now"
+    tolerate(lambda: remove_leftovers(target, now_ms), trouble, SrmError)
 
 
 def remove_shadows(target: Cluster, drill: Drill) -> None:

@@ -43,10 +43,10 @@ from srm.domain.offset_map.map_loader import (
 )
 from srm.domain.offset_map.map_tree import MapTable, Need, Placed, blocks_of, rebuild
 from srm.domain.offset_map.offset_map import OffsetMap
-from srm.engine.cluster_ports import Cluster, CompactedTopic, Topics, loudness
+from srm.engine.cluster_ports import Cluster, CompactedTopic, Topics, tolerate
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowMaps
-from srm.errors import IntegrityError, UnavailableError
+from srm.errors import IntegrityError
 
 _logger = logging.getLogger(__name__)
 
@@ -258,13 +258,10 @@ class KafkaMapReader:
         """Describe the source's topics, None while it is down; retries take long and are rare."""
         if time.monotonic() < self._source_retry_at:
             return None
-        try:
-            return self._source.topics()
-        except UnavailableError as error:
-            text = "reading maps of %s without the source: %s"
-            _logger.log(loudness(error), text, self._flow, error)
+        found = tolerate(self._source.topics, f"reading maps of {self._flow} without the source")
+        if found is None:
             self._source_retry_at = time.monotonic() + 30.0
-            return None
+        return found
 
     def _last_ids(
         self, names: frozenset[str], state: ReplicationState, target_ids: Collection[str]

@@ -21,9 +21,9 @@ from srm.domain.names import internal_topics
 from srm.domain.names.policy import compile_pattern
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import decode
-from srm.engine.cluster_ports import Cluster, loudness
+from srm.engine.cluster_ports import Cluster, tolerate
 from srm.engine.control.control_topics import CONTROL_ID, ensure_compacted, until_not_fenced
-from srm.errors import ConfigError, IntegrityError, UnavailableError, UsageError
+from srm.errors import ConfigError, IntegrityError, UsageError
 
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]
 EntryKind = Literal["allow", "deny"]
@@ -174,11 +174,9 @@ def merged_if_known(flow_config: FlowConfig, target: Cluster) -> FlowConfig:
 
     For moves: a hold can be released without it, and other steps detect its absence by themselves.
     """
-    try:
-        return effective(flow_config, load(target, flow_config.flow))
-    except UnavailableError as error:
-        _logger.log(loudness(error), "lists of %s are not known: %s", flow_config.flow, error)
-        return flow_config
+    trouble = f"lists of {flow_config.flow} are not known"
+    lists = tolerate(lambda: load(target, flow_config.flow), trouble)
+    return flow_config if lists is None else effective(flow_config, lists)
 
 
 def _merge(configured: tuple[str, ...], listed: tuple[str, ...]) -> tuple[str, ...]:

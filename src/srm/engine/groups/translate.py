@@ -7,7 +7,6 @@ read first; they may grow at any time.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -23,11 +22,9 @@ from srm.domain.names.topics import Flow, OpenTransaction, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import OffsetMap
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.cluster_ports import Cluster, Place
+from srm.engine.cluster_ports import Cluster, Place, tolerate
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
-
-logger = logging.getLogger(__name__)
 
 Logs = Mapping[TopicPartition, LogRange]
 Starts = Mapping[TopicPartition, int]
@@ -107,11 +104,9 @@ def first_records(
     cluster: Cluster, places: Collection[Place], what: str, *, committed: bool = True
 ) -> Mapping[Place, ComparedRecord | None]:
     """Read the first record of each place; none if that fails, and the log says what is unknown."""
-    try:
-        return cluster.first_records(places, committed=committed) if places else {}
-    except SrmError as error:
-        logger.warning("%s on %s are unknown: %s", what, cluster.alias, error)
-        return {}
+    trouble, read = f"{what} on {cluster.alias} are unknown", cluster.first_records
+    found = tolerate(lambda: read(places, committed=committed), trouble, SrmError) if places else {}
+    return found or {}
 
 
 def past_markers(
@@ -138,7 +133,7 @@ def past_markers(
 
 
 def losses_of(maps: FlowMaps, original: TopicPartition) -> Losses:
-    return Losses.of(maps.notes.get(original, ()), (maps.statuses or {}).get(original))
+    return Losses.of(maps.notes.get(original, ()), maps.statuses.get(original))
 
 
 def partition_facts(

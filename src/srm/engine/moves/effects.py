@@ -32,7 +32,7 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import some, utc
 from srm.domain.text.documents import Document, decode_or_none
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, tolerate
 from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
 from srm.engine.moves.records import (
     SIDES,
@@ -222,10 +222,7 @@ def lift_target(context: MoveContext, plan: MovePlan, attempt: int) -> None:
 
 def if_possible(cluster: Cluster, act: Callable[[], object]) -> None:
     """Make a change on a cluster that the move can do without; only log a failure."""
-    try:
-        act()
-    except SrmError as error:
-        log.warning("cluster %s is left as it is: %s", cluster.alias, error)
+    tolerate(act, f"cluster {cluster.alias} is left as it is", SrmError)
 
 
 def fence_if_possible(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:

@@ -33,7 +33,7 @@ from srm.domain.moves.routing import (
     next_generation,
 )
 from srm.domain.text.amount import reasons_text, some
-from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S
+from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves.effects import (
     call_redirectors,
@@ -430,12 +430,9 @@ def go(context: MoveContext, move_id: str) -> MoveProgress:
 
 def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> MoveProgress:
     """Record which clients follow a later move: an unplanned one may be decided during go."""
-    try:
-        now = InForce.read(context, plan)
-    except UnavailableError as error:
-        log.warning("later moves of clients of move %s are unknown: %s", plan.move_id, error)
-        return gone
-    if not now.later:
+    trouble = f"later moves of clients of move {plan.move_id} are unknown"
+    now = tolerate(lambda: InForce.read(context, plan), trouble)
+    if now is None or not now.later:
         return gone
     gone = MoveStore.read(context).progress(plan.move_id).noting(superseded=now.later)
     record(context, ControlChange(progress=(gone,)))
@@ -599,11 +596,9 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
 
 def _last_wait(context: MoveContext, progress: MoveProgress) -> str:
     """Return what an attempt was waiting for at its last look; a failure is only logged."""
-    try:
-        note = ControlTables.read_moves(context.target).notes.get(progress.move_id)
-    except SrmError as error:
-        log.warning("what move %s waited for is not known: %s", progress.move_id, error)
-        return ""
+    trouble = f"what move {progress.move_id} waited for is not known"
+    known = tolerate(lambda: ControlTables.read_moves(context.target), trouble, SrmError)
+    note = known and known.notes.get(progress.move_id)
     waits = note.waits if note and note.attempt == progress.attempt else ()
     return f"released while it waited: {'; '.join(waits)}" if waits else ""
 

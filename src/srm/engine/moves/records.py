@@ -45,7 +45,14 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import decode_or_none, join, split
-from srm.engine.cluster_ports import Cluster, ControlWriter, Stamped, away_cluster, loudness
+from srm.engine.cluster_ports import (
+    Cluster,
+    ControlWriter,
+    Stamped,
+    away_cluster,
+    loudness,
+    tolerate,
+)
 from srm.engine.control.control_topics import (
     CONTROL_ID,
     create_control_topics,
@@ -611,13 +618,9 @@ class RoutingTables:
     @classmethod
     def read(cls, context: MoveContext) -> RoutingTables:
         """Read both clusters; an unavailable source is skipped, which is logged."""
-        target = RoutingHistory.read(context.target)
-        try:
-            return cls(target, RoutingHistory.read(context.source))
-        except UnavailableError as error:
-            alias = context.source.alias
-            log.log(loudness(error), "routes of %s cannot be read: %s", alias, error)
-            return cls(target)
+        target, source = RoutingHistory.read(context.target), context.source
+        trouble = f"routes of {source.alias} cannot be read"
+        return cls(target, tolerate(lambda: RoutingHistory.read(source), trouble))
 
     @property
     def on_source(self) -> tuple[StampedAck, ...]:

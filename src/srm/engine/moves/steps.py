@@ -26,7 +26,7 @@ from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, tolerate
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
@@ -301,11 +301,7 @@ def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
     """Return what an operator can do where a cluster does not answer a step, if anything."""
 
     def answers(cluster: Cluster) -> bool:
-        try:
-            cluster.topics()
-        except UnavailableError:
-            return False
-        return True
+        return tolerate(cluster.topics, f"cluster {cluster.alias}") is not None
 
     flow, again = plan.request.flow, f"'srm failover run --move-id {plan.move_id}'"
     if not step.releases:

@@ -42,7 +42,7 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import encode
-from srm.engine.cluster_ports import Cluster, loudness
+from srm.engine.cluster_ports import Cluster, loudness, tolerate
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.ledger import read_ledger
@@ -139,7 +139,10 @@ def observe(
     """Look at some groups of a move after go, and at its source; nothing is written."""
     # Before the routes: records written while they were still this move's are residue. And before
     # the clock and the acknowledgements: findings here existed at that time.
-    ends = _source_ends(context, plan)
+    source, trouble = context.source, f"residue on {context.source.alias} cannot be counted"
+    ends = tolerate(
+        lambda: source.high_watermarks(partitions_of(source.topics(), plan.topics)), trouble
+    )
     described = context.target.groups(list(groups)) if groups else {}
     active = {name for name, found in described.items() if found.state == "active"}
     read = _readable_commits(context.target, groups)
@@ -294,14 +297,6 @@ def _read_resumed(
     return result
 
 
-def _source_ends(context: MoveContext, plan: MovePlan) -> Offsets | None:
-    try:
-        return context.source.high_watermarks(partitions_of(context.source.topics(), plan.topics))
-    except UnavailableError as error:
-        log.log(loudness(error), "residue on %s cannot be counted: %s", context.source.alias, error)
-        return None
-
-
 def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets) -> dict[str, int]:
     """Count records written to the source after go; unchanged if a cluster is unavailable.
 
@@ -313,10 +308,8 @@ def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets) -> dic
     wanted, target = WantedMaps(), context.target.alias
     for tp in grown:
         wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]], is_shared=tp in shared)
-    try:
-        maps = wanted.load(context.forward)
-    except UnavailableError as error:
-        log.log(loudness(error), "residue of move %s is unknown: %s", progress.move_id, error)
+    trouble = f"residue of move {progress.move_id} is unknown"
+    if (maps := tolerate(lambda: wanted.load(context.forward), trouble)) is None:
         return dict(progress.residue)
     residue = Counter[str]()
     for tp in grown:
@@ -454,11 +447,10 @@ def _followers(
 
 def _cluster_ids(context: MoveContext) -> dict[str, str]:
     found = {}
-    for cluster in (context.source, context.target):
-        try:
-            found[cluster.alias] = cluster.cluster_id()
-        except SrmError as error:  # the report is complete without it
-            log.log(loudness(error), "the id of cluster %s is not known: %s", cluster.alias, error)
+    for cluster in (context.source, context.target):  # the report is complete without them
+        trouble = f"the id of cluster {cluster.alias} is not known"
+        if (known := tolerate(cluster.cluster_id, trouble, SrmError)) is not None:
+            found[cluster.alias] = known
     return found
 
 
