@@ -322,7 +322,7 @@ def _partition(
 
 
 def _driver(*, alive: bool, age_ms: int = 1_200) -> DriverStatus:
-    return DriverStatus("d", "local-1795401840319", "spark-7", 1, age_ms, alive)
+    return DriverStatus("d", "local-1795401840319", "spark-7", 1, 0, age_ms=age_ms, alive=alive)
 
 
 def _slots() -> tuple[SlotStatus, ...]:

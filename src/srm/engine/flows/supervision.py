@@ -264,27 +264,17 @@ def _update(before: _Seen, found: FlowSigns | SrmError, now: float) -> _Seen:
 SEE_LOG: Final = "see the log of the replicator (DAG srm_replication, or srm replicate)"
 
 
-@dataclass(frozen=True, slots=True)
-class DriverStatus:
-    """The replicator application, by its latest heartbeat (:class:`.DriverHeartbeat`).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverStatus(DriverHeartbeat):
+    """The latest heartbeat of a replicator application, and its age.
 
     ``request`` is the pending request to end it, ``obeyed`` the one that ended the driver before.
     """
 
-    driver: str
-    application_id: str
-    host: str
-    pid: int
     age_ms: int
     alive: bool
-    ended: bool = False
     request: DriverRequest | None = None
     obeyed: DriverRequest | None = None
-    stopped_by: str = ""
-    stopped_flow: str = ""
-    started_ms: int = 0
-    duties: tuple[str, ...] = ()
-    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,18 +296,14 @@ def driver_status(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> Dr
     request, obeyed = read_request(records), None
     if request is not None and request.request == beat.started_after:
         request, obeyed = None, request
-    stopped = beat.stopped_by, beat.stopped_flow
     if request is not None and request.action == "stop":
-        stopped = request.by, str(flow)
+        beat = replace(beat, stopped_by=request.by, stopped_flow=str(flow))
     return DriverStatus(
-        **values_of(beat, "driver", "application_id", "host", "pid", "ended"),
-        **values_of(beat, "started_ms", "duties", "troubles"),
+        **values_of(beat, *DriverHeartbeat.__slots__),
         age_ms=age_ms,
         alive=not beat.ended and not is_silent(age_ms),
         request=request,
         obeyed=obeyed,
-        stopped_by=stopped[0],
-        stopped_flow=stopped[1],
     )
 
 
@@ -350,7 +336,7 @@ def down_reasons(
         yield Reason("the replicator has no live slot", SEE_LOG)
 
 
-def late_commits(config: FlowConfig, driver: DriverStatus | DriverHeartbeat) -> Reason | None:
+def late_commits(config: FlowConfig, driver: DriverHeartbeat) -> Reason | None:
     """Return why a driver carries commits over at intervals, or None."""
     duties, fails = driver.duties, any(one.startswith(CARRYING) for one in driver.troubles)
     if fails or COMMITS in duties or not {"checkpoints", "group-offsets"}.intersection(duties):

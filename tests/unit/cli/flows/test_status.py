@@ -18,7 +18,7 @@ WELL = FlowStatus(
     Flow("P", "B"),
     enabled=True,
     time_ms=1,
-    driver=DriverStatus("d", "local-1", "host-7", 42, 500, alive=True),
+    driver=DriverStatus("d", "local-1", "host-7", 42, 0, age_ms=500, alive=True),
     slots=(SlotStatus("0", 1, 2, 500, alive=True),),
     topics=(TopicStatus("Payments", "P.Payments", 1, 1, 100, 0, "caught-up"),),
 )
@@ -39,7 +39,7 @@ def test_a_flow_that_is_well_has_one_word_for_it() -> None:
 
 
 def test_the_pages_show_what_the_command_prints() -> None:
-    driver = DriverStatus("d", "local-17", "host-7", 42, 500, alive=True)
+    driver = DriverStatus("d", "local-17", "host-7", 42, 0, age_ms=500, alive=True)
     slots = tuple(SlotStatus(str(number), 1, 2, 500, alive=True) for number in range(2))
 
     line = shown(replace(WELL, driver=driver, slots=slots, remaining=12))[0]
@@ -50,7 +50,9 @@ def test_the_pages_show_what_the_command_prints() -> None:
 
 
 def test_reasons_come_with_what_to_do_and_no_hint_says_it_again() -> None:
-    driver = replace(WELL.driver or DriverStatus("", "", "", 0, 0, alive=False), alive=False)
+    driver = replace(
+        WELL.driver or DriverStatus("", "", "", 0, 0, age_ms=0, alive=False), alive=False
+    )
     hint = "no replicator is running: srm replicate --flow 'P->B'"
     down = replace(
         WELL, driver=driver, slots=(), hints=(hint, "no group is selected: srm-control groups")

@@ -21,7 +21,7 @@ from srm.engine.status.status import (
 )
 from srm_lab.testing.flows import flow_config
 
-DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
+DRIVER = DriverStatus("d", "local-1", "host-7", 42, 0, age_ms=500, alive=True)
 SLOTS = (SlotStatus("0", 1, 2, 500, alive=True), SlotStatus("1", 1, 2, 500, alive=True))
 TOPIC = TopicStatus("Payments", "P.Payments", 2, 2, 100, 0, "caught-up")
 WELL = FlowStatus(

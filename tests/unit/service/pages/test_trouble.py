@@ -216,7 +216,7 @@ def test_a_flow_whose_target_is_away_is_not_told_to_run() -> None:
 def test_that_a_replicator_began_is_no_warning(world: CopiedTopic) -> None:
     look = look_at(world.forward)
     assert look.view is not None
-    driver = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True, started_ms=7)
+    driver = DriverStatus("d", "local-1", "host-7", 42, 0, age_ms=500, alive=True, started_ms=7)
     look = replace(look, view=replace(look.view, status=replace(look.view.status, driver=driver)))
 
     page = TestClient(create_app(still_views(look))).get("/ui/flows/P/B").text

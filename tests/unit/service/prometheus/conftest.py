@@ -27,7 +27,7 @@ MEASURED = Measured(
     checkpoint_latency_ms=Statistics(10.0, 40.0, 50.0, 2),
     replication_records_lag=Statistics(),
 )
-DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True)
+DRIVER = DriverStatus("d", "local-1", "host-7", 42, 0, age_ms=500, alive=True)
 DRILL = Drill(
     "d1",
     "P->B",

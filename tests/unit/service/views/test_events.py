@@ -18,7 +18,7 @@ from srm.service.views.documents import Event
 from srm.service.views.flow_rows import FlowLook
 from srm.service.views.views import events
 
-DRIVER = DriverStatus("d", "local-1", "host-7", 42, 500, alive=True, started_ms=7)
+DRIVER = DriverStatus("d", "local-1", "host-7", 42, 0, age_ms=500, alive=True, started_ms=7)
 
 
 def of_replicator(look: FlowLook, driver: DriverStatus) -> list[tuple[int, str]]:
