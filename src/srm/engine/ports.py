@@ -35,7 +35,7 @@ class FlowMaps:
 
     maps: Mapping[TopicPartition, OffsetMap]
     reports: tuple[SlotReport, ...] = ()
-    statuses: Mapping[TopicPartition, PartitionStatus] | None = None
+    statuses: Mapping[TopicPartition, PartitionStatus] = field(default_factory=dict)
     errors: Mapping[TopicPartition, str] = field(default_factory=dict)
     notes: Mapping[TopicPartition, tuple[PartitionNotes, ...]] = field(default_factory=dict)
     gaps: Mapping[TopicPartition, str] = field(default_factory=dict)

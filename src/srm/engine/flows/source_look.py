@@ -144,7 +144,7 @@ def look_at_source(context: FlowContext, topics: Topics, maps: FlowMaps) -> Sour
         position = maps.to_copy(place)
         at = starts.get(place, ends[place]) if position is None else position.source_next
         if ends[place] > at:
-            status = (maps.statuses or {}).get(place)
+            status = maps.statuses.get(place)
             is_stuck = status is not None and status.state in AT_REST
             late.append((is_stuck, ends[place] - at, place, at))
     first = sorted(late, reverse=True)[:MOST_READ]

@@ -285,7 +285,7 @@ class MoveFacts:
     def _replication(self, tp: TopicPartition) -> ReplicationFacts:
         log, offset_map = self.source.logs[tp], self.maps.get(tp)
         at, stopped = offset_map.position, None
-        if (status := (self.maps.statuses or {}).get(tp)) and status.state == "stopped":
+        if (status := self.maps.statuses.get(tp)) and status.state == "stopped":
             stopped = Reason(status.reason or "no reason given", status.action)
         # Without its last part the map does not show how far the partition is copied.
         lost_end = self.maps.gaps.get(tp, "") if at is None else ""
@@ -482,7 +482,9 @@ class MoveFacts:
         return min(position.lag, max(0, committed - position.committed))
 
     def _known_partitions(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
-        heard, held = last_heard(self.maps.reports), _held_back(self.maps.reports)
+        reports, heard = self.maps.reports, last_heard(self.maps.reports)
+        ends = ((end, topic, number) for one in reports for topic, number, end in one.held_back)
+        held = {(topic, number): end for end, topic, number in sorted(ends)}  # the highest counts
         for original, place in sorted(self.away.copies.items()):
             if source is not None and source.lacks(original):
                 continue
@@ -509,7 +511,7 @@ class MoveFacts:
 
     def _stop_reason(self, original: TopicPartition, heard_ms: int) -> str:
         """Return why a partition was not copied while the source still answered, or ""."""
-        status = (self.maps.statuses or {}).get(original)
+        status = self.maps.statuses.get(original)
         if status is None or status.state != "stopped" or status.time_ms >= heard_ms:
             return ""  # it stopped because the source no longer answered
         return status.what or "no reason given"
@@ -709,12 +711,3 @@ def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
             for place in ((entry.target_topic_id, entry.partition) for entry in entries):
                 found[place] = max(found.get(place, 0), report.source_heard_ms)
     return former | now
-
-
-def _held_back(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
-    """Return the source's log end after an open transaction, by remote topic id and number."""
-    found: dict[tuple[str, int], int] = {}
-    for report in reports:
-        for topic_id, number, end in report.held_back:
-            found[topic_id, number] = max(found.get((topic_id, number), 0), end)
-    return found

@@ -195,7 +195,7 @@ def _partitions(topic: TopicDescription, facts: FlowFacts) -> Iterator[Partition
     for number in range(topic.partitions):
         place = TopicPartition(topic.name, number)
         at, end = maps.to_copy(place), source.ends.get(place)
-        status, damage = (maps.statuses or {}).get(place), maps.errors.get(place)
+        status, damage = maps.statuses.get(place), maps.errors.get(place)
         begin = at.source_next if at else source.starts.get(place, end or 0)
         yield PartitionRow(
             topic.name,
