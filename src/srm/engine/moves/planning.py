@@ -178,15 +178,20 @@ def findings(
     context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None = None
 ) -> Findings:
     """Look at what moves, or an earlier look chose; list what blocks or deserves a warning."""
+    scope = chosen
     if request.is_unplanned:
-        return _after_loss(context, request, move_id, chosen)
-    scope, staying = chosen, tuple[Reason | str, ...]()
-    if scope is None:
-        topics = topics_to_move(context, request, context.target.topics())
-        scope = groups_on_source(context, request, topics)
-    facts = read_facts(context, request, scope.topics, scope.groups)
+        facts = read_outlook(context, read_target(context, request, scope))
+    else:
+        if scope is None:
+            topics = topics_to_move(context, request, context.target.topics())
+            scope = groups_on_source(context, request, topics)
+        facts = read_facts(context, request, scope.topics, scope.groups)
+    staying: tuple[Reason | str, ...] = () if scope is None else scope.notices
     if chosen is None:
-        facts, staying = _of_those_here(facts, move_id)
+        facts, left = _of_those_here(facts, move_id)
+        staying += left
+    if request.is_unplanned:
+        return _after_loss(context, facts, staying, move_id)
     verdicts = prove_groups(context, facts)
     down = _down(context, facts)
     found = (
@@ -203,7 +208,6 @@ def findings(
     return Findings(
         facts,
         (
-            *scope.notices,
             *staying,
             *found,
             *(() if is_blocked else nothing_to_move(facts)),
@@ -216,13 +220,9 @@ def findings(
 
 
 def _after_loss(
-    context: MoveContext, request: MoveRequest, move_id: str, chosen: MoveScope | None
+    context: MoveContext, facts: MoveFacts, staying: tuple[Reason | str, ...], move_id: str
 ) -> Findings:
-    """Look at the target alone. No group blocks another."""
-    facts = read_outlook(context, read_target(context, request, chosen))
-    staying: tuple[Reason | str, ...] = ()
-    if chosen is None:
-        facts, staying = _of_those_here(facts, move_id)
+    """Judge a look at the target alone. No group blocks another."""
     if any(isinstance(each, Reason) for each in staying):
         return Findings(facts, staying)
     return Findings(
@@ -231,7 +231,7 @@ def _after_loss(
             *nothing_to_move(facts),
             *staying,
             # Configured redirectors are called; the move does not wait for others.
-            *(each.text for each in redirect_problems(context.forward, request)),
+            *(each.text for each in redirect_problems(context.forward, facts.request)),
             *fence_problems(context, facts),
             *group_problems(facts),
             *group_warnings(facts),
@@ -280,10 +280,6 @@ def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Re
 
 def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
     topic, config = state_topic(context.forward), context.forward.config
-
-    def slots(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        return {key: value for key, value in records.items() if key.startswith(SLOT_PREFIX)}
-
     records = topic.read()
     driver = driver_status(records, config.flow, context.now_ms())
     statuses = slot_statuses(facts.maps.reports, facts.maps_ms)
@@ -295,7 +291,8 @@ def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
         return reason
     # The clock of this host may be wrong: a slot whose records change is alive.
     context.pause(ECHO_S)
-    return reason if slots(topic.read()) == slots(records) else None
+    changed = (key for key, _ in topic.read().items() ^ records.items())
+    return None if any(key.startswith(SLOT_PREFIX) for key in changed) else reason
 
 
 def prove_groups(context: MoveContext, facts: MoveFacts) -> Verdicts:
@@ -323,14 +320,12 @@ def proof_problems(verdicts: Verdicts) -> Iterator[Reason]:
 
 
 def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
-    claims = dict[Where, TranslationClaim]()
-    for group in facts.groups:
-        for partition, found, at in facts.translations(group):
-            if at.offset is not None and at.reached is not None:
-                skipped = at.total_skipped > 0
-                claim = TranslationClaim(found, at.reached, at.offset, skipped=skipped)
-                claims[group, partition] = claim
-    return claims
+    return {
+        (group, place): TranslationClaim(of, at.reached, at.offset, skipped=at.total_skipped > 0)
+        for group in facts.groups
+        for place, of, at in facts.translations(group)
+        if at.offset is not None and at.reached is not None
+    }
 
 
 def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Reason | str]:
