@@ -141,9 +141,7 @@ def apply_and_go(planned: Mapping[str, Any], held: bool) -> dict[str, Any]:  # n
     if not held:
         raise AirflowSkipException("no client is held")
     with _open(planned, "apply_and_go") as context:
-        progress = steps.apply_and_go(
-            context, planned["move_id"], lambda step: _span(planned, step)
-        )
+        progress = steps.apply_and_go(context, planned["move_id"], partial(_span, planned))
     logger.info("Clients go to %s", planned["target"])
     return {"step": progress.step}
 
