@@ -636,7 +636,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "a killed drill leaves its groups",
         "the next drill or emission removes what a drill has left",
-        (("srm.engine.emission:try_to_remove_leftovers", _always(None)),),
+        (("srm.engine.emission:remove_leftovers", _always(None)),),
         killer=DRILL,
     ),
     Mutant(

@@ -40,7 +40,7 @@ from srm.domain.text.amount import excerpt, moment
 from srm.domain.text.documents import decode_or_none, document_of, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
-from srm.engine.cluster_ports import Cluster, Place, tolerate
+from srm.engine.cluster_ports import Cluster, Place
 from srm.engine.control.control_topics import ensure_stamped
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
@@ -86,12 +86,6 @@ def remove_leftovers(target: Cluster, now_ms: int) -> tuple[Drill, ...]:
             log.warning("drill %s was interrupted: its shadow groups are removed", drill.drill_id)
             _interrupt(target, drill, "it was killed; a later run removed its shadow groups")
     return tuple(alive)
-
-
-def try_to_remove_leftovers(target: Cluster, now_ms: int) -> None:
-    """Call :func:`remove_leftovers` within another operation; a failure is only logged."""
-    trouble = f"leftovers of a drill on {target.alias} remain for now"
-    tolerate(lambda: remove_leftovers(target, now_ms), trouble, SrmError)
 
 
 def remove_shadows(target: Cluster, drill: Drill) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Collection
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
 from srm.domain.names import internal_topics
-from srm.engine.drill import try_to_remove_leftovers
+from srm.engine.cluster_ports import tolerate
+from srm.engine.drill import remove_leftovers
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import CheckpointSummary, Look
-from srm.engine.moves.records import try_to_level
+from srm.engine.moves.records import level_if_needed
 from srm.engine.ports import FlowContext
+from srm.errors import SrmError
 
 
 def tables_of(config: FlowConfig) -> dict[str, list[tuple[str, int]]]:
@@ -31,9 +33,13 @@ def emit(
 ) -> CheckpointSummary:
     """Write missing routes to a returned cluster, remove leftovers of drills, emit checkpoints.
 
-    The repairs precede a complete emission only, and run while the flow is paused too.
+    The repairs precede a complete emission only, and run while the flow is paused too. Their
+    failures are only logged.
     """
     if context.config.emit_checkpoints_enabled and not groups and not dry_run:
-        try_to_level(context)
-        try_to_remove_leftovers(context.target, context.now_ms())
+        flow, target, now_ms = context.config.flow, context.target, context.now_ms()
+        routes = f"{flow}: the routes of both clusters"
+        tolerate(lambda: level_if_needed(context), routes, SrmError)
+        leftovers = f"leftovers of a drill on {target.alias} remain for now"
+        tolerate(lambda: remove_leftovers(target, now_ms), leftovers, SrmError)
     return checkpoints.emit(context, groups, dry_run=dry_run, look=look)

@@ -63,7 +63,6 @@ from srm.engine.ports import FlowContext
 from srm.errors import (
     FencedError,
     NotFoundError,
-    SrmError,
     UnavailableError,
     UsageError,
 )
@@ -585,24 +584,20 @@ def record(context: MoveContext, change: ControlChange) -> None:
     transact(context, "writing the state of a move", lambda one: one.write_both(change))
 
 
-def try_to_level(context: FlowContext) -> None:
-    """Write what a cluster of a flow lacks, opening writers only if needed; log a failure."""
+def level_if_needed(context: FlowContext) -> None:
+    """Write what a cluster of a flow lacks, opening writers only if needed."""
     sides = context.target, context.source
-    try:
-        rows = [one.compacted_topic(internal_topics.ROUTING).read().items() for one in sides]
-        if not any(is_subject(key) for key, _ in rows[0] ^ rows[1]):
-            return
-        aliases = frozenset(cluster.alias for cluster in sides)
+    rows = [one.compacted_topic(internal_topics.ROUTING).read().items() for one in sides]
+    if not any(is_subject(key) for key, _ in rows[0] ^ rows[1]):
+        return
+    aliases = frozenset(cluster.alias for cluster in sides)
 
-        def differ(read: Callable[[Cluster], ControlTables]) -> bool:
-            one, other = map(read, sides)
-            return bool(one.lacks(other, aliases).routes or other.lacks(one, aliases).routes)
+    def differ(read: Callable[[Cluster], ControlTables]) -> bool:
+        one, other = map(read, sides)
+        return bool(one.lacks(other, aliases).routes or other.lacks(one, aliases).routes)
 
-        if differ(ControlTables.read_last) and differ(ControlTables.read):
-            level(as_move(context))
-    except SrmError as error:
-        flow = context.config.flow
-        log.log(loudness(error), "%s: the routes of both clusters: %s", flow, error)
+    if differ(ControlTables.read_last) and differ(ControlTables.read):
+        level(as_move(context))
 
 
 @dataclass(frozen=True)
