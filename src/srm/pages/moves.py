@@ -450,8 +450,8 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     without = f", without {gone:,} that had been copied" if gone else ""
     late = f", {found.late:,} of them written after the move" if found.late else ""
     yield (
-        f"outcome: {amount(found.records, 'record')} had not been copied{late}; groups had read "
-        f"of the residue: {some(read) or 'none'}; "
+        f"outcome: {report.source} still had {amount(found.records, 'record')} that had not been "
+        f"copied{late}; groups had read of the residue: {some(read) or 'none'}; "
         f"{report.source} returned {found.source_return}{without} (settled by {found.by})"
     )
     for unread in found.unread:

@@ -121,7 +121,7 @@ def test_a_disaster_shows_forecast_and_outcome_side_by_side() -> None:
     assert r"| billing | 40 | 2 | 3 |" in text
     shown = as_text(report_view(DISASTER))
     assert "forecast: 312 records not copied, at most 330" in shown
-    assert "outcome: 315 records had not been copied" in shown
+    assert "outcome: P still had 315 records that had not been copied" in shown
     assert "groups had read of the residue: billing 3;" in shown
     assert "outcome" not in as_text(report_view(REPORT))
 

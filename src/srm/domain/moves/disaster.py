@@ -305,12 +305,13 @@ class Outcome(Document):
         return sum(entry.records for entry in self.partitions if entry.topic in wanted)
 
     @property
+    def has_lost_logs(self) -> bool:
+        return self.source_return not in {"same", "new"}
+
+    @property
     def is_whole(self) -> bool:
-        return (
-            self.source_return in {"same", "new"}
-            and not self.unread
-            and not any(one.gone or one.late for one in self.partitions)
-        )
+        incomplete = self.has_lost_logs or self.unread
+        return not (incomplete or any(one.gone or one.late for one in self.partitions))
 
     def key(self) -> bytes:
         return f"{OUTCOME_PREFIX}{self.move_id}".encode()

@@ -391,10 +391,11 @@ def _rpo(
     at_least, at_most = progress.forecast.not_copied, progress.forecast.at_most
     if outcome is None:
         return at_least, at_most
-    found = outcome.records - outcome.late
+    found, gone = outcome.records - outcome.late, sum(one.gone for one in outcome.partitions)
     if outcome.is_whole:
         return found, found
-    gone = sum(one.gone for one in outcome.partitions)
+    if outcome.has_lost_logs:  # with records that were not copied
+        found = max(found, at_least)
     return found, None if at_most is None else max(found + gone, at_most)
 
 

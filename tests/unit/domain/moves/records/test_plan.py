@@ -227,6 +227,7 @@ def test_a_fingerprint_changes_with_the_settings(one, other):
 
 FOUND = PartitionOutcome("Payments", 0, 90, 544, 454)
 GONE = replace(FOUND, partition=1, records=0, gone=7)
+FEW = replace(FOUND, records=9)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +236,8 @@ GONE = replace(FOUND, partition=1, records=0, gone=7)
         (None, (None, 312, 330)),
         (Outcome("m1", "P->B", "same", 1, "ann", (FOUND,)), (454, 454, 454)),
         (Outcome("m1", "P->B", "same", 1, "ann"), (0, 0, 0)),
-        (Outcome("m1", "P->B", "shorter", 1, "ann", (replace(FOUND, records=9),)), (None, 9, 330)),
-        (Outcome("m1", "P->B", "rebuilt", 1, "ann"), (None, 0, 330)),
+        (Outcome("m1", "P->B", "shorter", 1, "ann", (FEW,)), (None, 312, 330)),
+        (Outcome("m1", "P->B", "rebuilt", 1, "ann"), (None, 312, 330)),
         (Outcome("m1", "P->B", "same", 1, "ann", unread=("Payments-1: no",)), (None, 0, 330)),
         (Outcome("m1", "P->B", "same", 1, "ann", (FOUND, GONE)), (None, 454, 461)),
         (Outcome("m1", "P->B", "same", 1, "ann", (replace(FOUND, late=450),)), (None, 4, 330)),
