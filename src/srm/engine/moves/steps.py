@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, closing, nullcontext
 from contextvars import copy_context
@@ -19,7 +20,7 @@ from typing import TypeVar
 from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look, is_member_of
-from srm.domain.moves.plan import MovePlan, offsets_to_write
+from srm.domain.moves.plan import GroupPlan, MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule, hold_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
@@ -151,11 +152,9 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     with renewals(context, plan):
         seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
-    groups, re_read, skipped = seen.facts.plans, dict(progress.re_read), dict(progress.skipped)
-    for group in groups:  # applying hides them
-        re_read[group.group] = max(re_read.get(group.group, 0), group.re_read)
-        skipped[group.group] = max(skipped.get(group.group, 0), group.total_skipped)
-    times = {"ready": context.now_ms(), **progress.times_ms}
+    groups, times = seen.facts.plans, {"ready": context.now_ms(), **progress.times_ms}
+    re_read = Counter(progress.re_read) | Counter({one.group: one.re_read for one in groups})
+    skipped = _skipped(progress, groups)
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
     with renewals(context, plan), closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
@@ -173,6 +172,11 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     return after.status
 
 
+def _skipped(progress: MoveProgress, groups: Iterable[GroupPlan]) -> Mapping[str, int]:
+    """Return the most records that groups skip by any look: an earlier apply hides them."""
+    return Counter(progress.skipped) | Counter({one.group: one.total_skipped for one in groups})
+
+
 def _refusal(one: SyncDecision) -> str:
     return f"{one.partition}: {one.action}{one.reason and ', '}{one.reason}"
 
@@ -185,15 +189,17 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     left = left_alone(facts)
     decisions = apply_positions(context, plan, progress.attempt, facts, left)
     left |= {one.group: _refusal(one) for one in decisions if not one.in_place}
-    set_now = {group.group: group for group in facts.plans if group.group not in left}
+    set_now = [group for group in facts.plans if group.group not in left]
+    now = {group.group: offsets_to_write(group.positions) for group in set_now}
+    intended = {**progress.intended, **now}  # an earlier apply may have set active groups
     unchanged = {**progress.left_alone, **left}
     log.info("move %s: %d groups are set, %d are not", plan.move_id, len(set_now), len(left))
     applied = progress.at(
         "applied",
         context.now_ms(),
-        intended={name: offsets_to_write(group.positions) for name, group in set_now.items()},
-        skipped={name: group.total_skipped for name, group in set_now.items()},
-        left_alone={group: why for group, why in unchanged.items() if group not in set_now},
+        intended=intended,
+        skipped=_skipped(progress, set_now),
+        left_alone={group: why for group, why in unchanged.items() if group not in intended},
     )
     what = f"apply of move {plan.move_id}"
     transact(context, what, lambda registers: _keep(registers, plan, applied, context))

@@ -227,6 +227,20 @@ def test_a_group_that_a_repeated_apply_sets_is_no_longer_reported_as_unchanged(
     assert moves.report(disaster.context, "m1").problems == ()
 
 
+def test_a_group_whose_clients_start_between_two_applies_is_reported_as_set(
+    disaster: Disaster,
+) -> None:
+    disaster.planned()
+    disaster.through("hold", "apply")
+    disaster.world.b.join("near")
+
+    disaster.through("apply", "go")
+
+    progress = MoveStore.read(disaster.context).progress("m1")
+    assert progress.intended["near"]["P.Payments-0"] == 96
+    assert moves.report(disaster.context, "m1").problems == ()
+
+
 def home_on_b(disaster: Disaster, read: int) -> None:
     """Let a group of B read the copy; group sync has written its place to P, and P emitted it."""
     world, there, here = disaster.world, COPY, TopicPartition("Payments", 0)
@@ -275,8 +289,9 @@ def test_a_group_with_members_on_the_target_that_may_be_of_the_source_is_named(
 
     groups = ("home",) if why == "named" else ()
     moves.plan(disaster.context, replace(UNPLANNED, groups=groups), "m1")
-    problems = moves.carry_out(disaster.context, "m1", poll_seconds=0.001).problems
+    disaster.through("hold", "apply", "go")
 
+    problems = moves.report(disaster.context, "m1").problems
     assert any("group home was not changed: it is active on B" in line for line in problems)
 
 
@@ -352,8 +367,11 @@ def test_a_group_that_retention_has_overtaken_keeps_nobody_waiting(disaster: Dis
     assert line == (
         "2 groups (far, near) skip 90 records that B no longer holds and they may not have read"
     )
-    disaster.through("hold", "apply", "go")
+    disaster.world.passing(400)
+    disaster.through("hold", "apply", "apply", "go")
     assert disaster.world.offsets("B", "near")["P.Payments-0"] == 98
+    groups = moves.report(disaster.context, "m1").groups
+    assert {name: group.skipped for name, group in groups.items()} == {"near": 2, "far": 88}
 
 
 def test_a_copy_without_a_leader_is_named_and_stops_nothing(disaster: Disaster) -> None:
