@@ -254,7 +254,7 @@ def _read_resumed(
 ) -> dict[str, GroupResume]:
     plan, progress = arrivals.plan, arrivals.progress
     commits = {group: by_name(some) for group, some in offsets.items()}
-    result = {group: progress.resumed.get(group, GroupResume()) for group in commits}
+    result = {g: progress.resumed.get(g, GroupResume(committed=at)) for g, at in commits.items()}
     # After a later move a group's commits do not count for this one.
     ours = {group: arrivals.of(group) for group in arrivals.ours(commits)}
     places = [
@@ -267,6 +267,7 @@ def _read_resumed(
         intended = progress.intended.get(group, {})
         present = has_arrived or group in active
         moved = any(committed.get(name, offset) != offset for name, offset in intended.items())
+        moved |= not intended and committed != before.committed
         started = {
             name: min(before.started.get(name, offset), offset)
             for name, offset in {**before.started, **said.started}.items()
@@ -292,7 +293,8 @@ def _read_resumed(
             skipped=max(before.skipped, sum(passed)),
         )
         if found.resumed_ms is not None and not found.has_settled:
-            found = replace(found, idle=not any(records.count(*one) for one in intended.items()))
+            to_read = [records.count(*one) for one in {**started, **intended}.items()]
+            found = replace(found, idle=bool(to_read) and not any(to_read))
         result[group] = found
     return result
 

@@ -234,6 +234,46 @@ def test_a_group_with_nothing_to_read_is_back_when_it_has_members(world: World) 
     assert note.startswith("group near had nothing to process on B: its RTO is the time until")
 
 
+def test_a_group_without_a_place_has_nothing_to_process_only_if_its_members_say_where_they_start(
+    world: World,
+) -> None:
+    """What auto.offset.reset decides is not known to a move."""
+    world.start("fresh", "P", {})
+    context = planned(world, replace(REQUEST, groups=("fresh",)))
+    moves.hold(context, "m1")
+    world.obey("fresh")
+    world.passing(2_000)
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    world.b.join("fresh")
+
+    waits = moves.verify(context, "m1").waiting
+
+    assert waits == ("group fresh has members on B and has not processed anything yet",)
+    assert not any("nothing to process" in one for one in moves.report(context, "m1").notes)
+    world.passing(3_000)
+    world.b.commit("fresh", {TopicPartition("P.Payments", 0): 7})
+    assert moves.verify(context, "m1").done
+    report = moves.report(context, "m1")
+    assert (report.groups["fresh"].rto_end, report.rto_seconds) == ("committed", 5.0)
+
+
+def test_a_group_without_a_place_that_starts_at_the_end_has_nothing_to_process(
+    world: World,
+) -> None:
+    world.start("fresh", "P", {})
+    context = planned(world, replace(REQUEST, groups=("fresh",)))
+    moves.hold(context, "m1")
+    world.obey("fresh")
+    world.passing(2_000)
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    acknowledge(world, "fresh", 101, state="resumed")
+
+    assert moves.verify(context, "m1").done
+    assert moves.report(context, "m1").groups["fresh"].rto_end == "assigned"
+
+
 def test_a_group_that_takes_long_for_its_first_record_is_found_by_the_watch(world: World) -> None:
     context = gone(world)
     acknowledge(world, "far", 10)
