@@ -586,6 +586,9 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     fence_errors = fence_errors or release_fence(context, plan, is_over=True)
     if plan.request.is_unplanned:
         _switch(context).leave(move_id)
+        for other, at in MoveStore.read(context).moves():  # that it has taken over
+            if at.step in HELD and other.request.source == plan.request.source:
+                fence_if_possible(context, other, sets=False)
     if missing := (*fence_errors, *call_redirectors(context, plan)):
         raise UnavailableError(
             f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "

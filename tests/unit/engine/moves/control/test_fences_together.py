@@ -12,7 +12,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
 from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import ERA
+from srm.domain.moves.routing import ERA, FenceKind
 from srm.domain.names.topics import TopicPartition
 from srm.engine.moves.effects import read_fences, set_fence
 from srm.engine.moves.records import MoveContext, ensure_topics
@@ -81,6 +81,26 @@ def test_a_release_leaves_closed_what_an_unplanned_move_has_given_up(world: Worl
     moves.release(context, "m1")
 
     assert (denied(world, "P"), owner(world, "P")) == (True, "m2")
+
+
+@pytest.mark.parametrize("fence", ["acl", "none"])
+def test_the_release_of_an_unplanned_move_opens_what_the_move_that_it_took_over_has_closed(
+    world: World, fence: FenceKind
+) -> None:
+    """The process of the planned move was killed; its clients return to a source that answers."""
+    disaster = Disaster(world)
+    context, given_up = world.context(), replace(disaster.context, condemned=world.p)
+    moves.plan(context, FENCED, "m1")
+    moves.hold(context, "m1")
+    world.obey("near", "far")
+    moves.wait_status(context, "m1")
+    moves.plan(given_up, replace(FENCED, mode="unplanned", fence=fence), "m2")
+    moves.hold(given_up, "m2")
+    assert denied(world, "P")
+
+    moves.release(given_up, "m2")
+
+    assert not denied(world, "P")
 
 
 def test_a_late_release_leaves_closed_what_clients_have_left_for_a_third_cluster(
