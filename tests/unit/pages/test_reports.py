@@ -112,6 +112,7 @@ def test_a_disaster_shows_forecast_and_outcome_side_by_side() -> None:
     for said in ("return: <b>same</b>", "<b>315</b>", "<td>merge</td>", ">312<", ">330<"):
         assert said in page, said
     assert "Payments-2 is not copied: full" in page
+    assert "other writers fenced by acl, if P answered" in page
     assert "no outcome yet" in waits
     assert "Forecast and outcome" not in report_page(KEPT)
     [shown] = [line for line in as_text(report_view(DISASTER)).splitlines() if "merge" in line]

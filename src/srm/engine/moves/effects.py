@@ -33,7 +33,7 @@ from srm.domain.names import internal_topics
 from srm.domain.text.amount import some, utc
 from srm.domain.text.documents import Document, decode_or_none
 from srm.engine.cluster_ports import Cluster, tolerate
-from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
+from srm.engine.control.control_topics import CONTROL_ID, create_control_topics, until_not_fenced
 from srm.engine.moves.records import (
     SIDES,
     ControlChange,
@@ -153,6 +153,8 @@ def _lift_records(
 
 def keep_fence(context: MoveContext, plan: MovePlan, *, sets: bool = True) -> None:
     """Fence the topics whose clients follow this move, and lift its fences of other topics."""
+    if sets:  # no earlier move may have needed the topic of the records there
+        create_control_topics(context.source, context.reverse.config.internal_replication_factor)
     topics = _there(context, plan)
 
     def ours(now: InForce | None = None) -> set[str]:

@@ -608,8 +608,8 @@ def test_a_plan_that_cannot_be_fenced_is_blocked_in_one_line(world):
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_an_unplanned_move_fences_the_source_if_it_answers_and_goes_on_if_not(world, answers):
+    """A first move finds no control topics there."""
     disaster = Disaster(world)
-    ensure_topics(world.context())
     if not answers:
         world.p.fail()
     context = replace(disaster.context, condemned=world.p)
