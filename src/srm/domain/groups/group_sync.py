@@ -52,7 +52,8 @@ class LedgerEntry:
     ``topic_id`` is that of the topic on the cluster of the ledger. ``previous`` is the offset
     before, ``previous_own`` if srm had written it, too. ``origin`` is the cluster whose commit was
     carried over, ``operation`` the run or move. ``progress``: for each source the offset that its
-    flow alone would set. ``time_ms`` is the timestamp of its record, 0 before it is written.
+    flow alone would set. ``before_syncs``: offset of the group or of a move that syncs have carried
+    on since, None if unknown. ``time_ms`` is the timestamp of its record, 0 before it is written.
     """
 
     group: str
@@ -65,6 +66,7 @@ class LedgerEntry:
     previous_own: bool = False
     settled: bool = False
     progress: Mapping[str, int] = field(default_factory=dict)
+    before_syncs: int | None = None
     time_ms: int = 0
 
     def owns(self, offset: int) -> bool:

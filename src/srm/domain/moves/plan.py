@@ -69,6 +69,7 @@ class GroupPosition:
     """Facts about one group in one partition, on both clusters.
 
     ``target_is_ours``: srm wrote the offset committed on the target (ledger), not a consumer.
+    ``read_there``: how far it had come on the target before syncs carried it on, None if unknown.
     ``overwrite``: the group's place on the source replaces its own, later commit on the target.
     ``was_there``: srm carried it over from the target, where it has read up to its commit.
     ``last``: replaces ``committed`` if the source is lost (its log is :data:`.UNKNOWN_LOG`).
@@ -85,6 +86,7 @@ class GroupPosition:
     last: LastPlace | None = None
     unacknowledged: int | None = None
     was_there: bool = False
+    read_there: int | None = None
 
     @property
     def is_away(self) -> bool:
@@ -251,11 +253,12 @@ def _to_read_there(facts: PartitionFacts, offset: int | None) -> int:
 def _passed_kept(group: GroupPosition, resume: int) -> int:
     """Count the kept offsets on the target between the group's commit there and ``resume``."""
     facts = group.facts.back or group.facts
-    log, been = facts.downstream_log, group.target_committed or 0
+    been = group.target_committed if group.read_there is None else group.read_there
+    log = facts.downstream_log
     if facts.direction == "forward" or log is None:
         return 0
     kept = Losses(facts.losses.kept)
-    return kept.count_at_most(facts.offset_map, max(log.start, been), resume)
+    return kept.count_at_most(facts.offset_map, max(log.start, been or 0), resume)
 
 
 def _without_waiting(

@@ -240,6 +240,8 @@ class _Run:
 
     def _entry(self, decision: SyncDecision) -> LedgerEntry:
         before, current = self.ledger.entry(decision.group, decision.partition), decision.current
+        ours = before if before and current is not None and before.owns(current) else None
+        since = ours.before_syncs if ours else current or 0
         return LedgerEntry(
             group=decision.group,
             topic_partition=decision.partition,
@@ -248,8 +250,9 @@ class _Run:
             intended=_offset(decision),
             origin=self.context.config.flow.source,
             operation=self.operation,
-            previous_own=before is not None and current is not None and before.owns(current),
+            previous_own=ours is not None,
             progress=_progress(before, decision, self.context.config),
+            before_syncs=since if self.operation.startswith("sync ") else decision.offset,
         )
 
     def _write_groups(self, groups: Sequence[list[SyncDecision]]) -> Iterator[SyncDecision]:

@@ -333,6 +333,7 @@ class MoveFacts:
                     came is not None
                     and came.continues_from(self.target.alias, committed.get(tp, -1))
                     and (entry is None or entry.time_ms < came.time_ms),
+                    entry.before_syncs if entry and is_ours else None,
                 )
 
     def _facts(
