@@ -299,6 +299,11 @@ class Outcome(Document):
     def late(self) -> int:
         return sum(entry.late for entry in self.partitions)
 
+    def of(self, topics: Collection[str]) -> Outcome:
+        """Return the outcome without partitions of other topics than those named, if any are."""
+        found = tuple(one for one in self.partitions if not topics or one.topic in topics)
+        return replace(self, partitions=found)
+
     def count_merged(self, topics: Collection[str]) -> int:
         """Count the residue of topics that is copied after all, so groups may read it again."""
         wanted = {topic for topic in topics if self.choices.get(topic) == "merge"}

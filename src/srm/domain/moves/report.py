@@ -322,7 +322,8 @@ def build_report(
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
     problems = (*_problems(plan, progress, groups), *rivals)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
-    at_least, at_most = _rpo(plan, progress, outcome)
+    lost = outcome and outcome.of(request.topics)
+    at_least, at_most = _rpo(plan, progress, lost)
     rpo_records = at_least if at_least == at_most else None
     return MoveReport(
         **values_of(request, "operation", "mode", "source", "target"),
@@ -343,7 +344,7 @@ def build_report(
         else None,
         residue_until_ms=residue_until_ms(plan, progress) if progress.is_decided else None,
         notes=tuple(_notes(plan, progress, groups)),
-        rpo_seconds=_rpo_seconds(progress, outcome, rpo_records),
+        rpo_seconds=_rpo_seconds(progress, lost, rpo_records),
         forecast=progress.forecast or plan.forecast,
         outcome=outcome,
         accepted=tuple(each.name for each in SETTINGS if getattr(request, each.name) is True),

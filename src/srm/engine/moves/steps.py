@@ -154,7 +154,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     require(seen.status.blocking, plan, "offsets may not be applied")
     groups, times = seen.facts.plans, {"ready": context.now_ms(), **progress.times_ms}
     re_read = Counter(progress.re_read) | Counter({one.group: one.re_read for one in groups})
-    skipped = _skipped(progress, groups)
+    skipped = _skips(progress, groups)
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
     with renewals(context, plan), closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
@@ -172,7 +172,7 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     return after.status
 
 
-def _skipped(progress: MoveProgress, groups: Iterable[GroupPlan]) -> Mapping[str, int]:
+def _skips(progress: MoveProgress, groups: Iterable[GroupPlan]) -> Mapping[str, int]:
     """Return the most records that groups skip by any look: an earlier apply hides them."""
     return Counter(progress.skipped) | Counter({one.group: one.total_skipped for one in groups})
 
@@ -198,7 +198,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         "applied",
         context.now_ms(),
         intended=intended,
-        skipped=_skipped(progress, set_now),
+        skipped=_skips(progress, set_now),
         left_alone={group: why for group, why in unchanged.items() if group not in intended},
     )
     what = f"apply of move {plan.move_id}"

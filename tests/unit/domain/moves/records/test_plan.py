@@ -253,6 +253,17 @@ def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcom
     assert (report.rpo_seconds == 0.0) == (report.rpo_records == 0)
 
 
+def test_a_move_of_some_topics_has_lost_nothing_of_those_that_another_move_led_away():
+    """Two unplanned moves have left P, one topic each; the return is settled once for both."""
+    plan = replace(PLAN, request=replace(PLAN.request, mode="unplanned", topics=("Payments",)))
+    progress = MoveProgress("m1", forecast=FORECAST).at("gone", 9)
+    found = FOUND, replace(FOUND, topic="Refunds", records=9_000, first_ms=1, last_ms=9_000)
+
+    report = build_report(plan, progress, Outcome("m1", "P->B", "same", 1, "ann", found))
+
+    assert (report.rpo_records, report.rpo_at_most, report.rpo_seconds) == (454, 454, None)
+
+
 def test_the_seconds_lost_are_those_of_the_records_found_not_of_the_forecast():
     found = replace(FOUND, first_ms=22_571), replace(FOUND, partition=1, last_ms=26_751)
     progress = MoveProgress("m1", forecast=FORECAST).at("gone", 9)
