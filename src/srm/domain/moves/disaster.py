@@ -131,13 +131,13 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        return max((t.seconds for t in self.topics if t.seconds is not None), default=None)
+        late = [topic.seconds for topic in self.topics if topic.not_copied]
+        return max((age for age in late if age is not None), default=None if late else 0.0)
 
     @property
     def age_ms(self) -> int | None:
-        """Time since the source's last answer, the longest of all topics."""
-        known = [topic.age_ms for topic in self.topics if topic.age_ms is not None]
-        return max(known, default=None) if len(known) == len(self.topics) else None
+        """Time since the source's last answer, the longest of all topics for which it is known."""
+        return max((t.age_ms for t in self.topics if t.age_ms is not None), default=None)
 
     @property
     def re_read(self) -> int:

@@ -241,5 +241,20 @@ def test_a_topic_that_moves_without_a_copy_leaves_no_upper_bound(
 
     assert forecast is not None
     assert forecast.at_most == (7 if topics else None)
+    assert forecast.line("P").endswith("P last answered 0.0 s ago")
     unknown = {one.topic: one.unknown for one in forecast.topics if one.unknown}
     assert unknown == ({} if topics else {"taken": ("taken-0 is not copied: it has no copy",)})
+
+
+def test_topics_without_a_loss_do_not_stand_for_the_age_of_what_another_lacks(
+    disaster: Disaster,
+) -> None:
+    """No record of that one is copied yet, so the time of its first one is unknown."""
+    forecast = disaster.planned().forecast
+    assert forecast is not None
+    [payments] = forecast.topics
+    fresh, whole = replace(payments, seconds=None), replace(payments, not_copied=0, seconds=0.0)
+
+    assert replace(forecast, topics=(fresh, whole)).seconds is None
+    assert replace(forecast, topics=(whole,)).seconds == 0.0
+    assert "7 records of P not copied" in replace(forecast, topics=(fresh, whole)).line("P")
