@@ -239,9 +239,10 @@ def apply_positions(
     decisions: dict[tuple[str, TopicPartition], SyncDecision] = {}
 
     def make(now: InForce) -> None:
+        known = MoveStore.read(context).progress(plan.move_id)
         decided = {
             group: {TopicPartition.parse(name): offset for name, offset in offsets.items()}
-            for group, offsets in MoveStore.read(context).progress(plan.move_id).intended.items()
+            for group, offsets in (known.intended.items() if known.is_decided else ())
         }
         wanted = {
             group: decided.get(group, offsets)

@@ -241,6 +241,20 @@ def test_a_group_whose_clients_start_between_two_applies_is_reported_as_set(
     assert moves.report(disaster.context, "m1").problems == ()
 
 
+def test_a_group_that_has_committed_between_two_applies_keeps_its_commit(
+    disaster: Disaster,
+) -> None:
+    disaster.planned()
+    disaster.through("hold", "apply")
+    disaster.world.start("near", "B", {"P.Payments": 99})
+    disaster.world.b.leave("near")
+
+    disaster.through("apply", "go")
+
+    assert disaster.world.offsets("B", "near")["P.Payments-0"] == 99
+    assert MoveStore.read(disaster.context).progress("m1").intended["near"]["P.Payments-0"] == 99
+
+
 def home_on_b(disaster: Disaster, read: int) -> None:
     """Let a group of B read the copy; group sync has written its place to P, and P emitted it."""
     world, there, here = disaster.world, COPY, TopicPartition("Payments", 0)

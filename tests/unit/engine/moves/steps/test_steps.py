@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from tests import moves
-from tests.unit.engine.moves.control.moving import REQUEST, World, held, planned
+from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, held, planned
 
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.moves.records import MoveContext, ensure_topics
+from srm.engine.moves.records import MoveContext, MoveStore, ensure_topics
 from srm.errors import (
     ConflictError,
     GateClosedError,
@@ -322,6 +322,28 @@ def test_a_consumers_own_commit_is_replaced_when_the_request_says_so(world: Worl
 
     assert world.offsets("B", "far") == {"P.Payments-0": 10, "Payments-0": 0}
     assert progress.re_read == {"far": 30}
+
+
+def test_a_move_killed_after_its_intent_applies_what_its_clients_have_committed_since(
+    world: World,
+) -> None:
+    """The lease ended, so they continued on the source until it was held again."""
+    context = held(world)
+    moves.apply(context, "m1")
+    world.writes.count, world.writes.die_at = 0, (3, True)
+    with pytest.raises(Killed):
+        moves.go(context, "m1")
+    world.writes.die_at = None
+    assert MoveStore.read(context).progress("m1").step == "going"
+    world.p.commit("far", {TopicPartition("Payments", 0): 20})
+    moves.hold(context, "m1")
+    moves.wait_status(context, "m1")
+    world.passing(6_000)
+
+    assert moves.apply(context, "m1").applied
+    moves.go(context, "m1")
+
+    assert world.offsets("B", "far")["P.Payments-0"] == 20
 
 
 def test_our_own_earlier_write_on_the_target_is_no_conflict(world: World) -> None:
