@@ -213,11 +213,7 @@ def _topic(
 
 def _seconds(known: Iterable[PartitionKnown]) -> float | None:
     late = [one for one in known if one.not_copied]
-    ages = [
-        max(0, one.heard_ms - one.since_ms) / 1000
-        for one in late
-        if one.since_ms is not None and one.heard_ms
-    ]
+    ages = [max(0, k.heard_ms - k.since_ms) / 1000 for k in late if k.since_ms and k.heard_ms]
     return max(ages, default=None if late else 0.0)
 
 

@@ -407,11 +407,9 @@ def _rpo_seconds(
         return 0.0
     if rpo_records is None or progress.forecast is None:
         return None
-    if outcome is None:
+    if outcome is None or not outcome.partitions:
         return progress.forecast.seconds
-    times = [
-        ms for one in outcome.partitions for ms in (one.first_ms, one.last_ms) if ms is not None
-    ]
+    times = [ms for p in outcome.partitions for ms in (p.first_ms, p.last_ms) if ms is not None]
     return (max(times) - min(times)) / 1000 if times else None
 
 

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, closing, nullcontext
 from contextvars import copy_context
@@ -20,7 +20,7 @@ from typing import TypeVar
 from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import SyncStatus, decide_without_look, is_member_of
-from srm.domain.moves.plan import GroupPlan, MovePlan, offsets_to_write
+from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule, hold_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
@@ -153,8 +153,9 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         seen = patient_look(context, plan, progress)
     require(seen.status.blocking, plan, "offsets may not be applied")
     groups, times = seen.facts.plans, {"ready": context.now_ms(), **progress.times_ms}
+    # The most of all looks: applying hides them.
     re_read = Counter(progress.re_read) | Counter({one.group: one.re_read for one in groups})
-    skipped = _skips(progress, groups)
+    skipped = Counter(progress.skipped) | Counter({one.group: one.total_skipped for one in groups})
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
     with renewals(context, plan), closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
@@ -170,11 +171,6 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
         applied = noted.at("applied", context.now_ms())
         registers.run(what, lambda: _keep(registers, plan, applied, context))
     return after.status
-
-
-def _skips(progress: MoveProgress, groups: Iterable[GroupPlan]) -> Mapping[str, int]:
-    """Return the most records that groups skip by any look: an earlier apply hides them."""
-    return Counter(progress.skipped) | Counter({one.group: one.total_skipped for one in groups})
 
 
 def _refusal(one: SyncDecision) -> str:
@@ -198,7 +194,7 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         "applied",
         context.now_ms(),
         intended=intended,
-        skipped=_skips(progress, set_now),
+        skipped=Counter(progress.skipped) | Counter({g.group: g.total_skipped for g in set_now}),
         left_alone={group: why for group, why in unchanged.items() if group not in intended},
     )
     what = f"apply of move {plan.move_id}"
