@@ -235,8 +235,8 @@ def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> 
         unapplied=unapplied,
         remaining_records=0,
         groups=tuple(
-            GroupSync(group, 0, synchronised=not blocking, applied=not unapplied, remaining=0)
-            for group in plan.group_names
+            GroupSync(one, 0, not blocking, not unapplied and one not in progress.left_alone, 0)
+            for one in plan.group_names
         ),
         eta_seconds=None if blocking else 0.0,
         elapsed_seconds=elapsed,

@@ -210,6 +210,8 @@ def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
     assert disaster.world.offsets("B", "far")["P.Payments-0"] == 3
     report = moves.report(disaster.context, "m1")
     assert any("far was not changed" in problem for problem in report.problems)
+    groups = moves.status(disaster.context, "m1").groups
+    assert {group.group: group.applied for group in groups} == {"near": True, "far": False}
 
 
 def test_a_group_that_a_repeated_apply_sets_is_no_longer_reported_as_unchanged(
