@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from srm.domain.moves.report import GroupReport, MoveReport
 from srm.domain.moves.revisions import KeptReport
 from srm.extras import library
-from srm.pages.moves import costs, re_read_text, re_read_texts, residue_text, rpo_text, verdict_text
+from srm.pages import moves
 from srm.pages.tables import exact_time
 
 if TYPE_CHECKING:
@@ -44,12 +44,13 @@ def report_page(kept: KeptReport) -> str:
         signature=kept.signed.signature,
         sha256=kept.signed.sha256,
         timeline=move_timeline(kept.report),
-        costs=costs(kept.report),
-        lost=rpo_text(kept.report),
-        re_read=re_read_text(kept.report),
-        re_reads=re_read_texts(kept.report),
-        watched=residue_text(kept.report),
-        verdict=verdict_text(kept.report),
+        costs=moves.costs(kept.report),
+        lost=moves.rpo_text(kept.report),
+        re_read=moves.re_read_text(kept.report),
+        re_reads=moves.re_read_texts(kept.report),
+        residue=moves.residue_count(kept.report),
+        watched=moves.residue_text(kept.report),
+        verdict=moves.verdict_text(kept.report),
     )
 
 

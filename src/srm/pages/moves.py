@@ -220,9 +220,9 @@ def verdict_text(report: MoveReport) -> str:
     """Return a short verdict on a move; one that lost the forecast records is not clean."""
     if not report.ok:
         return "not clean"
-    most = _re_read_in_all(report)[1]
+    cost = _re_read_in_all(report)[1] != 0 or any(g.skipped for g in report.groups.values())
     found = report.rpo_at_least or 0 if report.outcome else 0
-    if report.mode != "unplanned" or not (report.rpo_at_most != 0 or found or most != 0):
+    if report.mode != "unplanned" or not (report.rpo_at_most != 0 or found or cost):
         return "clean"
     bound = report.forecast.at_most if report.forecast else None
     return "as forecast" if bound is None or found <= bound else "more lost than forecast"
@@ -262,6 +262,12 @@ def rpo_text(report: MoveReport) -> str:
     return f"{lost} ({seconds(report.rpo_seconds)})" if report.rpo_seconds else lost
 
 
+def residue_count(report: MoveReport) -> int | None:
+    """Return the residue, None if no look has counted it, as of an abandoned source."""
+    is_known = report.residue or report.residue_seen_ms is not None
+    return sum(report.residue.values()) if is_known else None
+
+
 def residue_text(report: MoveReport) -> str:
     """Return until when residue is or was watched; empty before go, and for a lost source."""
     if report.mode == "unplanned":
@@ -297,7 +303,7 @@ def _figures(report: MoveReport) -> str:
         f"{f' ({steps})' if steps else ''}, assigned after {seconds(report.assigned_seconds)}, "
         f"skipped {number(sum(group.skipped for group in report.groups.values()))}, "
         f"re-read {re_read_text(report)}, "
-        f"residue {number(sum(report.residue.values()))}{f' ({watched})' if watched else ''}"
+        f"residue {number(residue_count(report))}{f' ({watched})' if watched else ''}"
     )
 
 

@@ -103,7 +103,7 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
             ),
             ("skipped", moves.number(sum(g.skipped for g in report.groups.values())), "records"),
             ("read again", moves.re_read_text(report), "records"),
-            ("residue", moves.number(sum(report.residue.values())), moves.residue_text(report)),
+            ("residue", moves.number(moves.residue_count(report)), moves.residue_text(report)),
         ),
     )
     yield from table(

@@ -127,6 +127,23 @@ def test_a_disaster_shows_forecast_and_outcome_side_by_side() -> None:
     assert "outcome" not in as_text(report_view(REPORT))
 
 
+def test_a_residue_that_no_look_has_counted_is_not_called_none() -> None:
+    """A source that is abandoned, or does not answer, may have taken any number of records."""
+    unseen = replace(DISASTER, residue={}, residue_seen_ms=None)
+
+    assert report_line(unseen).endswith("residue -")
+    assert "| residue | - |" in report_markdown(unseen)
+    assert "<b>\u2013</b>\n    <span>residue" in report_page(KeptReport.made(unseen, None))
+    assert report_line(replace(unseen, residue_seen_ms=1)).endswith("residue 0")
+
+
+def test_a_move_that_skipped_records_is_not_called_clean() -> None:
+    lost = replace(losing(DISASTER, 0, 0), ok=True, problems=(), outcome=None)
+    group = replace(lost.groups["billing"], re_read=0, skipped=2)
+
+    assert verdict_text(replace(lost, groups={"till": group})) == "as forecast"
+
+
 def test_what_several_groups_had_read_of_the_same_records_is_not_summed() -> None:
     assert DISASTER.outcome is not None
     most = GroupOutcome({"Payments-0": 300}, {})
