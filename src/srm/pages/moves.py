@@ -49,7 +49,7 @@ def plan_view(plan: MovePlan, most: int = MOST_ROWS) -> RenderableType:
             *(name, position.name, number(position.committed), number(position.lag)),
             f"{position.target_topic}-{position.partition}",
             *(number(position.resume), number(position.re_read), number(position.skipped)),
-            position.state.replace("_", " "),
+            position.state,
         )
         for name, position in rows[:most]
     )
@@ -192,8 +192,7 @@ def report_view(report: MoveReport, most: int = MOST_ROWS) -> RenderableType:
 def _outcome_view(report: MoveReport, most: int) -> Iterator[RenderableType]:
     if (found := costs(report)) is None:
         return
-    is_found = report.outcome is not None and report.outcome.source_return
-    head, rows = outcome_table(report, found, "" if is_found else "not returned")
+    head, rows = outcome_table(report, found, "" if report.outcome else "not returned")
     yield plain_table(head, islice(rows, most))
     yield from _left_out(found.topics, most)
 

@@ -705,10 +705,10 @@ def _group_reasons(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
 
 def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:
     """Return when the source last answered the slots (former ones if it is paused) of each copy."""
-    now: dict[tuple[str, int], int] = {}
-    former: dict[tuple[str, int], int] = {}
-    for report in reports:
-        for entries, found in ((report.positions, now), (report.former, former)):
-            for place in ((entry.target_topic_id, entry.partition) for entry in entries):
-                found[place] = max(found.get(place, 0), report.source_heard_ms)
-    return former | now
+    rows = (
+        (is_now, report.source_heard_ms, (entry.target_topic_id, entry.partition))
+        for report in reports
+        for is_now, entries in ((False, report.former), (True, report.positions))
+        for entry in entries
+    )
+    return {place: heard_ms for _, heard_ms, place in sorted(rows)}  # the last one counts
