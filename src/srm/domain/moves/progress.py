@@ -201,6 +201,7 @@ class MoveProgress(Document):
     ``knew``: highest generation known then of other moves; ``homes``: of its routes, by subject.
     ``times_ms``: first completion of each step, epoch milliseconds; ``ready``: the gate was ready.
     ``log_ends_at_hold``, ``log_ends_at_go``: high watermarks on the source by ``topic-partition``.
+    ``topic_ids_at_go``: ids of those topics, by name.
     ``intended``, ``commits_at_go``: target offsets and source commits at go, by group.
     ``skipped``, ``re_read``: observed cost of applying the offsets, in records by group.
     ``hold_stamp_ms``, ``gone_stamp_ms``, ``renewed_stamp_ms``: the target broker's stamps of the
@@ -223,6 +224,7 @@ class MoveProgress(Document):
     members_at_hold: Mapping[str, int] = field(default_factory=dict)
     log_ends_at_hold: Mapping[str, int] = field(default_factory=dict)
     log_ends_at_go: Mapping[str, int] = field(default_factory=dict)
+    topic_ids_at_go: Mapping[str, str] = field(default_factory=dict)
     intended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     commits_at_go: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     stragglers: Mapping[str, Straggler] = field(default_factory=dict)

@@ -464,10 +464,12 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
                 seen = patient_look(context, plan, known)
             require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
             groups, ends = seen.facts.plans, seen.facts.original_ends()
+            ids = {tp.topic: seen.facts.source.topics[tp.topic].topic_id for tp in ends}
             going = seen.progress.at(
                 "going",
                 context.now_ms(),
                 log_ends_at_go=by_name(ends),
+                topic_ids_at_go=ids,
                 rpo_records=seen.status.rpo_records,
                 missing=seen.status.missing,
                 renewed_stamp_ms=lease.stamp_ms,

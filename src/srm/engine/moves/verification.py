@@ -68,6 +68,7 @@ from srm.logs import warn_once
 
 log = logging.getLogger(__name__)
 
+_Ranges = Mapping[TopicPartition, tuple[int, int]]
 _FIRST_RECORD_MS: Final = 10_000
 """Wait for a group with members to process a record: twice the default of
 auto.commit.interval.ms. The residue watch finds later ones."""
@@ -139,10 +140,7 @@ def observe(
     """Look at some groups of a move after go, and at its source; nothing is written."""
     # Before the routes: records written while they were still this move's are residue. And before
     # the clock and the acknowledgements: findings here existed at that time.
-    source, trouble = context.source, f"residue on {context.source.alias} cannot be counted"
-    ends = tolerate(
-        lambda: source.high_watermarks(partitions_of(source.topics(), plan.topics)), trouble
-    )
+    grown = _growth(context, plan, progress)
     described = context.target.groups(list(groups)) if groups else {}
     active = {name for name, found in described.items() if found.state == "active"}
     read = _readable_commits(context.target, groups)
@@ -153,7 +151,7 @@ def observe(
     led_back = bool(plan.topics) and back >= {*map(topic_subject, plan.topics)}
     over = progress.residue_over or led_back
     ours = arrivals.watches_source and not over
-    left = {tp: end for tp, end in (ends or {}).items() if topic_subject(tp.topic) not in back}
+    left = {tp: of for tp, of in (grown or {}).items() if topic_subject(tp.topic) not in back}
     resumed = _read_resumed(context, arrivals, active, offsets)
     found: dict[str, Any] = {
         "resumed": {**progress.resumed, **resumed},
@@ -166,7 +164,7 @@ def observe(
     noted = progress.noting(**found)
     if _news(noted) == _news(progress):
         noted = progress
-    elif ours and ends is not None:
+    elif ours and grown is not None:
         noted = replace(noted, residue_seen_ms=now)
     return arrivals, noted
 
@@ -299,28 +297,40 @@ def _read_resumed(
     return result
 
 
-def _residue(context: MoveContext, progress: MoveProgress, ends: Offsets) -> dict[str, int]:
+def _growth(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> _Ranges | None:
+    """Return what the source's logs have taken since go: all of a topic that was created again."""
+    source, ids = context.source, progress.topic_ids_at_go
+
+    def look() -> _Ranges:
+        topics = source.topics()
+        ends = source.high_watermarks(partitions_of(topics, plan.topics))
+        same = {name for name, one in topics.items() if ids.get(name, one.topic_id) == one.topic_id}
+        starts = {tp: progress.log_ends_at_go.get(str(tp), 0) for tp in ends if tp.topic in same}
+        return {tp: (starts.get(tp, 0), end) for tp, end in ends.items() if end > starts.get(tp, 0)}
+
+    return tolerate(look, f"residue on {source.alias} cannot be counted")
+
+
+def _residue(context: MoveContext, progress: MoveProgress, grown: _Ranges) -> dict[str, int]:
     """Count records written to the source after go; unchanged if a cluster is unavailable.
 
     Where both flows copy into one name, what neither map covers yet may be copies.
     """
-    starts = {tp: progress.log_ends_at_go.get(str(tp), 0) for tp in ends}
-    grown = [tp for tp, end in ends.items() if end > starts[tp]]
     shared = {tp for tp in grown if context.forward.config.names.is_shared(tp.topic)}
     wanted, target = WantedMaps(), context.target.alias
-    for tp in grown:
-        wanted.add("forward", (tp, starts), (tp, {}), [ends[tp]], is_shared=tp in shared)
+    for tp, (start, end) in grown.items():
+        wanted.add("forward", (tp, {tp: start}), (tp, {}), [end], is_shared=tp in shared)
     trouble = f"residue of move {progress.move_id} is unknown"
     if (maps := tolerate(lambda: wanted.load(context.forward), trouble)) is None:
         return dict(progress.residue)
     residue = Counter[str]()
-    for tp in grown:
+    for tp, (start, end) in grown.items():
         facts = partition_facts(maps, "forward", (tp, {}), (tp, {}), target, is_shared=tp in shared)
-        end = ends[tp]
+        to = end
         if facts.back is not None:
             known = facts.offset_map.known_source_end, facts.back.offset_map.known_target_end
-            end = min(end, max(at or 0 for at in known))
-        residue[tp.topic] += facts.records_upstream(starts[tp], end)
+            to = min(end, max(at or 0 for at in known))
+        residue[tp.topic] += facts.records_upstream(start, to)
     return {**progress.residue, **residue}
 
 

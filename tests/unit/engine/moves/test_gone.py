@@ -444,6 +444,17 @@ def test_what_is_written_to_the_old_side_after_go_is_residue(world: World) -> No
     assert not moves.report(context, "m1").ok
 
 
+def test_all_of_a_topic_that_was_created_again_on_the_old_side_is_residue(world: World) -> None:
+    context = gone(world)
+    acknowledge(world, "far", 10)
+    acknowledge(world, "near", 96)
+    world.p.delete_topic("Payments")
+    world.p.add_topic("Payments")
+    world.p.produce("Payments", records=4)
+
+    assert moves.verify(context, "m1").residue == {"Payments": 4}
+
+
 def test_the_new_side_alone_finishes_a_move_that_was_decided(world: World) -> None:
     """The old side may go down right after go."""
     context = gone(world)
