@@ -153,14 +153,11 @@ def progress_view(status: SyncStatus | VerifyStatus) -> RenderableType:
 
 def _group_view(status: SyncStatus) -> Iterator[RenderableType]:
     """Yield the groups that are furthest from ready, as a terminal has few lines."""
-    late_first = sorted(status.groups, key=lambda g: (g.synchronised, g.applied))
-    yield plain_table(
-        ("group", "members left", "synchronised", "applied"),
-        (
-            (g.group, number(g.members_left), _tick(g.synchronised), _tick(g.applied))
-            for g in late_first[:_GROUPS]
-        ),
+    late = sorted(status.groups, key=lambda g: (g.synchronised, g.applied))[:_GROUPS]
+    cells = (
+        (g.group, number(g.members_left), _tick(g.synchronised), _tick(g.applied)) for g in late
     )
+    yield plain_table(("group", "members left", "synchronised", "applied"), cells)
     left = len(status.groups) - _GROUPS
     if left > 0:
         yield Text(f"and {amount(left, 'more group')}", "dim")
@@ -201,11 +198,8 @@ def outcome_table(
     report: MoveReport, found: Costs, undecided: str
 ) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
     rows = (
-        (
-            *(topic.topic, number(topic.not_copied), number(topic.at_most)),
-            *(number(topic.residue), topic.choice or undecided),
-        )
-        for topic in found.topics
+        (t.topic, *map(number, (t.not_copied, t.at_most, t.residue)), t.choice or undecided)
+        for t in found.topics
     )
     return ("topic", "not copied", "at most", f"found on {report.source}", "became"), rows
 
@@ -307,14 +301,12 @@ def _figures(report: MoveReport) -> str:
 
 
 def _head(status: SyncStatus | VerifyStatus) -> str:
+    since = f"{status.elapsed_seconds:.0f} s since"
     if isinstance(status, VerifyStatus):
-        return f"{status.elapsed_seconds:.0f} s since go"
+        return f"{since} go"
     eta = "" if status.eta_seconds is None else f", about {status.eta_seconds:.0f} s"
     left = f"{amount(status.remaining_records, 'record')} to copy"
-    return (
-        f"{status.elapsed_seconds:.0f} s since the hold: "
-        f"{left}{eta if status.remaining_records else ''}"
-    )
+    return f"{since} the hold: {left}{eta if status.remaining_records else ''}"
 
 
 def _count_synchronised(status: SyncStatus) -> int:
@@ -444,9 +436,8 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     """Return forecast and outcome of a disaster as lines; none for a planned move."""
     forecast, found = report.forecast, report.outcome
     if forecast is not None:
-        bound = (
-            "upper bound unknown" if forecast.at_most is None else f"at most {forecast.at_most:,}"
-        )
+        most = forecast.at_most
+        bound = "upper bound unknown" if most is None else f"at most {most:,}"
         yield f"forecast: {amount(forecast.not_copied, 'record')} not copied, {bound}"
     if found is None:
         return

@@ -90,17 +90,14 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
     yield f"## {escape(report.operation.capitalize())} {clusters}: {verdict}"
     yield ""
     yield from bullets("Problem", report.problems)
+    assigned = moves.seconds(report.assigned_seconds), "hold until the last group had partitions"
     yield from table(
         ("", "", ""),
         (
             ("RPO", moves.rpo_text(report), f"not on {report.target} at go"),
             ("RTO", moves.seconds(report.rto_seconds), "hold until the last group worked"),
             *((f"- {name}", moves.seconds(spent), "") for name, spent in report.rto_steps.items()),
-            (
-                "assigned",
-                moves.seconds(report.assigned_seconds),
-                "hold until the last group had partitions",
-            ),
+            ("assigned", *assigned),
             ("skipped", moves.number(sum(g.skipped for g in report.groups.values())), "records"),
             ("read again", moves.re_read_text(report), "records"),
             ("residue", moves.number(moves.residue_count(report)), moves.residue_text(report)),

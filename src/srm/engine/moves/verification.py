@@ -417,8 +417,7 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
     """Return the newest revision of each stored report, the oldest move first."""
     store, prefix = MoveStore.read(context), report_key("")
     keys = {key for table in store.tables for key in table.documents if key.startswith(prefix)}
-    found = (store.report(key.removeprefix(prefix)) for key in keys)
-    known = [kept for kept in found if kept is not None]
+    known = filter(None, (store.report(key.removeprefix(prefix)) for key in keys))
     return tuple(sorted(known, key=lambda kept: (kept.report.created_ms, kept.report.move_id)))
 
 
