@@ -139,7 +139,7 @@ class Away(SideFacts):
     ``places``: groups' last known places; ``without_copy``: uncopied topics.
     ``copies`` by original partition; ``recent``: number of records of each copy within the last
     :data:`.RATE_MS` of its topic, ``newest``: time of its last one.
-    ``transactions``: open on the target.
+    ``growth``: of the source, as slots see it; ``transactions``: open on the target.
     ``commits``: commits of idle groups on the source, if it was queried.
     """
 
@@ -148,6 +148,7 @@ class Away(SideFacts):
     copies: Mapping[TopicPartition, TopicPartition] = field(default_factory=dict)
     recent: Offsets = field(default_factory=dict)
     newest: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    growth: int = 0
     transactions: tuple[str, ...] = ()
     commits: Mapping[str, Offsets] = field(default_factory=dict)
     without_copy: tuple[str, ...] = ()
@@ -437,8 +438,7 @@ class MoveFacts:
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Forecast records lost or read again; ``source``: present log ends, None if not known."""
-        partitions = tuple(self._known_partitions(source))
-        growth = sum(report.source_growth for report in self.maps.reports)
+        partitions, growth = tuple(self._known_partitions(source)), self.away.growth
         readable = (plan for plan in self.plans if not self.unreadable(plan.group))
         placed = {plan.group for plan in readable if self.known_places(plan)}
         return Forecast(

@@ -354,18 +354,17 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     chosen = MoveScope(plan.topics, plan.group_names)
     final = read_outlook(context, read_target(context, plan.request, chosen))
     # The seals are now the newest records of the copies, so rates come from the earlier look. The
-    # pause ends the assignments, so the partitions do, too.
-    earlier = before.away
-    rates = replace(final.away, recent=earlier.recent, newest=earlier.newest, copies=earlier.copies)
-    final = replace(final, source=rates)
-    forecast = replace(final.forecast(context.now_ms()), notes=notes)
+    # pause ends the assignments, so the partitions and the growth that slots see do, too.
+    earlier = ("recent", "newest", "copies", "growth")
+    known = {name: getattr(before.away, name) for name in earlier}
+    final = replace(final, source=replace(final.away, **known))
     return MoveProgress(
         plan.move_id,
         times_ms={"holding": begun_ms},
         hold_stamp_ms=stamp,
         lag_at_hold={group.group: group.lag for group in before.plans},
         members_at_hold={group: before.followers(group) for group in plan.group_names},
-        forecast=forecast,
+        forecast=replace(final.forecast(context.now_ms()), notes=notes),
         left_alone=_late_groups(context, plan, final),
     )
 

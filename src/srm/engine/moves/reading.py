@@ -552,6 +552,7 @@ def read_outlook(
         facts.away,
         recent=_recent(context, newest, facts),
         newest={**newest, **last},
+        growth=sum(report.source_growth for report in facts.maps.reports),
         copies=copies,
         transactions=_transactions(context, facts),
         without_copy=_without_copy(context, commands, {*names.values()}, facts.request.topics),

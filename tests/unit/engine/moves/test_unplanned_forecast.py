@@ -89,6 +89,27 @@ def test_a_burst_that_has_just_begun_is_in_the_bound(disaster: Disaster) -> None
     assert (forecast.not_copied, forecast.at_most, forecast.topics[0].at_most) == (7, 807, 807)
 
 
+def test_the_final_forecast_counts_the_growth_that_slots_report_no_more_in_a_pause(
+    disaster: Disaster,
+) -> None:
+    """12,565 records of a sale were lost, where the report of the move said at most 5,210."""
+    maps = disaster.world.maps[Flow("P", "B")]
+
+    def seen(growth: int) -> None:
+        maps.reports = tuple(replace(report, source_growth=growth) for report in maps.reports)
+
+    seen(400)
+    disaster.world.passing(2_000)
+    disaster.planned()
+    disaster.switch.before_seal = lambda: seen(0)
+
+    disaster.through("hold")
+
+    forecast = MoveStore.read(disaster.context).progress("m1").forecast
+    assert forecast is not None
+    assert (forecast.at_most, forecast.rate) == (807, 400)
+
+
 def test_what_a_group_may_read_again_after_a_commit_of_its_own_is_in_both_forecasts(
     disaster: Disaster,
 ) -> None:
