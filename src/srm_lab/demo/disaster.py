@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -16,7 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from srm.clock import now_ms
+import psutil
+
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
@@ -25,14 +25,14 @@ from srm.engine import emission
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups import group_sync
 from srm.engine.moves import planning, steps
-from srm.engine.moves.records import MoveStore
 from srm.engine.recovery import ReturnedFlow, SettledReturn
 from srm.engine.status.observing import flow_status
 from srm.errors import SrmError, StackError
 from srm.wiring import open_cluster, open_flow, open_move, open_return
 from srm_lab.demo.record import PARTITIONS, TOPIC, PaymentEntry
 from srm_lab.demo.scenario import GROUPS, SLOW_GROUP
-from srm_lab.demo.world import DemoWorld, application, producer
+from srm_lab.demo.world import DemoProgram, DemoWorld, application, producer
+from srm_lab.processes import slot_workers
 from srm_lab.stack.process import HOME_MARK, ManagedProcess, ProcessSpec
 
 logger = logging.getLogger(__name__)
@@ -43,19 +43,8 @@ _STOP_S: Final = 60.0
 _IDLE_S: Final = 60.0
 _UPKEEP_S: Final = 2.0
 _SALE_S: Final = 5.0
-"""Seconds that the sale takes, as long as P lives."""
-_LINE_BYTES: Final = 12
-"""Bytes a second that the line carries for each payment of a sale; one has some 100."""
+"""Seconds that the sale takes, as long as P lives; the line to B fails after half of them."""
 FLOW: Final = Flow("P", "B")
-
-
-@dataclass(frozen=True)
-class Failover:
-    """The unplanned move: its report, and the epoch milliseconds at which it was triggered."""
-
-    report: MoveReport
-    forecast: Forecast
-    triggered_ms: int
 
 
 @dataclass
@@ -64,15 +53,13 @@ class Disaster:
 
     world: DemoWorld
     records: int
+    replicator: psutil.Process | None = None
     _upkeep: list[threading.Thread] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
 
     def open_shop(self) -> None:
         """Create the topics, start producers, applications and the replicator."""
         world = self.world
-        # The line between the sites is narrow: a sale outruns it.
-        with world.stack.config_path.open("a", encoding="utf-8") as file:
-            file.write(f"{FLOW}.replicator.max.bytes.per.second = {self.records * _LINE_BYTES}\n")
         config, path, home = world.config, world.stack.config_path, world.home
         for alias in ("P", "B"):
             with open_cluster(config, alias) as cluster:
@@ -99,6 +86,7 @@ class Disaster:
             "SRM_CONFIG": str(self.world.stack.config_path),
         }
         process.start(ProcessSpec(name, command, environ, process.log, home))
+        self.replicator = psutil.Process(process.pid)
         for flow in self.world.config.flows:
             thread = threading.Thread(target=self._keep_up, args=(flow,), daemon=True)
             self._upkeep.append(thread)
@@ -136,7 +124,7 @@ class Disaster:
         world.display.say("both flows copied, all groups have checkpoints and offsets on B")
 
     def kill_in_a_sale(self) -> list[PaymentEntry]:
-        """Let a sale begin on P, and kill P with SIGKILL when most of it is acknowledged.
+        """Let a sale begin on P, cut the line to B, and kill P with SIGKILL in the sale.
 
         Returns what P had acknowledged by then.
         """
@@ -145,35 +133,45 @@ class Disaster:
         sale = producer("sale", "P", 0, self.records / _SALE_S, path, home)
         world.producers.append(sale)
         world.start(sale)
-        wanted, pid = self.records // 2, world.stack.brokers["P"].pid
-        deadline = time.monotonic() + _WORK_S
-        while sale.done < wanted:
-            if time.monotonic() > deadline:
-                raise StackError(f"the sale has {sale.done:,} payments, {wanted:,} are wanted")
+        self._await_payments(sale, 1)
+        self._over.wait(_SALE_S / 2)
+        with self.line_down():
             sale.read()
-            self._over.wait(0.02)  # between two looks
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-        world.stack.brokers["P"].kill()
+            self._await_payments(sale, sale.done + self.records // 50)
+            world.stack.brokers["P"].kill()
         world.look()
         world.display.say(f"P is dead; the sale had {sale.done:,} payments acknowledged")
         return [entry for entry in world.acks if entry.cluster == "P"]
 
-    def fail_over(self) -> Failover:
+    def _await_payments(self, sale: DemoProgram, wanted: int) -> None:
+        missing = f"{wanted:,} payments of the sale are awaited"
+        self.world.wait(lambda: missing if sale.done < wanted else None, _WORK_S, "the sale")
+
+    @contextmanager
+    def line_down(self) -> Iterator[None]:
+        """Suspend the slots: what P takes in the meantime is certainly not copied."""
+        slots = slot_workers(self.replicator) if self.replicator else []
+        for slot in slots:
+            slot.suspend()
+        try:
+            yield
+        finally:
+            for slot in slots:
+                slot.resume()
+
+    def fail_over(self) -> tuple[Forecast, MoveReport]:
         """Do what the one on call does: look at the forecast, approve, and move everybody."""
         config, display = self.world.config, self.world.display
-        triggered_ms = now_ms()
         request = MoveRequest("failover", "P", "B", (TOPIC,), GROUPS, mode="unplanned")
         with open_move(config, "P", "B", unplanned=True) as context:
             planned = planning.plan(context, request)
             if planned.forecast is not None:
                 display.say(planned.forecast.line("P"))
             report = steps.carry_out(context, planned.move_id)
-            forecast = MoveStore.read(context).progress(planned.move_id).forecast
-        if forecast is None:
+        if report.forecast is None:
             raise StackError(f"move {planned.move_id} has no forecast")
-        display.say(f"{forecast.line('P')}; RTO {report.rto_seconds} s")
-        return Failover(report, forecast, triggered_ms)
+        display.say(f"{report.forecast.line('P')}; RTO {report.rto_seconds} s")
+        return report.forecast, report
 
     def await_work_on_b(self) -> None:
         """Wait until producers and all groups work on B, and the quick ones have caught up."""

@@ -72,7 +72,6 @@ class PaymentProducer:
     def _go_on(self, producer: FailoverProducer, record: RecordWriter) -> None:
         began, sent = time.monotonic(), 0
         while not self._stop.wait(_TICK_S):
-            producer.poll(0)
             due = int((time.monotonic() - began) * self._options.rate)
             if due - sent > self._options.rate:
                 # A hold has just ended: customers come back, they do not pay twice as fast.
@@ -87,6 +86,7 @@ class PaymentProducer:
         def on_delivery(error: Any, message: Any) -> None:
             self._note(record, payment, error, message)
 
+        producer.poll(0)
         while True:
             try:
                 producer.produce(TOPIC, payment.value, payment.key, on_delivery=on_delivery)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from srm import __version__
+from srm.clock import now_ms
 from srm.errors import SrmError, StackError, UsageError
 from srm.files import disk_errors
 from srm_lab.demo.airflow_api import AirflowApi
@@ -190,7 +191,7 @@ def _play_disaster(world: DemoWorld, options: DemoOptions) -> DisasterReport:
         with display.step("P dies in the middle of a sale"):
             at_death = disaster.kill_in_a_sale()
         with display.step("Unplanned failover P->B"):
-            moved = disaster.fail_over()
+            triggered_ms, (forecast, move) = now_ms(), disaster.fail_over()
         with display.step("Everybody works on B"):
             disaster.await_work_on_b()
         with display.step("P comes back"):
@@ -206,10 +207,10 @@ def _play_disaster(world: DemoWorld, options: DemoOptions) -> DisasterReport:
         processed={group: world.applications[group].entries for group in GROUPS},
         at_return=at_return,
         acknowledged_at_death=at_death,
-        triggered_ms=moved.triggered_ms,
-        forecast=moved.forecast,
+        triggered_ms=triggered_ms,
+        forecast=forecast,
         outcome=settled.outcome,
-        move=moved.report,
+        move=move,
     )
     report = judge_disaster(findings, display.elapsed_s, display.seconds, versions())
     write_disaster_report(options.home, report)
