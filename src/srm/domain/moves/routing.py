@@ -215,8 +215,8 @@ class StampedAck:
 
     def may_have_written(self, since_ms: int) -> bool:
         """Return False for a held producer whose last record is older, by the broker's clock."""
-        held_ms, idle_ms = self.at_ms("held"), self.ack.idle_ms
-        return held_ms is None or idle_ms is None or held_ms - idle_ms >= since_ms
+        at_ms = self.at_ms("held") if self.ack.state == "held" else None
+        return at_ms is None or (idle_ms := self.ack.idle_ms) is None or at_ms - idle_ms >= since_ms
 
 
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:

@@ -88,11 +88,19 @@ def test_producer_ids_beyond_those_that_follow_are_counted():
     assert unknown_writers("other", writers, present()) == 0
 
 
-@pytest.mark.parametrize(("idle_ms", "unknown"), [(None, 0), (50, 0), (5_000, 1)])
-def test_a_producer_that_rested_before_the_hold_is_none_of_the_recent_writers(idle_ms, unknown):
-    """An idle announced producer hid a plain one that wrote, and no quiet time was kept for it."""
+@pytest.mark.parametrize(
+    ("state", "idle_ms", "unknown"),
+    [("held", None, 0), ("held", 50, 0), ("held", 5_000, 1), ("resumed", 5_000, 0)],
+)
+def test_a_producer_that_rested_before_the_hold_is_none_of_the_recent_writers(
+    state, idle_ms, unknown
+):
+    """An idle announced producer hid a plain one that wrote, and no quiet time was kept for it.
+
+    Once it has resumed it is one: each plan after a release or a move warned of a plain producer.
+    """
     seen = (ActiveProducer(TP, 7, 0, 9_990, 1),)
     writers = Writers(seen, {seen[0].name: 1}, held_ms=10_000, recent_ms=100)
-    ack = replace(said("c", "held", 3).ack, idle_ms=idle_ms, ages_ms={"held": 2_000})
+    ack = replace(said("c", state, 3).ack, idle_ms=idle_ms, ages_ms={"held": 2_000})
 
     assert unknown_writers("T", writers, present(StampedAck(ack, 12_010), now_ms=12_010)) == unknown
