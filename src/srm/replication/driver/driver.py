@@ -22,7 +22,6 @@ from srm.domain.flow_state.replication_records import (
     AssignedPartition,
     DriverHeartbeat,
     DriverRequest,
-    Pause,
 )
 from srm.domain.flow_state.replication_state import CopiedTopic
 from srm.domain.names import internal_topics
@@ -134,7 +133,6 @@ class FlowDriver:
     _heartbeat_due: float = 0.0
     _published: float = float("-inf")
     _next_round: float = float("-inf")
-    _pause: Pause | None = None
 
     def __post_init__(self) -> None:
         self.progress = ProgressBook(str(self.flow), self.slots)
@@ -230,7 +228,7 @@ class FlowDriver:
             for record in records:
                 if record.key == DRIVER_KEY and record.value != self._former:
                     self._survive(record, self._take)
-            if fenced is not None and pause_in(records) == self._pause:
+            if fenced is not None and pause_in(records) == self.progress.pause:
                 self._await_word(fenced, stop)
         self.log.fence()
         self._published_settings = b""
@@ -245,10 +243,10 @@ class FlowDriver:
             else:
                 self._survive(record, self._term.load)
         self._request(request)
-        self._pause = self._term.pause
+        self.progress.pause = pause = self._term.pause
         logger.info("%s: driver %s has taken over", self.flow, self._driver)
-        if self._pause is not None:
-            logger.warning("%s is paused: %s; nothing is copied", self.flow, self._pause.reason)
+        if pause is not None:
+            logger.warning("%s is paused: %s; nothing is copied", self.flow, pause.reason)
 
     def _report(self, what: str, error: Exception, pause_s: float) -> float:
         trouble = self.progress.troubles.report(what, error)

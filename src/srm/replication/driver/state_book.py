@@ -19,6 +19,7 @@ from srm.domain.flow_state.replication_records import (
     PartitionNotes,
     PartitionPosition,
     PartitionStatus,
+    Pause,
 )
 from srm.domain.flow_state.replication_state import (
     CopiedTopic,
@@ -302,6 +303,7 @@ class ProgressBook:
         self.duty_troubles = Troubles(flow)
         self._flow = flow
         self._slots = len(slots)
+        self.pause: Pause | None = None
         self._lock = threading.Lock()
         self.alive = 0
         self._partitions: dict[CopyId, AssignedPartition] = {}
@@ -311,8 +313,7 @@ class ProgressBook:
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._rates: dict[TopicPartition, float] = {}
         self._counted: dict[CopyId, tuple[int, tuple[int, int]]] = {}
-        self._records = 0
-        self._bytes = 0
+        self._records = self._bytes = 0
 
     def unknown(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
         with self._lock:
@@ -392,8 +393,9 @@ class ProgressBook:
             return {k: v for k, v in self._statuses.items() if v.state == "stopped"}
 
     def snapshot(self) -> FlowProgress:
+        pause, stopped = self.pause, self.stopped_partitions()
+        troubles = [f"paused: {pause.reason}"] if pause else []
         with self._lock:
-            stopped = (status for status in self._statuses.values() if status.state == "stopped")
             lag = sum(max(0, p.source_end - p.source_next) for p in self._positions.values())
             return FlowProgress(
                 flow=self._flow,
@@ -405,8 +407,8 @@ class ProgressBook:
                 bytes=self._bytes,
                 slots_alive=self.alive,
                 slots=self._slots,
-                stopped=tuple(sorted(stopped, key=lambda s: (s.topic, s.partition))),
-                trouble=next(iter((*self.troubles.lines, *self.duty_troubles.lines)), ""),
+                stopped=() if pause else tuple(stopped[one] for one in sorted(stopped)),
+                trouble=[*troubles, *self.troubles.lines, *self.duty_troubles.lines, ""][0],
             )
 
     def _choose(self, copy_id: CopyId) -> None:

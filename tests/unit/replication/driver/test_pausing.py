@@ -15,6 +15,7 @@ from srm.domain.flow_state.replication_records import (
     COMMANDS,
     PAUSE_KEY,
     AssignedPartition,
+    PartitionStatus,
     Pause,
     read_pause,
 )
@@ -210,6 +211,22 @@ def test_a_paused_driver_notes_no_topic_as_copied_and_deletes_nothing(lab):
         lab.second(driver, "0", "1")
     copied = [key for key in lab.topic.standing(COMMANDS) if key.startswith(b"copied:")]
     assert len(copied) == 2
+
+
+def test_the_progress_of_a_paused_flow_names_the_pause_and_nothing_that_stopped_before(lab):
+    """'STOPPED 7' was in the replicator's lines for as long as the pause lasted, and no reason."""
+    driver = lab.driver()
+    driver.progress.status(PartitionStatus("orders", 0, "stopped", "P does not answer"))
+    driver.progress.troubles.report("discovery", UnavailableError("P does not answer"))
+
+    paused(lab)
+    driver._open(again=True, fenced=FencedError("paused"))
+
+    shown = driver.progress.snapshot()
+    assert (shown.stopped, shown.trouble) == ((), f"paused: {WORST_DAY.reason}")
+    resume(MemoryLog(lab.topic))
+    driver._open(again=True, fenced=FencedError("resumed"))
+    assert len(driver.progress.snapshot().stopped) == 1
 
 
 def test_what_is_decided_and_the_end_of_the_pause_are_one_transaction(lab):
