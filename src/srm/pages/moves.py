@@ -445,10 +445,12 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     gone = sum(entry.only_copied for entry in found.partitions)
     without = f", without {gone:,} that had been copied" if gone else ""
     late = f", {found.late:,} of them written after the move" if found.late else ""
+    least = "at least " if found.unread else ""
+    count = f"{least}{amount(found.records, 'record')}"
     yield (
-        f"outcome: {report.source} still had {amount(found.records, 'record')} that had not been "
-        f"copied{late}; groups had read of the residue: {some(read) or 'none'}; "
-        f"{report.source} returned {found.source_return}{without} (settled by {found.by})"
+        f"outcome: {report.source} still had {count} that had not been copied{late}; groups had "
+        f"read of the residue: {some(read) or 'none'}; {report.source} returned "
+        f"{found.source_return}{without} (settled by {found.by})"
     )
     for unread in found.unread:
         yield f"not in the outcome: {unread}"

@@ -137,6 +137,17 @@ def test_a_residue_that_no_look_has_counted_is_not_called_none() -> None:
     assert report_line(replace(unseen, residue_seen_ms=1)).endswith("residue 0")
 
 
+def test_an_outcome_without_topics_that_a_later_move_led_to_is_a_lower_bound() -> None:
+    """P still had 3 records of them, and the line said that it had none."""
+    assert DISASTER.outcome is not None
+    found = replace(DISASTER.outcome, partitions=(), unread=("Payments: its residue",))
+
+    lines = as_text(report_view(replace(DISASTER, outcome=found))).splitlines()
+
+    assert any("outcome: P still had at least 0 records that had not" in one for one in lines)
+    assert any("not in the outcome: Payments: its residue" in one for one in lines)
+
+
 def test_a_move_that_skipped_records_is_not_called_clean() -> None:
     lost = replace(losing(DISASTER, 0, 0), ok=True, problems=(), outcome=None)
     group = replace(lost.groups["billing"], re_read=0, skipped=2)
