@@ -149,6 +149,8 @@ def open_writer(props: Mapping[str, str], more: Mapping[str, object]) -> Produce
         "allow.auto.create.topics": False,
         **more,
     }
+    if "transactional.id" in more:  # librdkafka derives it from transaction.timeout.ms
+        settings.pop("socket.timeout.ms", None)
     return Producer(settings, logger=ClientLog())
 
 

@@ -89,7 +89,14 @@ class KafkaCompactedTopic:
         try:
             with self._clients.patient(), kafka_errors(self._writing, needs):
                 for key, value in records.items():
-                    self._produce(producer, key, value, on_delivery)
+                    record = self._topic, value, key, self._partition, on_delivery
+                    try:
+                        producer.produce(*record)
+                    except BufferError:
+                        if producer.flush(self._clients.timeout_s):
+                            what = f"{self._writing}: the queue stays full; retry"
+                            raise UnavailableError(what) from None
+                        producer.produce(*record)
                 left = producer.flush(self._clients.timeout_s)
                 if failures:
                     raise translate(failures[0], self._writing, needs)
@@ -99,23 +106,6 @@ class KafkaCompactedTopic:
             self._clients.discard_producer()
             raise
         return max(stamps, default=None)
-
-    def _produce(
-        self, producer: confluent.Producer, key: bytes, value: bytes | None, delivered: object
-    ) -> None:
-        deadline = time.monotonic() + self._clients.timeout_s
-        while True:
-            try:
-                producer.produce(
-                    self._topic, value, key, partition=self._partition, on_delivery=delivered
-                )
-            except BufferError:
-                if time.monotonic() > deadline:
-                    what = f"{self._writing}: the queue stays full; retry"
-                    raise UnavailableError(what) from None
-                producer.poll(0.1)
-            else:
-                return
 
     def _rows(self, most: int | None) -> _Latest:
         table: _Latest = {}

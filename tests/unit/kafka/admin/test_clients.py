@@ -18,7 +18,7 @@ from srm import patience
 from srm.config.model import ClusterClients
 from srm.errors import GivenUpError, UnavailableError
 from srm.kafka.admin import clients as module
-from srm.kafka.admin.clients import Clients, answer_of
+from srm.kafka.admin.clients import Clients, answer_of, open_writer
 from srm.kafka.admin.cluster_facts import broker_configs
 from srm.kafka.state.writers import KafkaControlWriter
 from srm.kafka.tables.compacted import KafkaCompactedTopic
@@ -190,6 +190,13 @@ def test_no_client_outlives_what_was_asked_of_it(clients: Clients) -> None:
 
     assert sys.getrefcount(asked[0]) == sys.getrefcount(object()) + 1  # the list's
     clients.close()
+
+
+def test_a_request_timeout_longer_than_a_transaction_keeps_no_writer_from_opening() -> None:
+    """30 s is Kafka's own default, which many files of MirrorMaker 2 name."""
+    props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}", "socket.timeout.ms": "30000"}
+
+    open_writer(props, {"transactional.id": "srm", "transaction.timeout.ms": 5000})
 
 
 def test_an_answer_that_never_comes_is_not_waited_for_for_good(
