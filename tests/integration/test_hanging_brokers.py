@@ -14,9 +14,12 @@ from tests.integration.copying import CopyLab
 from tests.integration.proxy import Proxy
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.config.model import ClusterClients
 from srm.domain.flow_state.replication_records import AssignedPartition
 from srm.domain.names.topics import TopicPartition
+from srm.engine.cluster_ports import TopicSpec
 from srm.errors import UnavailableError
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.cluster import WireCluster
 from srm_lab.stack.kafka import KafkaBroker
 from srm_lab.stack.process import free_port
@@ -73,6 +76,28 @@ def test_a_connection_whose_packets_vanish_is_given_up(
         eventually(lambda: lab.caught_up(partitions), "copied on new connections", GIVEN_UP_S)
 
     lab.assert_equal(partitions)
+
+
+def test_a_table_is_written_in_time_though_a_connection_hangs(
+    broker_factory: BrokerFactory, proxy: Proxy
+) -> None:
+    """A frozen broker closes none; another one leads its partitions well before the time is up."""
+    broker = broker_factory("X", **{"advertised.listeners": f"PLAINTEXT://{proxy.address}"})
+    proxy.target_port = broker.port
+    props = ClusterClients.alike({"bootstrap.servers": proxy.address})
+    with KafkaCluster("X", props, timeout_s=8) as cluster:
+        cluster.create_topics([TopicSpec("T", 1, 1, {"cleanup.policy": "compact"})])
+        table = cluster.compacted_topic("T")
+        table.write({b"a": b"1"})
+        assert table.read() == {b"a": b"1"}
+        proxy.swallow()
+        proxy.heal()
+
+        table.write({b"b": b"2"})
+        proxy.swallow()
+        proxy.heal()
+
+        assert table.read() == {b"a": b"1", b"b": b"2"}
 
 
 def test_a_frozen_target_broker_is_given_up_while_the_partitions_of_others_are_copied(

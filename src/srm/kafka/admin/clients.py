@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from srm import patience
 from srm.clock import pauses
 from srm.config.model import CLIENT_KINDS, ClientKind, ClusterClients
+from srm.config.values import ClientProperties
 from srm.domain.text.amount import some
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import Brokers, refusals_of
@@ -34,6 +35,8 @@ _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 _FIRST_ATTEMPT: Final = 0.5  # of the time that is left, so that a second one has some
 _LOOK_S: Final = 1.0
+_SILENCE_S: Final = 10.0
+"""Limit of one answer: a frozen broker is replaced after 9 s (broker.session.timeout.ms)."""
 _REFUSAL_S: Final = 3.0
 _OVERDUE_S: Final = 5.0
 """librdkafka answers within the time that it was given: much later it has lost the answer."""
@@ -200,13 +203,16 @@ class Clients:
         self, alias: str, props: ClusterClients, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
         self.alias = alias
-        self.props = props
+        late_ms = str(round(min(_SILENCE_S, timeout_s / 2) * 1000))
+        soon = {"socket.timeout.ms": late_ms, "api.version.request.timeout.ms": "3000"}
+        every = [ClientProperties({**soon, **getattr(props, kind)}) for kind in CLIENT_KINDS]
+        self.props = ClusterClients(*every)
         self.timeout_s = timeout_s
         self._key = alias, props.admin.get("bootstrap.servers", "")
         self._patience = patience.current()
         self.reader_lock = threading.RLock()
         self.silent_groups: set[str] = set()  # no coordinator within a whole time limit
-        self._calls = {kind: BrokerCalls(alias, getattr(props, kind)) for kind in CLIENT_KINDS}
+        self._calls = {kind: BrokerCalls(alias, getattr(self.props, kind)) for kind in CLIENT_KINDS}
         self._lock = threading.Lock()
         self._current = threading.local()
         self._admitted: list[Mapping[str, str]] = []
@@ -255,9 +261,9 @@ class Clients:
             self._admin = None
 
     def discard_reader(self) -> None:
-        """Drop the reader: it may continue believing that a topic it once missed does not exist."""
+        """Drop the reader, which may miss a topic or a new leader, and the producer, as it may."""
         with self._lock:
-            reader, self._reader = self._reader, None
+            reader, self._reader, self._producer = self._reader, None, None
         if reader is not None:
             reader.close()
 
