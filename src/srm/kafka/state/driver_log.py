@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -65,11 +65,8 @@ class KafkaDriverLog:
 
     def read(self) -> list[LogRecord]:
         self._close_consumer()
-        reader = open_reader(self._props.consumer)
-        try:
+        with closing(open_reader(self._props.consumer)) as reader:
             latest, positions = self._read_to_end(reader)
-        finally:
-            reader.close()
         self._follow(positions)
         return sorted(latest, key=lambda record: record.partition)
 
@@ -179,9 +176,8 @@ class KafkaDriverLog:
             return errors.FencedError(
                 f"flow {self._flow} is driven by another replicator now, this one ends ({failure})"
             )
-        if isinstance(failure, errors.AuthorizationError):
-            return failure
-        if error.args[0].retriable() or error.args[0].txn_requires_abort():
+        is_unknown = error.args[0].retriable() or error.args[0].txn_requires_abort()
+        if is_unknown and not isinstance(failure, errors.AuthorizationError):
             return errors.UnavailableError(str(failure))
         return failure
 
@@ -281,13 +277,16 @@ class KafkaFlowSwitch:
         return read_pause(StateTopic(self._target, self._flow.source).read_commands())
 
     def _as_driver(self, act: Callable[[DriverLog], _T]) -> _T:
-        """Act between two drivers; retry if another one starts, as a live one may do."""
+        """Act between two drivers; retry if another one starts, and once if a broker is lost."""
+        tries = iter((False, True))
 
         def attempt() -> _T:
-            log = KafkaDriverLog(self._flow, self._props)
-            try:
-                return act(log)
-            finally:
-                log.close()
+            with closing(KafkaDriverLog(self._flow, self._props)) as log:
+                try:
+                    return act(log)
+                except errors.UnavailableError as error:
+                    if next(tries, True):
+                        raise
+                    raise errors.FencedError(str(error)) from error
 
         return until_not_fenced(f"taking flow {self._flow} from its driver", attempt)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from srm.config.model import ClusterClients
+from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names.topics import Flow
 from srm.errors import FencedError, UnavailableError
 from srm.kafka.admin.clients import Clients
 from srm.kafka.state import driver_log, writers
-from srm.kafka.state.driver_log import KafkaDriverLog
+from srm.kafka.state.driver_log import KafkaDriverLog, KafkaFlowSwitch
 from srm.kafka.state.writers import KafkaControlWriter
 
 PROPS = ClusterClients.alike({"bootstrap.servers": "127.0.0.1:1"})
@@ -64,3 +66,23 @@ def test_a_commit_during_a_takeover_counts_as_fenced(
 
     with pytest.raises(raised):
         write()
+
+
+def test_a_flow_is_paused_though_its_first_leader_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A move does not end because a broker that was just elected is not ready yet."""
+    lost = [UnavailableError("OFFSET_NOT_AVAILABLE")] * 2
+
+    def pause(*_: object) -> None:
+        if lost:
+            raise lost.pop()
+
+    target = SimpleNamespace(partition_counts=lambda: ["__srm-replication.P"])
+    switch = KafkaFlowSwitch(Flow("P", "B"), target, PROPS)  # type: ignore[arg-type]
+    monkeypatch.setattr(driver_log.pausing, "pause", pause)
+
+    with pytest.raises(UnavailableError, match="OFFSET_NOT_AVAILABLE"):
+        switch.pause(Pause("", "me", "P is lost", 1))  # twice in a row: the cluster is lost
+    lost.append(UnavailableError("OFFSET_NOT_AVAILABLE"))
+    switch.pause(Pause("", "me", "P is lost", 1))
+
+    assert not lost
