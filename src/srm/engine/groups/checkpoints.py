@@ -28,7 +28,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
-from srm.domain.text.documents import Document
+from srm.domain.text.documents import Document, decode_or_none
 from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, Topics
 from srm.engine.control.control_topics import ensure_compacted, ensure_stamped
 from srm.engine.flows.supervision import paused_text
@@ -37,7 +37,7 @@ from srm.engine.groups.ledger import forget_entries
 from srm.engine.groups.proving import ProofShare, Survey, keep_proof, prove_emission, read_proof
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
 from srm.engine.ports import FlowContext
-from srm.errors import IntegrityError, UsageError
+from srm.errors import IntegrityError, UnavailableError, UsageError
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -66,15 +66,19 @@ def selected_groups(context: FlowContext, *, remember: bool = False) -> tuple[st
     patterns = (*config.groups, "", *config.groups_exclude)
     topic = internal_topics.replication(config.flow.source)
     table = context.target.compacted_topic(topic, COMMANDS)
-    stored = table.read().get(GROUPS_KEY) if interval else None
-    if stored is not None and interval is not None:
-        with suppress(IntegrityError):
-            known = GroupListing.decode(stored)
-            if known.patterns == patterns and 0 <= now_ms - known.time_ms < interval / _MS:
-                return known.groups
+    known = decode_or_none(table.read().get(GROUPS_KEY) if interval else None, GroupListing.decode)
+    if known is not None and known.patterns != patterns:
+        known = None
+    if known and interval and 0 <= now_ms - known.time_ms < interval / _MS:
+        return known.groups
     # A broker does not list groups that srm may not see, so groups selected by name are added.
     chosen = config.group_names
-    found = {*groups_with_offsets(context.source), *chosen.names}
+    try:
+        found = {*groups_with_offsets(context.source), *chosen.names}
+    except UnavailableError:
+        if known is None:
+            raise
+        return known.groups
     groups = tuple(sorted(filter(chosen.matches, found)))
     if remember and interval is not None:
         own = config.internal_replication_factor

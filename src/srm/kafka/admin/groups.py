@@ -62,7 +62,7 @@ _DESCRIBE: Final[Mapping[GroupKind, Message]] = {
 
 
 def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str, GroupDescription]:
-    """Describe all groups, or the named ones; UnavailableError if not one could be."""
+    """Describe all groups, UnavailableError if some could not be, or the named ones, if not one."""
     wanted = None if names is None else frozenset(names)
     if wanted is not None and not wanted:
         return {}
@@ -70,9 +70,9 @@ def describe(clients: Clients, names: Collection[str] | None = None) -> dict[str
     try:
         return clients.request("describing groups", lambda brokers: look.at(brokers, wanted))
     except UnavailableError as error:
-        if not look.found:
+        if wanted is None or not look.found:  # a list without a broker's groups looks complete
             raise
-        look.later = dict.fromkeys((wanted or set()) - look.found.keys(), error) | look.later
+        look.later = dict.fromkeys(wanted - look.found.keys(), error) | look.later
         clients.silent_groups.update(look.later)
         return look.all
 

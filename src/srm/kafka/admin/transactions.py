@@ -9,6 +9,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from operator import itemgetter
 from typing import Final
 
@@ -152,20 +153,16 @@ def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[s
     where = clients.label(f"reading {TOPIC}")
     sets: set[frozenset[str]] = set()
     unread = set(range(partitions))
-    with kafka_errors(where):
-        consumer = open_reader(clients.props.consumer)
-        try:
-            consumer.assign([KafkaTopicPartition(TOPIC, number, 0) for number in unread])
-            while unread and time.monotonic() < deadline:
-                for message in drain(consumer, _POLL_S):
-                    position = position_after(message, where)
-                    if message.error() is not None:
-                        if position is not None:  # the end of a partition
-                            unread.discard(message.partition())
-                    elif message.value():
-                        sets.add(topics_of(message.value()))
-        finally:
-            consumer.close()
+    with kafka_errors(where), closing(open_reader(clients.props.consumer)) as consumer:
+        consumer.assign([KafkaTopicPartition(TOPIC, number, 0) for number in unread])
+        while unread and time.monotonic() < deadline:
+            for message in drain(consumer, _POLL_S):
+                position = position_after(message, where)
+                if message.error() is not None:
+                    if position is not None:  # the end of a partition
+                        unread.discard(message.partition())
+                elif message.value():
+                    sets.add(topics_of(message.value()))
     if unread:
         _logger.warning("%s: %d of %d partitions not read in time", where, len(unread), partitions)
         return None

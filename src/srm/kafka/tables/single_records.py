@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Final
 
@@ -251,14 +252,11 @@ def read_first(
             "queued.max.messages.kbytes": 4096,
             "fetch.message.max.bytes": 64 << 10,
         }
-        consumer = open_reader(clients.props.consumer, settings)
-        try:
+        with closing(open_reader(clients.props.consumer, settings)) as consumer:
             consumer.subscribe(topics)
             while time.monotonic() < deadline and wanted - found.keys() - without:
                 for message in drain(consumer, _POLL_S):
                     take(message)
-        finally:
-            consumer.close()
     return found
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from srm.domain.names import internal_topics
 from srm.engine.groups.checkpoints import GROUPS_KEY, emit, selected_groups
 from srm.engine.groups.group_sync import sync
+from srm.errors import UnavailableError
 
 MINUTE = timedelta(minutes=1)
 
@@ -83,3 +86,27 @@ def test_a_group_that_is_not_listed_but_named_is_asked_for(sites):
     sites.change("P->B", groups=("hidden", "bill.*"))
 
     assert "hidden" in selected_groups(sites.flow("P->B"))
+
+
+def test_a_source_that_does_not_list_its_groups_keeps_no_known_one_from_its_checkpoint(
+    sites, monkeypatch
+):
+    sites.change("P->B", refresh_groups_interval=MINUTE)
+    sites.commit("P", "billing", "Payments", 40)
+    emit(sites.flow("P->B"))
+    sites.clock.advance(60_000)
+    sites.commit("P", "billing", "Payments", 41)
+    cluster = type(sites.clusters["P"])
+    groups = cluster.groups
+
+    def hang(self, names=None):
+        if names is None:
+            raise UnavailableError("a broker hangs")
+        return groups(self, names)
+
+    monkeypatch.setattr(cluster, "groups", hang)
+
+    assert emit(sites.flow("P->B")).groups == 1
+    sites.change("P->B", groups=("other",))
+    with pytest.raises(UnavailableError):
+        emit(sites.flow("P->B"))

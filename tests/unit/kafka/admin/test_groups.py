@@ -82,7 +82,7 @@ class Limited:
 
     async def _limited(self, request: Callable[[Any], Any]) -> Any:
         async with asyncio.timeout(0.05):
-            return await request(SimpleNamespace(coordinators={}, look=_nothing))
+            return await request(SimpleNamespace(coordinators={}, nodes=(1, 2), look=_nothing))
 
 
 async def _nothing(*_: object) -> None:
@@ -162,6 +162,22 @@ def test_a_coordinator_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyP
     )  # type: ignore[arg-type]
     frozen.clear()
     assert look() == (2, "empty", {"alive": 7, "hidden": 7}, set())
+
+
+def test_a_list_that_lacks_the_groups_of_a_broker_is_no_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planned move of everything would leave them on the source without a word."""
+
+    async def listed(self: _Look, _brokers: object, node: int) -> None:
+        if node == 2:
+            await asyncio.Event().wait()
+        self.found["alive"] = admin_groups.GroupDescription("alive", "empty")
+
+    monkeypatch.setattr(_Look, "_list", listed)
+
+    with pytest.raises(UnavailableError):
+        admin_groups.describe(Limited())  # type: ignore[arg-type]
 
 
 def test_a_coordinator_that_another_call_drops_meanwhile_still_counts() -> None:
