@@ -235,7 +235,7 @@ class KafkaFlowSwitch:
 
     def pause(self, wanted: Pause, request: str | None = None) -> Pause | None:
         topic = internal_topics.replication(self._flow.source)
-        if topic not in self._target.partition_counts():
+        if topic not in self._target.topics():
             raise errors.NotFoundError(
                 f"flow {self._flow} has never copied anything: topic {topic} does not exist on "
                 f"{self._flow.target}"

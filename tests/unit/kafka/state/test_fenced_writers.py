@@ -76,7 +76,7 @@ def test_a_flow_is_paused_though_its_first_leader_is_lost(monkeypatch: pytest.Mo
         if lost:
             raise lost.pop()
 
-    target = SimpleNamespace(partition_counts=lambda: ["__srm-replication.P"])
+    target = SimpleNamespace(topics=lambda: ["__srm-replication.P"])
     switch = KafkaFlowSwitch(Flow("P", "B"), target, PROPS)  # type: ignore[arg-type]
     monkeypatch.setattr(driver_log.pausing, "pause", pause)
 
