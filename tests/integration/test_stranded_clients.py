@@ -113,7 +113,9 @@ def test_a_state_log_whose_producer_is_stranded_begins_a_new_one(
     props: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing is sent before it has to be: else it may have arrived when its producer is given up.
-    log = KafkaStateLog("P", {**props, "linger.ms": "60000"})
+    late = {**writers.STATE_RECORDS, "linger.ms": 60_000}
+    monkeypatch.setattr(writers, "STATE_RECORDS", late)
+    log = KafkaStateLog("P", props)
     before = log._session.producer
     monkeypatch.setattr(writers, "is_stranded", lambda producer, _topic: producer is before)
     log.write(TOPIC, b"a", b"1")

@@ -23,7 +23,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Literal, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from srm.clock import now_ms
 from srm.config.model import Config
@@ -40,7 +40,7 @@ from srm.domain.moves.routing import (
 )
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
-from srm.kafka.admin.clients import ClientLog
+from srm.kafka.admin.clients import open_writer
 from srm.kafka.tables.topic_tail import KafkaTopicTail
 from srm.kafka.wire.errors import on_topic, translate
 from srm.threads import start_thread
@@ -311,13 +311,7 @@ class RoutingWatcher:
     def _ack_producer(self, alias: str) -> Any:
         with self._changed:
             if alias not in self._ack_producers:
-                properties = {
-                    **self.config.client(alias, "producer"),
-                    "enable.idempotence": True,
-                    "linger.ms": 0,
-                    "allow.auto.create.topics": False,
-                }
-                self._ack_producers[alias] = Producer(properties, logger=ClientLog())
+                self._ack_producers[alias] = open_writer(self.config.client(alias, "producer"))
             return self._ack_producers[alias]
 
     def _follow(self, alias: str) -> None:

@@ -68,8 +68,8 @@ class ClientKey:
     """One client setting of the Java clients or librdkafka.
 
     ``librdkafka`` is its name there, None where it has no meaning here. ``users`` are the kinds of
-    clients that know it. ``reason`` says why a setting without meaning has none, or what the copy
-    does instead of one that only reaches srm's other clients (control topics, offset map).
+    clients that know it. ``reason`` says why a setting without meaning has none, or what srm does
+    instead of one that only reaches applications which use the file.
     ``quiet`` are its values that need no warning, since they say what the copy does anyway.
     """
 

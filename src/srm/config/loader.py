@@ -43,6 +43,8 @@ _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
+_LONGEST_MS: Final = 300_000
+"""Upper limit of librdkafka's socket.timeout.ms."""
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 _FLOW_FIELDS: Final = frozenset(field.name for field in fields(model.FlowConfig))
 _POLICY: Final = "replication.policy.class"
@@ -496,7 +498,10 @@ def _notation(name: str, value: str) -> str:
     # Java's -1 leaves the size of a socket buffer to the system, librdkafka's 0 does.
     if name in {"socket.send.buffer.bytes", "socket.receive.buffer.bytes"} and value == "-1":
         return "0"
-    return value
+    # Java has no upper limit, and had another name for the only way to look addresses up.
+    if name == "socket.timeout.ms" and value.isdecimal():
+        return str(min(int(value), _LONGEST_MS))
+    return "use_all_dns_ips" if (name, value) == ("client.dns.lookup", "default") else value
 
 
 def _check_addresses(file: SettingsFile, clients: _Clients) -> None:

@@ -47,6 +47,7 @@ from srm.engine.metrics.aggregation import AggregationSummary, aggregate_by
 from srm.engine.metrics.metrics import KeptWindows, WindowSpec
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, SrmError, UnavailableError
+from srm.kafka.admin.clients import connection
 from srm.kafka.wire.errors import kafka_errors, translate
 from srm.spark.session import file_settings, spark_session
 from srm.wiring import open_flow
@@ -134,7 +135,9 @@ _READER_SETTINGS: Mapping[str, Any] = {
 def reader(properties: Mapping[str, str], isolation: str) -> Iterator[Consumer]:
     """Give a consumer for :func:`read`, ``read_committed`` or not, and close it at the end."""
     with kafka_errors("open a range reader"):
-        consumer = Consumer({**properties, **_READER_SETTINGS, "isolation.level": isolation})
+        consumer = Consumer(
+            {**connection(properties), **_READER_SETTINGS, "isolation.level": isolation}
+        )
     try:
         yield consumer
     finally:

@@ -98,8 +98,8 @@ def _client_tables() -> Iterable[str]:
         yield f"- {users} clients: {', '.join(f'`{name}`' for name in passed)}"
     yield ""
     yield (
-        "These reach the clients that srm reads and writes its own topics with, but do not steer "
-        "the copy, which is answered with a warning:\n"
+        "These reach only applications that use the file (`srm.client`, `srm follow`). srm copies, "
+        "and keeps its own topics, without them, which is answered with a warning:\n"
     )
     steering = _by_reason(key for key in keys if key.librdkafka is not None)
     yield from (f"- {names}: {reason}" for reason, names in steering.items())

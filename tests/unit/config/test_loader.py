@@ -524,6 +524,21 @@ def test_a_setting_that_does_not_steer_the_copy_is_answered_with_what_happens(
     assert [answer in warning for warning in warnings] == ([True] if answer else [])
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("request.timeout.ms = 600000", "socket.timeout.ms", "300000"),
+        ("request.timeout.ms = 40000", "socket.timeout.ms", "40000"),
+        ("client.dns.lookup = default", "client.dns.lookup", "use_all_dns_ips"),
+    ],
+)
+def test_a_value_that_only_java_takes_becomes_the_nearest_one(
+    load: Load, line: str, name: str, value: str
+) -> None:
+    """No client of srm opened with such a file."""
+    assert load(f"{line}\n").client("P", "admin")[name] == value
+
+
 def test_groups_are_listed_once_where_their_refresh_is_off(load: Load) -> None:
     config = load("refresh.groups.enabled = false\nrefresh.groups.interval.seconds = 5\n")
 

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from srm import patience
 from srm.clock import pauses
+from srm.config.keys import CLIENT_KEYS
 from srm.config.model import CLIENT_KINDS, ClientKind, ClusterClients
 from srm.config.values import ClientProperties
 from srm.domain.text.amount import some
@@ -49,6 +50,8 @@ STATE_RECORDS: Final[Mapping[str, object]] = {
 }
 """Producer settings for the records of the state topics."""
 NO_SETTINGS: Final[Mapping[str, object]] = MappingProxyType({})
+_OF_RECORDS: Final = {name for name, key in CLIENT_KEYS.items() if key.reason}
+"""Settings about the treatment of users' records; some would keep a client from opening."""
 _BATCH: Final = 5000
 
 
@@ -122,6 +125,11 @@ class ClientLog:
         _logger.debug(message, *values)
 
 
+def connection(props: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of clients that srm's own readers and writers take, too."""
+    return {name: value for name, value in props.items() if name not in _OF_RECORDS}
+
+
 def open_reader(props: Mapping[str, str], more: Mapping[str, object] = NO_SETTINGS) -> Consumer:
     """Open a consumer that assigns partitions to itself and commits nothing.
 
@@ -130,7 +138,7 @@ def open_reader(props: Mapping[str, str], more: Mapping[str, object] = NO_SETTIN
     settings = {
         "group.id": "srm-reader",
         "fetch.wait.max.ms": 10,
-        **props,
+        **connection(props),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
@@ -142,11 +150,11 @@ def open_reader(props: Mapping[str, str], more: Mapping[str, object] = NO_SETTIN
     return Consumer(settings, logger=ClientLog())
 
 
-def open_writer(props: Mapping[str, str], more: Mapping[str, object]) -> Producer:
+def open_writer(props: Mapping[str, str], more: Mapping[str, object] = NO_SETTINGS) -> Producer:
     """Open a producer that loses no record and writes none twice."""
     settings = {
         "linger.ms": 0,
-        **props,
+        **connection(props),
         "acks": "all",
         "enable.idempotence": True,
         "allow.auto.create.topics": False,

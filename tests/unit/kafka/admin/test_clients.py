@@ -18,7 +18,7 @@ from srm import patience
 from srm.config.model import ClusterClients
 from srm.errors import GivenUpError, UnavailableError
 from srm.kafka.admin import clients as module
-from srm.kafka.admin.clients import Clients, answer_of, open_writer
+from srm.kafka.admin.clients import Clients, answer_of, open_reader, open_writer
 from srm.kafka.admin.cluster_facts import broker_configs
 from srm.kafka.state.writers import KafkaControlWriter
 from srm.kafka.tables.compacted import KafkaCompactedTopic
@@ -197,6 +197,31 @@ def test_a_request_timeout_longer_than_a_transaction_keeps_no_writer_from_openin
     props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}", "socket.timeout.ms": "30000"}
 
     open_writer(props, {"transactional.id": "srm", "transaction.timeout.ms": 5000})
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("retries=0", "max.in.flight=10", "linger.ms=5000", "batch.size=0", "acks=0"),
+        *("message.max.bytes=2147483647", "enable.idempotence=false"),
+    ],
+)
+def test_a_setting_of_producers_that_copy_keeps_no_writer_from_opening(setting: str) -> None:
+    """MirrorMaker 2 runs with each of them; srm's moves and its driver failed at their start."""
+    name, _, value = setting.partition("=")
+    props = {"bootstrap.servers": f"{LOOPBACK}:{free_port()}", name: value}
+
+    open_writer(props)
+    open_writer(props, {"transactional.id": "srm", "transaction.timeout.ms": 5000})
+
+
+@pytest.mark.parametrize(
+    "setting", ["session.timeout.ms=600000", "max.poll.interval.ms=10000", "fetch.max.bytes=1"]
+)
+def test_a_setting_of_consumers_that_copy_keeps_no_reader_from_opening(setting: str) -> None:
+    name, _, value = setting.partition("=")
+
+    open_reader({"bootstrap.servers": f"{LOOPBACK}:{free_port()}", name: value}).close()
 
 
 def test_an_answer_that_never_comes_is_not_waited_for_for_good(
