@@ -111,7 +111,7 @@ def test_a_group_that_is_not_synchronised_in_time_stays_where_it_is(site: Site) 
     assert site.routes() == {(site.x.alias, "go")}
     assert site.x.committed_offsets(site.group) == {TopicPartition(site.topic, 0): 120}
     reason, _, state = site.note().partition("\n\n")
-    assert reason.startswith((f"replication of {site.topic}", f"group {site.group}")), reason
+    assert f"replication of {site.topic}" in reason
     assert "not synchronised within 3 s" in reason
     assert state == f"failover {site.x.alias}->{site.y.alias}: clients were not moved"
 
