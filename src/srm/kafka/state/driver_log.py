@@ -278,15 +278,16 @@ class KafkaFlowSwitch:
 
     def _as_driver(self, act: Callable[[DriverLog], _T]) -> _T:
         """Act between two drivers; retry if another one starts, and once if a broker is lost."""
-        tries = iter((False, True))
+        lost: list[errors.SrmError] = []
 
         def attempt() -> _T:
             with closing(KafkaDriverLog(self._flow, self._props)) as log:
                 try:
                     return act(log)
                 except errors.UnavailableError as error:
-                    if next(tries, True):
+                    if lost:
                         raise
+                    lost.append(error)
                     raise errors.FencedError(str(error)) from error
 
         return until_not_fenced(f"taking flow {self._flow} from its driver", attempt)
