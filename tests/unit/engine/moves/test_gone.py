@@ -234,10 +234,8 @@ def test_a_group_with_nothing_to_read_is_back_when_it_has_members(world: World) 
     assert note.startswith("group near had nothing to process on B: its RTO is the time until")
 
 
-def test_a_group_without_a_place_has_nothing_to_process_only_if_its_members_say_where_they_start(
-    world: World,
-) -> None:
-    """What auto.offset.reset decides is not known to a move."""
+def gone_without_place(world: World) -> MoveContext:
+    """Move the group ``fresh``, which has committed nothing."""
     world.start("fresh", "P", {})
     context = planned(world, replace(REQUEST, groups=("fresh",)))
     moves.hold(context, "m1")
@@ -245,6 +243,14 @@ def test_a_group_without_a_place_has_nothing_to_process_only_if_its_members_say_
     world.passing(2_000)
     moves.apply(context, "m1")
     moves.go(context, "m1")
+    return context
+
+
+def test_a_group_without_a_place_has_nothing_to_process_only_if_its_members_say_where_they_start(
+    world: World,
+) -> None:
+    """What auto.offset.reset decides is not known to a move."""
+    context = gone_without_place(world)
     world.b.join("fresh")
 
     waits = moves.verify(context, "m1").waiting
@@ -261,13 +267,7 @@ def test_a_group_without_a_place_has_nothing_to_process_only_if_its_members_say_
 def test_a_group_without_a_place_that_starts_at_the_end_has_nothing_to_process(
     world: World,
 ) -> None:
-    world.start("fresh", "P", {})
-    context = planned(world, replace(REQUEST, groups=("fresh",)))
-    moves.hold(context, "m1")
-    world.obey("fresh")
-    world.passing(2_000)
-    moves.apply(context, "m1")
-    moves.go(context, "m1")
+    context = gone_without_place(world)
     acknowledge(world, "fresh", 101, state="resumed")
 
     assert moves.verify(context, "m1").done

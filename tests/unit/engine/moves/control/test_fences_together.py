@@ -65,14 +65,19 @@ def owner(world: World, alias: str) -> str:
     return fence.move_id if fence.is_set else ""
 
 
-def test_a_release_leaves_closed_what_an_unplanned_move_has_given_up(world: World) -> None:
-    """A planned move comes to nothing, its source answers yet, and its clients leave at once."""
-    disaster = Disaster(world)
-    context, given_up = world.context(), replace(disaster.context, condemned=world.p)
+def held_and_given_up(world: World) -> tuple[MoveContext, MoveContext]:
+    """Hold the clients by a planned move; return its context, and that of an unplanned one."""
+    given_up, context = replace(Disaster(world).context, condemned=world.p), world.context()
     moves.plan(context, FENCED, "m1")
     moves.hold(context, "m1")
     world.obey("near", "far")
     moves.wait_status(context, "m1")
+    return context, given_up
+
+
+def test_a_release_leaves_closed_what_an_unplanned_move_has_given_up(world: World) -> None:
+    """A planned move comes to nothing, its source answers yet, and its clients leave at once."""
+    context, given_up = held_and_given_up(world)
     moves.plan(given_up, replace(FENCED, mode="unplanned"), "m2")
     for step in (moves.hold, moves.apply, moves.go):
         step(given_up, "m2")
@@ -88,12 +93,7 @@ def test_the_release_of_an_unplanned_move_opens_what_the_move_that_it_took_over_
     world: World, fence: FenceKind
 ) -> None:
     """The process of the planned move was killed; its clients return to a source that answers."""
-    disaster = Disaster(world)
-    context, given_up = world.context(), replace(disaster.context, condemned=world.p)
-    moves.plan(context, FENCED, "m1")
-    moves.hold(context, "m1")
-    world.obey("near", "far")
-    moves.wait_status(context, "m1")
+    _, given_up = held_and_given_up(world)
     moves.plan(given_up, replace(FENCED, mode="unplanned", fence=fence), "m2")
     moves.hold(given_up, "m2")
     assert denied(world, "P")
