@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -134,14 +134,11 @@ _READER_SETTINGS: Mapping[str, Any] = {
 @contextmanager
 def reader(properties: Mapping[str, str], isolation: str) -> Iterator[Consumer]:
     """Give a consumer for :func:`read`, ``read_committed`` or not, and close it at the end."""
+    settings = {**connection(properties), **_READER_SETTINGS, "isolation.level": isolation}
     with kafka_errors("open a range reader"):
-        consumer = Consumer(
-            {**connection(properties), **_READER_SETTINGS, "isolation.level": isolation}
-        )
-    try:
+        consumer = Consumer(settings)
+    with closing(consumer):
         yield consumer
-    finally:
-        consumer.close()
 
 
 def read(
