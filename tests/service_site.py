@@ -230,7 +230,7 @@ def _plan(move_id: str, begun: int, groups: tuple[str, ...], *, there: bool = Tr
     row = PartitionMove("payments", 0, "P.payments", "forward", "translated", 100, 3, 101)
     return MovePlan(
         move_id, begun, MoveRequest("failover" if there else "failback", source, target),
-        ("orders", "payments"), tuple(GroupPlan(name, (), (row,)) for name in groups), (), (), "f",
+        ("orders", "payments"), tuple(GroupPlan(name, (), (row,)) for name in groups), (), "f",
     )  # fmt: skip
 
 

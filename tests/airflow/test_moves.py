@@ -9,6 +9,7 @@ import pytest
 
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
 from srm.domain.moves.request import MoveRequest
+from srm.domain.text.amount import warning
 from srm.errors import UnavailableError, UsageError
 from srm.pages.moves import plan_summary
 from srm_airflow import moves
@@ -41,8 +42,9 @@ PLAN = MovePlan(
             ),
         ),
     ),
-    blocking=(),
-    warnings=("the move will wait: replication of Payments from P is 3 records behind",),
+    findings=(
+        warning("wait", "the move will wait: replication of Payments from P is 3 records behind"),
+    ),
     fingerprint="f",
 )
 

@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from srm.cli.main import app, control
+from srm.engine.moves.planning import HALTED
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -139,6 +140,16 @@ def test_commands_that_programs_quote_exist() -> None:
 
     assert len(found) > 50
     assert [each for each in sorted(found) if is_wrong(each[1].split(), is_run=False)] == []
+
+
+def test_each_finding_of_a_plan_is_explained_by_its_id() -> None:
+    paths = [*(ROOT / "src/srm/engine/moves").glob("*.py"), ROOT / "src/srm/domain/moves/plan.py"]
+    text = "\n".join(path.read_text("utf-8") for path in paths)
+    ids = set(re.findall(r'\b(?:problem|warning)\(\s*"([a-z-]+)"', text)) | {HALTED}
+    page = (DOCS / "failover.md").read_text("utf-8")
+
+    assert len(ids) > 40
+    assert sorted(one for one in ids if f"`{one}`" not in page) == []
 
 
 def test_files_named_in_the_architecture_exist() -> None:

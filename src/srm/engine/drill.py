@@ -36,7 +36,7 @@ from srm.domain.moves.disaster import (
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.domain.text.amount import excerpt, moment
+from srm.domain.text.amount import excerpt, moment, problem
 from srm.domain.text.documents import decode_or_none, document_of, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
@@ -46,7 +46,7 @@ from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.groups.translate import first_records
-from srm.engine.moves.planning import Findings, look_around
+from srm.engine.moves.planning import HALTED, Findings, as_warning, look_around
 from srm.engine.moves.records import MoveContext, without_source
 from srm.engine.status.observing import read_forecast
 from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
@@ -239,14 +239,20 @@ class _Drill:
             unplanned = replace(request, mode="unplanned")
             try:
                 lost = look_around(without_source(context.forward), unplanned, self.state.drill_id)
-                refusals, further = [each.text for each in lost.blocking], lost.warnings
+                of_loss = lost.found
             except NotFoundError as error:
-                lost, refusals, further = None, [str(error)], ()
+                lost, of_loss = None, (problem("nothing-to-move", str(error)),)
             rows = _rows(context, found, lost)
-        known = (*(each.text for each in found.halted), *found.warnings)
-        without = f"without {flow.source}: "
-        problems = [*(each.text for each in found.problems), *(without + text for text in refusals)]
-        warnings = [*known, *(without + text for text in further if text not in known)]
+        own = [as_warning(each) for each in found.found if each.id == HALTED]
+        own += [each for each in found.found if each.id != HALTED]
+        known = {each.text for each in own if not each.blocks}
+        own += [
+            each.within(f"without {flow.source}")
+            for each in of_loss
+            if each.blocks or each.text not in known
+        ]
+        problems = [each.text for each in own if each.blocks]
+        warnings = [each.text for each in own if not each.blocks]
         # From here on the next drill or emission knows the shadow groups to remove.
         self.state = replace(
             self.state,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import StringIO
 from itertools import islice
 from typing import Any, Final
@@ -111,6 +111,7 @@ def plan_summary(plan: MovePlan) -> dict[str, Any]:
         },
         "blocking": list(plan.blocking),
         "warnings": list(plan.warnings),
+        "findings": [asdict(finding) for finding in plan.findings],
     }
 
 

@@ -10,6 +10,7 @@ from srm.domain.moves.gate import GroupSync, SyncStatus
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport
+from srm.domain.text.amount import problem, warning
 from srm.pages.html import report_page
 from srm.pages.moves import (
     as_text,
@@ -37,8 +38,10 @@ PLAN = MovePlan(
     request=MoveRequest("failover", "P", "B", topics=("Payments",)),
     topics=("Payments",),
     groups=(GroupPlan("billing", ("c-1@host",), (POSITION,)),),
-    blocking=("group audit has [no] commits",),
-    warnings=("replication of Payments lags by 3 records: the move will wait for it",),
+    findings=(
+        problem("no-commit", "group audit has [no] commits"),
+        warning("wait", "replication of Payments lags by 3 records: the move will wait for it"),
+    ),
     fingerprint="f",
 )
 REPORT = replace(
@@ -103,7 +106,9 @@ def test_partitions_that_nobody_reads_are_left_out_of_the_plan() -> None:
 
 
 def test_a_run_shows_the_first_of_many_reasons_and_how_many_more_there_are() -> None:
-    plan = replace(PLAN, blocking=tuple(f"Payments-{n} is stopped" for n in range(1_000)))
+    plan = replace(
+        PLAN, findings=tuple(problem("halted", f"Payments-{n} is stopped") for n in range(1_000))
+    )
 
     assert rows(as_text(plan_view(plan, 2)), "blocked") == [
         ["blocked:", "Payments-0", "is", "stopped"],

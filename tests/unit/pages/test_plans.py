@@ -10,6 +10,7 @@ from tests.unit.domain.moves.report import reporting
 from srm.domain.moves.disaster import Forecast, GroupForecast, TopicForecast
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
 from srm.domain.moves.request import MoveRequest
+from srm.domain.text.amount import problem, warning
 from srm.pages.reports import (
     SHOWN_ROWS,
     approval_subject,
@@ -28,8 +29,7 @@ PLANNED = MovePlan(
     MoveRequest("failover", "P", "B"),
     ("Payments",),
     (GroupPlan("billing", ("c-1@host",), (POSITION,)),),
-    (),
-    ("the move will wait: replication of Payments from P is 3 records behind",),
+    (warning("wait", "the move will wait: replication of Payments from P is 3 records behind"),),
     "f",
 )
 FORECAST = Forecast(
@@ -91,7 +91,9 @@ def test_the_text_does_not_grow_with_the_number_of_groups() -> None:
 def test_the_page_of_a_plan_says_whether_the_move_could_start() -> None:
     assert "could start" in plan_page(PLANNED)
     assert "pre-wrap" in plan_page(PLANNED), "a frame in Airflow would cut long lines off"
-    blocked = plan_page(replace(PLANNED, blocking=("group <audit> is active on B",)))
+    blocked = plan_page(
+        replace(PLANNED, findings=(problem("in-use", "group <audit> is active on B"),))
+    )
     assert "would be refused" in blocked
     assert "group &lt;audit&gt; is active on B" in blocked
     assert "http" not in blocked, "one file, which loads nothing"

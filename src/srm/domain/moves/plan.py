@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Self
 
@@ -40,7 +40,7 @@ from srm.domain.moves.routing import (
     subjects_of,
 )
 from srm.domain.names.topics import Flow, TopicPartition, abort_command
-from srm.domain.text.amount import amount
+from srm.domain.text.amount import Finding, amount, problem
 from srm.domain.text.documents import Document, decode
 from srm.errors import message
 
@@ -342,7 +342,8 @@ class GroupPlan:
 class MovePlan(Document):
     """Plan of a move, computed once and shown before its start.
 
-    ``blocking``: reasons that waiting cannot remove; the move does not start while one remains.
+    ``findings``: waiting cannot end those that block; the move does not start while one remains.
+    ``blocking``, ``warnings``: their texts.
     ``fingerprint``: identifies the settings of both flows that the plan was computed with.
     ``redirect``, ``fence``: redirectors in order, and write fence; requested or configured.
     ``homes``: clusters whose clients without a route go to the target.
@@ -354,13 +355,19 @@ class MovePlan(Document):
     request: MoveRequest
     topics: tuple[str, ...]
     groups: tuple[GroupPlan, ...]
-    blocking: tuple[str, ...]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
     fingerprint: str
     redirect: tuple[RedirectKind, ...] = ROUTING_ALONE
     fence: FenceKind = "none"
     forecast: Forecast | None = None
     homes: tuple[str, ...] = ()
+    blocking: tuple[str, ...] = field(init=False, default=())
+    warnings: tuple[str, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        for name, blocks in (("blocking", True), ("warnings", False)):
+            texts = tuple(each.text for each in self.findings if each.blocks is blocks)
+            object.__setattr__(self, name, texts)
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -435,25 +442,28 @@ def state_remedy(state: str, flow: Flow) -> str:
     return _REMEDIES.get(state, "").format(flow=flow)
 
 
-def position_problem(group: str, position: PartitionMove, request: MoveRequest) -> str | None:
+def position_problem(group: str, position: PartitionMove, request: MoveRequest) -> Finding | None:
     """Return why a position cannot be moved as it is; not copied yet is not a reason."""
     where = f"group {group}, {position.name}"
     commit = f"committed offset {position.committed} on {request.source}"
     if position.state in _REMEDIES:
         remedy = state_remedy(position.state, request.flow)
-        return message(f"{where}: {commit} cannot be translated, {position.reason}", remedy)
+        text = message(f"{where}: {commit} cannot be translated, {position.reason}", remedy)
+        return problem("untranslated", text, remedy)
     if position.state == "conflict" and not request.overwrite:
-        return (
+        return problem(
+            "conflict",
             f"{where}: its own consumer committed {position.target_committed} of "
             f"{position.target_topic} on {request.target}, ahead of the translated "
             f"{position.resume}{position.reason and f' ({position.reason})'}: let it catch up on "
-            f"{request.source}, reset that offset, or --overwrite it (in the form: overwrite)"
+            f"{request.source}, reset that offset, or --overwrite it (in the form: overwrite)",
         )
     # Groups cannot catch up on an abandoned source: the forecast counts the skipped records.
     if position.not_there and not request.accept_skips and not request.is_unplanned:
-        return (
+        return problem(
+            "skips",
             f"{where}: the group would skip {amount(position.not_there, 'record')} "
             f"it has still to read ({position.reason}): let it catch up on {request.source}, or "
-            f"accept that with --accept-skips (in the form: accept_skips)"
+            f"accept that with --accept-skips (in the form: accept_skips)",
         )
     return None

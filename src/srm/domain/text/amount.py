@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Self
 
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError, message
@@ -108,9 +108,25 @@ class Reason:
         has_action = self.action and self.action not in self.text
         return f"{self.text}: {self.action}" if has_action else self.text
 
-    def within(self, what: str) -> Reason:
+    def within(self, what: str) -> Self:
         """Return the same reason, with a subject before it."""
-        return Reason(f"{what}: {self.text}", self.action)
+        return replace(self, text=f"{what}: {self.text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Reason):
+    """Condition with its id, the same in every text; one that ``blocks`` must end, others warn."""
+
+    id: str = ""
+    blocks: bool = True
+
+
+def problem(finding_id: str, text: str, action: str = "") -> Finding:
+    return Finding(text, action, finding_id)
+
+
+def warning(finding_id: str, text: str, action: str = "") -> Finding:
+    return Finding(text, action, finding_id, blocks=False)
 
 
 def is_command(action: str) -> bool:

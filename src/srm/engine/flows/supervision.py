@@ -33,7 +33,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import Reason, ago, amount, excerpt, grant
+from srm.domain.text.amount import Finding, Reason, ago, amount, excerpt, grant, problem
 from srm.domain.text.documents import decode_or_none, values_of
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.ports import FlowContext
@@ -324,16 +324,16 @@ def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatu
 
 def down_reasons(
     flow: Flow, driver: DriverStatus | None, slots: Sequence[SlotStatus]
-) -> Iterator[Reason]:
+) -> Iterator[Finding]:
     """Yield why the flow is not copied; live slots copy it, with or without a live driver."""
     if any(slot.alive for slot in slots) and not (driver and driver.ended):
         return
     if driver is None:
-        yield Reason("no replicator has ever run", f"srm replicate --flow '{flow}'")
+        yield problem("replicator", "no replicator has ever run", f"srm replicate --flow '{flow}'")
     elif not driver.alive:
         yield _end_reason(flow, driver)
     elif slots:
-        yield Reason("the replicator has no live slot", SEE_LOG)
+        yield problem("replicator", "the replicator has no live slot", SEE_LOG)
 
 
 def late_commits(config: FlowConfig, driver: DriverHeartbeat) -> Reason | None:
@@ -348,17 +348,15 @@ def late_commits(config: FlowConfig, driver: DriverHeartbeat) -> Reason | None:
     )
 
 
-def _end_reason(flow: Flow, driver: DriverStatus) -> Reason:
+def _end_reason(flow: Flow, driver: DriverStatus) -> Finding:
     when = ago(driver.age_ms)
     if driver.stopped_by:
-        return Reason(
-            f"{driver.stopped_by} has stopped the replicator, {when}",
-            f"srm replicator restart --flow '{driver.stopped_flow}'",
-        )
+        text = f"{driver.stopped_by} has stopped the replicator, {when}"
+        again = f"srm replicator restart --flow '{driver.stopped_flow}'"
+        return problem("replicator", text, again)
     word = "ended" if driver.ended else "sent its last heartbeat"
-    return Reason(
-        f"the replicator on {driver.host} {word} {when}", f"srm replicate --flow '{flow}'"
-    )
+    text = f"the replicator on {driver.host} {word} {when}"
+    return problem("replicator", text, f"srm replicate --flow '{flow}'")
 
 
 POLL_S: Final = 0.5

@@ -700,7 +700,7 @@ def _group_reasons(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
                 f"not copied yet, {position.remaining} to go"
             )
         elif (problem := position_problem(name, position, facts.request)) is not None:
-            yield problem
+            yield problem.text
 
 
 def last_heard(reports: Iterable[SlotReport]) -> dict[tuple[str, int], int]:

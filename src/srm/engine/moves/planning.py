@@ -17,7 +17,7 @@ from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_pro
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
-from srm.domain.text.amount import Reason, amount, moment, some
+from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -112,26 +112,16 @@ def new_move_id(context: MoveContext, request: MoveRequest) -> str:
 class Findings:
     """One look at what moves: facts, conditions and proofs.
 
-    ``found``: a reason blocks the start of the move, a text is a warning.
-    ``halted``: reasons against waiting for the copy.
+    ``found``: those that block keep the move from starting; :data:`HALTED` also from waiting.
     """
 
     facts: MoveFacts
-    found: tuple[Reason | str, ...]
-    halted: tuple[Reason, ...] = ()
+    found: tuple[Finding, ...]
     verdicts: Verdicts = field(default_factory=dict)
 
     @property
-    def problems(self) -> tuple[Reason, ...]:
-        return tuple(each for each in self.found if isinstance(each, Reason))
-
-    @property
-    def blocking(self) -> tuple[Reason, ...]:
-        return (*self.problems, *self.halted)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return tuple(each for each in self.found if isinstance(each, str))
+    def blocking(self) -> tuple[Finding, ...]:
+        return tuple(each for each in self.found if each.blocks)
 
 
 def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> MovePlan:
@@ -144,8 +134,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         request=request,
         topics=facts.topics,
         groups=facts.plans,
-        blocking=tuple(each.text for each in seen.blocking),
-        warnings=seen.warnings,
+        findings=seen.found,
         fingerprint=fingerprint(context.forward.config, context.reverse.config),
         forecast=facts.forecast(now_ms) if facts.is_away else None,
         redirect=request.redirect or settings.kinds,
@@ -186,7 +175,8 @@ def findings(
             topics = topics_to_move(context, request, context.target.topics())
             scope = groups_on_source(context, request, topics)
         facts = read_facts(context, request, scope.topics, scope.groups)
-    staying: tuple[Reason | str, ...] = () if scope is None else scope.notices
+    notices = () if scope is None else scope.notices
+    staying = tuple(warning("not-moved", notice) for notice in notices)
     if chosen is None:
         facts, left = _of_those_here(facts, move_id)
         staying += left
@@ -200,11 +190,11 @@ def findings(
         *unsettled_problems(context.forward),
         *topic_problems(context.forward.config, facts),
         *written_together(context, facts),
-        *map(Reason, routing_conflicts(facts, move_id).values()),
+        *(problem("routed", why) for why in routing_conflicts(facts, move_id).values()),
         *group_problems(facts),
         *proof_problems(verdicts),
     )
-    is_blocked = any(isinstance(each, Reason) for each in found)
+    is_blocked = any(each.blocks for each in found)
     return Findings(
         facts,
         (
@@ -213,17 +203,17 @@ def findings(
             *(() if is_blocked else nothing_to_move(facts)),
             *replication_warnings(facts, down),
             *group_warnings(facts),
+            *halted_problems(facts, down),
         ),
-        tuple(halted_problems(facts, down)),
         verdicts,
     )
 
 
 def _after_loss(
-    context: MoveContext, facts: MoveFacts, staying: tuple[Reason | str, ...], move_id: str
+    context: MoveContext, facts: MoveFacts, staying: tuple[Finding, ...], move_id: str
 ) -> Findings:
     """Judge a look at the target alone. No group blocks another."""
-    if any(isinstance(each, Reason) for each in staying):
+    if any(each.blocks for each in staying):
         return Findings(facts, staying)
     return Findings(
         facts,
@@ -231,7 +221,7 @@ def _after_loss(
             *nothing_to_move(facts),
             *staying,
             # Configured redirectors are called; the move does not wait for others.
-            *(each.text for each in redirect_problems(context.forward, facts.request)),
+            *map(as_warning, redirect_problems(context.forward, facts.request)),
             *fence_problems(context, facts),
             *group_problems(facts),
             *group_warnings(facts),
@@ -240,17 +230,17 @@ def _after_loss(
     )
 
 
-def _of_those_here(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Reason | str, ...]]:
+def _of_those_here(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Finding, ...]]:
     """Leave out groups at home on the target, unless they are named, and what is routed there."""
     facts, staying = _without_routed(facts, move_id)
     home = [] if facts.request.groups else [*filter(facts.is_at_home_there, facts.groups)]
     if not home:
         return facts, staying
     line = f"{_have(home)} members on {facts.request.target} alone, at home there: not moved"
-    return facts.without({*map(group_subject, home)}), (*staying, line)
+    return facts.without({*map(group_subject, home)}), (*staying, warning("at-home", line))
 
 
-def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Reason | str, ...]]:
+def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Finding, ...]]:
     """Leave out what an earlier move sent elsewhere; return findings for what is named."""
     request, routes = facts.request, routes_in_force(facts)
     there = {
@@ -271,21 +261,21 @@ def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Re
             f"all clients of {flow} are already routed to {places}, by {movers}; if a later "
             f"move unknown to {flow.target} sent them to {flow.source}, {TAKE_OVER}"
         )
-        return facts.without(every), (Reason(text),)
+        return facts.without(every), (problem("routed", text),)
     in_vain = facts.is_away and bool(named) and {*named} <= {*there}
-    staying = [there[one] for one in named if one in there]
-    found = tuple(map(Reason, staying)) if in_vain else tuple(staying)
-    return facts.without(every if in_vain else there), found
+    staying = (Finding(there[one], "", "routed", in_vain) for one in named if one in there)
+    return facts.without(every if in_vain else there), tuple(staying)
 
 
-def _down(context: MoveContext, facts: MoveFacts) -> Reason | None:
+def _down(context: MoveContext, facts: MoveFacts) -> Finding | None:
     topic, config = state_topic(context.forward), context.forward.config
     records = topic.read()
     driver = driver_status(records, config.flow, context.now_ms())
     statuses = slot_statuses(facts.maps.reports, facts.maps_ms)
     reason = next(down_reasons(config.flow, driver, statuses), None)
     if reason is not None and not config.enabled:
-        reason = Reason(f"flow {config.flow} is disabled: set {config.flow}.enabled = true")
+        text = f"flow {config.flow} is disabled: set {config.flow}.enabled = true"
+        reason = problem("replicator", text)
     missing = any(partition.remaining for partition in facts.replication)
     if reason is None or (driver and driver.ended) or not missing:
         return reason
@@ -308,14 +298,14 @@ def prove_groups(context: MoveContext, facts: MoveFacts) -> Verdicts:
     return verdicts
 
 
-def proof_problems(verdicts: Verdicts) -> Iterator[Reason]:
+def proof_problems(verdicts: Verdicts) -> Iterator[Finding]:
     for (group, partition), found in sorted(verdicts.items(), key=lambda item: item[0]):
         if found.state == "disproved":
-            yield Reason.saying(
+            yield problem(
+                "proof",
                 f"group {group}, {partition}: the records show that its translation is wrong, "
-                f"{found.reason}",
-                "compare the copies with srm verify, and restart the replicator, which finds the "
-                "records again in both logs",
+                f"{found.reason}; compare the copies with srm verify, and restart the replicator, "
+                f"which finds the records again in both logs",
             )
 
 
@@ -328,17 +318,18 @@ def _claims(facts: MoveFacts) -> dict[Where, TranslationClaim]:
     }
 
 
-def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Reason | str]:
+def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Check that transactions seen on the source write only topics that move together."""
     source, topics = context.source, {*facts.topics}
     replicated = originals(facts.source.topics, context.forward.config)
     seen = source.transactional_topics()
     if seen is None:
-        yield (
+        yield warning(
+            "transactions",
             f"the topics of transactions on {source.alias} are unknown: "
-            f"grant Read on topic __transaction_state, or name all topics of such a producer"
+            f"grant Read on topic __transaction_state, or name all topics of such a producer",
         )
-    found: dict[str, Reason | str] = {}
+    found = dict[str, Finding]()
     for one in seen or ():
         moving = sorted(one & topics)
         staying = sorted(one.difference(pair.original for pair in facts.pairs))
@@ -349,14 +340,16 @@ def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Reason 
         if movable := [topic for topic in staying if topic in replicated]:
             more = " ".join(f"--topic {topic}" for topic in movable)
             text = f"{which}: move them together, add {more}"
-            found[text] = Reason(text)
+            found[text] = problem("transactions", text)
         else:
             text = f"{which}, not replicated by {facts.request.flow}"
             text = f"{text}: on {facts.request.target} their producer has no such topic"
-            found[text] = text
+            found[text] = warning("transactions", text)
     yield from found.values()
 
 
+HALTED: Final = "halted"
+"""Finding of what is not copied until an operator acts: a move would wait for it in vain."""
 TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
 
 _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
@@ -365,31 +358,31 @@ _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
 }
 
 
-def redirect_problems(flow: FlowContext, request: MoveRequest) -> Iterator[Reason]:
+def redirect_problems(flow: FlowContext, request: MoveRequest) -> Iterator[Finding]:
     for kind in request.redirect or flow.config.redirect.kinds:
         if kind in _SETTINGS and kind not in flow.callers:
             keys = " and ".join(f"{flow.config.flow}.failover.{key}" for key in _SETTINGS[kind])
-            yield Reason.saying(
-                f"redirector {kind} is not configured", f"set {keys} (docs/redirect.md)"
-            )
+            text = f"redirector {kind} is not configured; set {keys} (docs/redirect.md)"
+            yield problem("redirector", text)
 
 
-def unsettled_problems(flow: FlowContext) -> Iterator[Reason]:
+def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
     """Yield a problem if the target is not settled after a disaster; for a planned move only."""
     back = flow.config.flow.reverse
     pause = read_pause(StateTopic(flow.source, back.source).read_commands())
     if pause is not None:
         open_move = next(undecided_moves(as_move(flow).reverse, pause), None)
-        yield Reason.saying(
+        settle = f"settle its return first: srm return status --flow '{back}'"
+        action = settle if open_move is None else end_of_pause(open_move.move_id)
+        yield problem(
+            "unsettled",
             f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "
-            f"{back.target} never gets",
-            f"settle its return first: srm return status --flow '{back}'"
-            if open_move is None
-            else end_of_pause(open_move.move_id),
+            f"{back.target} never gets; {action}",
+            action,
         )
 
 
-def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
+def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
     names, flow = config.names, config.flow
     for topic in facts.topics:
         if topic not in facts.source.topics:
@@ -397,10 +390,11 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Reason]:
         remote = names.remote(topic)
         if not names.selects(topic):
             why = f"topic {topic} is not replicated by {flow}"
-            yield Reason(f"{why}: add it with 'srm-control topics {flow.options} --add {topic}'")
+            text = f"{why}: add it with 'srm-control topics {flow.options} --add {topic}'"
+            yield problem("not-selected", text)
         elif remote not in facts.target.topics:
             check = "check that the replicator runs" if config.enabled else f"{flow} is disabled"
-            yield Reason(f"topic {remote} does not exist on {flow.target}: {check}")
+            yield problem("no-copy", f"topic {remote} does not exist on {flow.target}: {check}")
 
 
 def routes_in_force(facts: MoveFacts) -> dict[str, Route]:
@@ -436,16 +430,20 @@ def route_problem(
     return None
 
 
-def group_problems(facts: MoveFacts) -> Iterator[Reason | str]:
+def group_problems(facts: MoveFacts) -> Iterator[Finding]:
     """Yield what keeps groups from continuing; after a loss warnings, see :func:`left_alone`."""
     left = left_alone(facts) if facts.is_away else {}
     for name, why in left.items():
-        yield f"group {name} is not changed: {why}"
+        yield warning("left-alone", f"group {name} is not changed: {why}")
     for group in facts.plans:
         if not facts.is_away:
             yield from _state_problems(group.group, facts)
-        for found in _offset_problems(group, facts):
-            yield found.text if facts.is_away and isinstance(found, Reason) else found
+        found = _offset_problems(group, facts)
+        yield from map(as_warning, found) if facts.is_away else found
+
+
+def as_warning(found: Finding) -> Finding:
+    return replace(found, blocks=False)
 
 
 def left_alone(facts: MoveFacts) -> dict[str, str]:
@@ -459,22 +457,24 @@ def left_alone(facts: MoveFacts) -> dict[str, str]:
     return left
 
 
-def _state_problems(name: str, facts: MoveFacts) -> Iterator[Reason]:
+def _state_problems(name: str, facts: MoveFacts) -> Iterator[Finding]:
     if activity := facts.activity_there(name):
-        yield Reason(f"group {name} is {activity}: stop it there")
+        yield problem("in-use", f"group {name} is {activity}: stop it there")
     here, there = (side.group(name) for side in (facts.source, facts.target))
     kinds = {one.kind == "share" for one in (here, there) if one.state in {"empty", "active"}}
     if len(kinds) > 1:
         what = f"a {here.kind} group on {facts.source.alias}, but a {there.kind} one on"
-        yield Reason(f"group {name} is {what} {facts.target.alias}: delete it there")
+        text = f"group {name} is {what} {facts.target.alias}: delete it there"
+        yield problem("group-type", text)
     if here.state == "unknown":
-        reason = Reason(here.reason or "its state is not known", here.action)
-        yield reason.within(f"group {name} on {facts.source.alias} may have members")
+        why, what = here.reason or "its state is not known", f"group {name} on {facts.source.alias}"
+        yield problem("unreadable", f"{what} may have members: {why}", here.action)
     for reason in facts.unreadable(name):
-        yield reason.within(f"offsets of group {name} cannot be read")
+        text = f"offsets of group {name} cannot be read: {reason.text}"
+        yield problem("unreadable", text, reason.action)
 
 
-def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | str]:
+def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
     name, request = group.group, facts.request
     topics = {tp.topic for tp in facts.source.committed.get(name, {})} & facts.source.topics.keys()
     if stray := ", ".join(sorted(topics - facts.read_topics)):
@@ -488,25 +488,22 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Reason | st
             f"--accept-stray-offsets (in the form: accept_stray_offsets)"
         )
         accept = request.accept_stray_offsets
-        yield left if accept else Reason(text)
+        yield Finding(left if accept else text, "", "stray-offsets", blocks=not accept)
     for position in group.positions:
-        if (problem := position_problem(name, position, request)) is not None:
-            yield Reason(problem)
+        if (found := position_problem(name, position, request)) is not None:
+            yield found
 
 
-def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Reason]:
-    """Yield what is not copied until an operator acts: a move would wait for it in vain.
-
-    Partitions that resume by themselves do not count.
-    """
+def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
+    """Yield what is :data:`HALTED`; partitions that resume by themselves do not count."""
     if down is not None and (missing := _missing(facts)):
         topics = some(sorted({each.place.topic for each in missing}))
         offsets = amount(sum(missing.values()), "offset")
         text = f"not copied: {offsets} of {topics}; replicator down: {down.text}"
-        yield Reason(text, down.action)
+        yield problem(HALTED, text, down.action)
     for each in facts.replication:
-        if each.halt_reason is not None:
-            yield each.halt_reason
+        if (halt := each.halt_reason) is not None:
+            yield problem(HALTED, halt.text, halt.action)
 
 
 def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
@@ -520,54 +517,62 @@ def _missing(facts: MoveFacts) -> dict[ReplicationFacts, int]:
     return {each: count for each, count in left.items() if count}
 
 
-def nothing_to_move(facts: MoveFacts) -> Iterator[Reason]:
+def nothing_to_move(facts: MoveFacts) -> Iterator[Finding]:
+    yield from (problem("nothing-to-move", why) for why in _why_nothing_moves(facts))
+
+
+def _why_nothing_moves(facts: MoveFacts) -> Iterator[str]:
     flow, target = facts.request.flow, facts.request.target
     if facts.is_away:
         if not facts.pairs:
-            yield Reason(f"flow {flow} has copied nothing, so {target} has no topic to move")
+            yield f"flow {flow} has copied nothing, so {target} has no topic to move"
         elif not facts.maps.reports or not (
             facts.away.places or any(facts.maps.get(one).position for one in facts.away.copies)
         ):
             what = f"flow {flow} has never copied anything to {target}"
             action = f"start consumers on {target} by hand, auto.offset.reset decides where"
-            yield Reason.saying(f"{what}: nothing is known about {flow.source}", action)
+            yield f"{what}: nothing is known about {flow.source}; {action}"
     elif not facts.pairs:
-        yield Reason("the flow does not copy any topic: add one with 'srm-control topics --add'")
+        yield "the flow does not copy any topic: add one with 'srm-control topics --add'"
     elif not facts.groups:
         read = sorted({pair.original for pair in facts.pairs})
-        yield Reason(f"no group has offsets on {', '.join(read)}: name the groups to move")
+        yield f"no group has offsets on {', '.join(read)}: name the groups to move"
 
 
-def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[str]:
+def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
     """Yield what a move has to wait for on the source, and a replicator down without lag."""
     request = facts.request
     if down is not None and facts.replication and not _missing(facts):
-        yield f"the replicator of {request.flow} is down: {message(down.text, down.action)}"
+        why = message(down.text, down.action)
+        yield warning("replicator", f"the replicator of {request.flow} is down: {why}")
     for partition in facts.replication:
         if partition.held_back and request.accept_open_transactions:
-            yield (
+            yield warning(
+                "open-transaction",
                 f"{partition.place} has an open transaction from offset {partition.log.stable_end} "
-                f"on: {request.target} will lack {amount(partition.held_back, 'record')}"
+                f"on: {request.target} will lack {amount(partition.held_back, 'record')}",
             )
     for reason in missing_reasons(facts) if down is None else ():
-        yield f"the move will wait: {reason}"
+        yield warning("wait", f"the move will wait: {reason}")
 
 
-def group_warnings(facts: MoveFacts) -> Iterator[str]:
+def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
     for group in facts.plans:
         yield from _warnings_of(group, facts.request)
         if group.group in facts.share_groups:
             yield from _losses_of_share_group(group, facts)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
-            yield (
+            yield warning(
+                "no-commit",
                 f"group {group.group} has committed nothing: it starts on "
-                f"{facts.request.target} as auto.offset.reset of its clients says"
+                f"{facts.request.target} as auto.offset.reset of its clients says",
             )
     yield from _without_place(facts)
     if remnants := [name for name in facts.groups if facts.remnants(name)]:
-        yield (
+        yield warning(
+            "old-members",
             f"{_have(remnants)} members on {facts.request.target} whose clients work on "
-            f"{facts.request.source}, as after a restart of its brokers: the hold removes them"
+            f"{facts.request.source}, as after a restart of its brokers: the hold removes them",
         )
     own = [
         group.group
@@ -575,58 +580,65 @@ def group_warnings(facts: MoveFacts) -> Iterator[str]:
         if any(p.state == "own-commit" and p.committed is not None for p in group.positions)
     ]
     if own:
-        yield (
+        yield warning(
+            "own-commit",
             f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
-            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)"
+            f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)",
         )
 
 
-def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
+def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
     """Yield what a share group loses: only its start offsets move (KIP-932)."""
     source, target = facts.request.source, facts.request.target
     before, after = (side.resets.get(group.group) for side in (facts.source, facts.target))
     known = facts.source.unacknowledged.get(group.group)
     count = amount(group.re_read, "record") if known is not None else "records"
-    yield (
+    yield warning(
+        "share-group",
         f"share group {group.group} continues at its start offsets: {count} that it acknowledged "
-        f"after them are delivered again on {target}, and delivery counts begin at 0"
+        f"after them are delivered again on {target}, and delivery counts begin at 0",
     )
     if before != after and before and after:
-        yield (
+        yield warning(
+            "share-group",
             f"share group {group.group} has share.auto.offset.reset = {before} on {source} and "
-            f"{after} on {target}: set it there with kafka-configs.sh --entity-type groups"
+            f"{after} on {target}: set it there with kafka-configs.sh --entity-type groups",
         )
 
 
-def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[str]:
+def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
     for position in group.positions:
         if position.not_there and request.accept_skips:
-            yield (
+            yield warning(
+                "skips",
                 f"group {group.group} will skip {amount(position.not_there, 'record')} of "
-                f"{position.name}: {position.reason}"
+                f"{position.name}: {position.reason}",
             )
         if position.passed_kept:
-            yield (
+            yield warning(
+                "kept-records",
                 f"group {group.group} skips {amount(position.passed_kept, 'offset')} of "
                 f"{position.target} that were kept on {request.target} when it returned: it has "
                 f"read later records in {position.topic}. To read them, reset its offset there "
-                "after the move"
+                "after the move",
             )
         if position.state == "conflict" and request.overwrite:
-            yield (
+            yield warning(
+                "conflict",
                 f"group {group.group} will read {amount(position.re_read, 'record')} of "
-                f"{position.target} again"
+                f"{position.target} again",
             )
     source, target = request.source, request.target
     if unread := [position.name for position in group.positions if position.left_to_commit]:
-        yield (
+        yield warning(
+            "no-commit",
             f"group {group.group} has committed nothing for {some(unread)} on {source}: it "
             f"continues at its own commit on {target}, after records of {source} that it may not "
-            f"have read"
+            f"have read",
         )
 
 
-def _without_place(facts: MoveFacts) -> Iterator[str]:
+def _without_place(facts: MoveFacts) -> Iterator[Finding]:
     """Yield what auto.offset.reset decides, in one line for groups with the same partitions."""
     alike = defaultdict[tuple[tuple[str, ...], str], list[str]](list)
     for group in facts.plans:
@@ -634,9 +646,10 @@ def _without_place(facts: MoveFacts) -> Iterator[str]:
         if names := tuple(one.name for one in group.positions if one.left_to_reset):
             alike[names, share].append(group.group)
     for (names, share), groups in alike.items():
-        yield (
+        yield warning(
+            "no-commit",
             f"{_have(groups)} committed nothing for {some(names)}: where to start there on "
-            f"{facts.request.target} is decided as {share}auto.offset.reset says"
+            f"{facts.request.target} is decided as {share}auto.offset.reset says",
         )
 
 
@@ -646,24 +659,27 @@ def _have(groups: Sequence[str]) -> str:
     return f"{amount(len(groups), 'group')} ({some(groups)}) have"
 
 
-def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
+def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
     target, flow = facts.request.target, facts.request.flow
     if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:
-        yield (
+        yield warning(
+            "no-checkpoint",
             f"{_have(unseen)} no checkpoint and no own commit: where to start on {target} is "
             f"decided as auto.offset.reset of clients says. While {flow.source} answers, run "
-            f"srm checkpoints emit --flow '{flow}'"
+            f"srm checkpoints emit --flow '{flow}'",
         )
     if unserved := facts.without_leader:
-        yield (
+        yield warning(
+            "no-leader",
             f"no broker of {target} leads {some([str(place) for place in unserved])} now: groups "
-            f"continue at their last checkpoint there, unverified, when one does again"
+            f"continue at their last checkpoint there, unverified, when one does again",
         )
     if overtaken := [plan for plan in facts.plans if plan.total_skipped]:
         count = sum(plan.total_skipped for plan in overtaken)
-        yield (
+        yield warning(
+            "skips",
             f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
-            f"{amount(count, 'record')} that {target} no longer holds and they may not have read"
+            f"{amount(count, 'record')} that {target} no longer holds and they may not have read",
         )
     routes = facts.routing.merge
     held = {
@@ -672,17 +688,19 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[str]:
         if (route := routes.get(name)) is not None and route.state == "hold"
     }
     for other in sorted(held - {move_id}):
-        yield f"move {other} holds clients of this move, which takes them over"
+        yield warning("routed", f"move {other} holds clients of this move, which takes them over")
 
 
-def fence_problems(context: MoveContext, facts: MoveFacts) -> Iterator[Reason | str]:
+def fence_problems(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     request, back = facts.request, context.reverse.config
     if (request.fence or context.forward.config.redirect.fence) != "acl":
         return
     if not facts.is_away and (why := context.source.no_fence_reason()):
-        yield Reason(f"fence acl is not possible: {why}; move without it (--fence none)")
+        text = f"fence acl is not possible: {why}; move without it (--fence none)"
+        yield problem("fence", text)
     elif shared := [one for one in facts.topics if back.enabled and back.names.is_shared(one)]:
-        yield (
+        yield warning(
+            "fence",
             f"fence acl stops {back.flow}, too, which copies into {some(shared)}: add srm's "
-            f"principal on {request.source} to super.users, or move without it (--fence none)"
+            f"principal on {request.source} to super.users, or move without it (--fence none)",
         )

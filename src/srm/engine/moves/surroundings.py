@@ -10,7 +10,7 @@ from srm.domain.moves.gate import Writers, unknown_writers, unrouted_members
 from srm.domain.moves.routing import group_subject, home_subject
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import amount, some
+from srm.domain.text.amount import Finding, amount, some, warning
 from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.control.topic_sync import plan_remote_topics
@@ -29,7 +29,7 @@ _MOST_GROUPS: Final = 2_000
 """Maximum number of groups whose offsets are read to find those that stay."""
 
 
-def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Yield the warnings in the order in which an operator would handle them.
 
     For a lost source only its target and the configuration are read.
@@ -47,22 +47,24 @@ def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[str
     yield from _transaction_logs(facts)
 
 
-def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     config, back = context.reverse.config, facts.request.flow.reverse
     missing = sorted({*facts.topics} - {*config.names.select(facts.topics)})
     if not config.enabled:
-        yield (
+        yield warning(
+            "way-back",
             f"flow {back} is disabled, so records written on {back.source} after the move are not "
-            f"copied and a return is impossible: set {back}.enabled=true"
+            f"copied and a return is impossible: set {back}.enabled=true",
         )
     elif missing:
-        yield (
+        yield warning(
+            "way-back",
             f"flow {back} does not copy {', '.join(missing)}, a return is impossible: srm-control "
-            f"topics {back.options} --add {','.join(missing)}"
+            f"topics {back.options} --add {','.join(missing)}",
         )
 
 
-def _absent(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def _absent(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Warn of topics that the target has only as copies, but for copies of a third cluster."""
     here = facts.target.topics if facts.is_away else facts.source.topics
     beside = flows_beside(context.reverse.config.flow, facts.source.topics)
@@ -71,15 +73,16 @@ def _absent(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         name, topic = pair.original, here.get(pair.target_topic if facts.is_away else pair.topic)
         is_absent = name not in facts.target.topics and came_from(name) not in written
         if pair.direction == "forward" and topic and is_absent:
-            yield (
+            yield warning(
+                "no-original",
                 f"topic {name} does not exist on {facts.request.target}, producers sent there fail "
                 f"or write to a topic with the brokers' defaults: create it first with "
                 f"kafka-topics.sh --bootstrap-server HOST:PORT --create --topic {name} "
-                f"--partitions {topic.partitions}"
+                f"--partitions {topic.partitions}",
             )
 
 
-def _from_home(facts: MoveFacts) -> Iterator[str]:
+def _from_home(facts: MoveFacts) -> Iterator[Finding]:
     """Warn of clients that a planned failback takes from where they belong, or may."""
     request, led_from = facts.request, facts.routing.cluster_of
     source, target = request.source, request.target
@@ -88,48 +91,54 @@ def _from_home(facts: MoveFacts) -> Iterator[str]:
     acks = [one for subject in facts.subjects for one in facts.present.followers(subject)]
     acks = [one for one in acks if one.home != target or not one.generation]
     if acks:
-        yield (
+        yield warning(
+            "not-home",
             f"clients on {source} ({some(sorted({ack.client for ack in acks}))}) follow "
             f"{some(sorted({ack.subject for ack in acks}))}: the move redirects them to {target}, "
             f"too, which is not their home; let those that must stay there follow no route, or "
-            f"leave these topics and groups out"
+            f"leave these topics and groups out",
         )
     named = {ack.subject for ack in acks}.union(map(group_subject, request.groups))
     plain = {one for one in facts.groups if group_subject(one) not in named}
     own = [group for group in sorted(plain) if led_from(group_subject(group), target) != source]
     if own and led_from(home_subject(target), target) != source:
-        yield (
+        yield warning(
+            "not-home",
             f"no move has sent {amount(len(own), 'group')} ({some(own)}) to {source}: if "
-            f"{source} is their home, leave them out (--group names those that move)"
+            f"{source} is their home, leave them out (--group names those that move)",
         )
 
 
-def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Warn of clients that no hold reaches."""
     request, now_ms = facts.request, context.now_ms()
     presence = facts.present
     for plan in sorted(facts.plans, key=lambda one: one.group):
         if members := unrouted_members(plan.group, plan.members, presence):
-            yield (
+            yield warning(
+                "plain-members",
                 f"group {plan.group}: {', '.join(members)} does not follow routes, so the hold "
                 f"cannot reach it. Stop it at hold and start it on {request.target} after go. With "
-                f"a new address alone it reads at {request.source}'s offsets until it rejoins"
+                f"a new address alone it reads at {request.source}'s offsets until it rejoins",
             )
     at_plan = {writer.name: writer.last_sequence for writer in facts.writers}
     writers = Writers(facts.writers, at_plan, now_ms, round(request.slow_writer_seconds * 1000))
     counts = {topic: unknown_writers(topic, writers, presence) for topic in sorted(facts.topics)}
     plain = {topic: count for topic, count in counts.items() if count}
     for topic, count in plain.items():
-        yield (
+        yield warning(
+            "plain-producers",
             f"topic {topic}: {count} of the producers that wrote to it recently follow no route. "
             f"Stop them at hold and start them on {request.target} after go. With a new address "
             f"alone a producer keeps its id; if {request.target} has given that to another, "
-            f"batches can be acknowledged and never written"
+            f"batches can be acknowledged and never written",
         )
     yield from _shared_ids(context, facts, plain)
 
 
-def _shared_ids(context: MoveContext, facts: MoveFacts, topics: Collection[str]) -> Iterator[str]:
+def _shared_ids(
+    context: MoveContext, facts: MoveFacts, topics: Collection[str]
+) -> Iterator[Finding]:
     """Warn of producer ids that both clusters have assigned to writers of one partition."""
     source, target = facts.request.source, facts.request.target
     there = read_writers(context.target, partitions_of(facts.target.topics, topics))
@@ -140,26 +149,28 @@ def _shared_ids(context: MoveContext, facts: MoveFacts, topics: Collection[str])
             shared[str(one.partition)].add(one.producer_id)
     for partition, ids in sorted(shared.items()):
         which = some([str(number) for number in sorted(ids)])
-        yield (
+        yield warning(
+            "producer-ids",
             f"{partition}: {source} and {target} gave producer id {which} to different producers: "
-            f"restart the producers of the partition, a new address alone is not enough"
+            f"restart the producers of the partition, a new address alone is not enough",
         )
 
 
-def _state(facts: MoveFacts) -> Iterator[str]:
+def _state(facts: MoveFacts) -> Iterator[Finding]:
     """Warn of Kafka Streams applications: their changelogs do not move."""
     topics = sorted(topic for topic in facts.source.topics if topic.endswith("-changelog"))
     for group in sorted(facts.groups):
         if changelogs := [topic for topic in topics if topic.startswith(f"{group}-")]:
-            yield (
+            yield warning(
+                "streams-state",
                 f"group {group} is a Kafka Streams application with state ({some(changelogs)}), "
                 f"which does not move. Before it starts on {facts.request.target}, delete its "
                 f"local state directories, which hold {facts.request.source}'s offsets, and "
-                f"rebuild its stores from their input"
+                f"rebuild its stores from their input",
             )
 
 
-def _inflows(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def _inflows(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Warn of flows that bring records of a third cluster to topics of the move on the source."""
     flow, back, now_ms = context.forward.config.flow, context.reverse.config, context.now_ms()
     on_source, on_target = facts.source.topics, facts.target.topics
@@ -171,10 +182,11 @@ def _inflows(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         if any(_brings(context.target, on_target, one, returning, now_ms) for one in beside):
             found.append(back.flow)  # it brings what others have copied to the target
     for inflow in found:
-        yield (
+        yield warning(
+            "inflow",
             f"{inflow} copies records of another cluster into topics of the move on "
             f"{flow.source}, which waits while they arrive: run srm replicator stop --flow "
-            f"'{inflow}' before it, or wait until no more arrive"
+            f"'{inflow}' before it, or wait until no more arrive",
         )
 
 
@@ -191,7 +203,7 @@ def _brings(
     return runs and not copies_in(records, present).isdisjoint(topics)
 
 
-def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Warn of groups outside the move with offsets on its topics."""
     request, ours = facts.request, {pair.topic for pair in facts.pairs}
     others = [
@@ -208,14 +220,15 @@ def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
         if topics := tuple(sorted({tp.topic for tp in offsets} & ours)):
             alike.setdefault(topics, []).append(group)
     for topics, groups in sorted(alike.items()):
-        yield (
+        yield warning(
+            "left-out",
             f"{amount(len(groups), 'group')} with offsets of {', '.join(topics)} on "
             f"{request.source} will not move ({some(groups)}): records written after the move "
-            f"reach them only as replicas; name groups with --group to move them"
+            f"reach them only as replicas; name groups with --group to move them",
         )
 
 
-def _weaker_copies(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
+def _weaker_copies(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Warn of copies that keep less than their source, and no topic sync changes that."""
     config, there = context.forward.config, facts.target.topics
     topics = {
@@ -224,10 +237,10 @@ def _weaker_copies(context: MoveContext, facts: MoveFacts) -> Iterator[str]:
     copies = {name: there[name] for name in map(config.names.remote, topics) if name in there}
     settings = context.source.topic_settings(topics), context.target.topic_settings(copies)
     for found in plan_remote_topics(topics, copies, config, *settings).findings:
-        yield f"{found.subject}: {message(found.text, found.action)}"
+        yield warning("weaker-copy", f"{found.subject}: {message(found.text, found.action)}")
 
 
-def _clocks(facts: MoveFacts) -> Iterator[str]:
+def _clocks(facts: MoveFacts) -> Iterator[Finding]:
     """Warn of the clocks of clusters, by each host's smallest delay of acknowledgements' stamps."""
     skews: dict[str, int] = {}
     for one in (*facts.routing.on_source, *facts.routing.target.acks_of_itself):
@@ -236,21 +249,23 @@ def _clocks(facts: MoveFacts) -> Iterator[str]:
         skews[where] = min(skew, skews.get(where, skew))
     for where, skew in sorted(skews.items()):
         if abs(skew) > _SKEW_MS:
-            yield (
+            yield warning(
+                "clocks",
                 f"the clock of cluster {where}, is {abs(skew) / 1000:.1f} s "
                 f"{'ahead' if skew > 0 else 'behind'}: times in reports are the brokers'; "
-                f"synchronise the clocks"
+                f"synchronise the clocks",
             )
 
 
-def _transaction_logs(facts: MoveFacts) -> Iterator[str]:
+def _transaction_logs(facts: MoveFacts) -> Iterator[Finding]:
     """Warn of clusters that replicate topics, but have one replica of their transaction log."""
     for side in (facts.target,) if facts.is_away else (facts.source, facts.target):
         log = side.topics.get("__transaction_state")
         most = max((topic.replicas for topic in side.topics.values()), default=0)
         if log is not None and log.replicas == 1 < most:
-            yield (
+            yield warning(
+                "transaction-log",
                 f"topic __transaction_state of cluster {side.alias} has one replica: a frozen "
                 f"broker can publish the decision of a move after the clients' leases expired; "
-                f"raise it to 3 replicas with kafka-reassign-partitions.sh"
+                f"raise it to 3 replicas with kafka-reassign-partitions.sh",
             )

@@ -18,7 +18,7 @@ from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import both_ends
-from srm.domain.text.amount import Reason, amount, some
+from srm.domain.text.amount import Finding, Reason, amount, problem, some, warning
 from srm.domain.text.documents import encode
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows import supervision
@@ -263,30 +263,8 @@ NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
 """Health, the same for commands, DAGs, REST and pages; docs/operate.md explains it."""
 
-FindingId = Literal[
-    "absent-topic",
-    "duty",
-    "no-topic",
-    "off",
-    "paused",
-    "proof",
-    "replicator",
-    "silent-slot",
-    "source-away",
-    "stopped",
-    "unreadable",
-]
-_STATES: Final[Mapping[FindingId, State]] = {"off": "OFF", "paused": "PAUSED", "no-topic": "IDLE"}
+_STATES: Final[Mapping[str, State]] = {"off": "OFF", "paused": "PAUSED", "no-topic": "IDLE"}
 """States that one condition decides; any other blocking condition means STOPPED."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A condition of a flow with its remedy; one that ``blocks`` prevents copying, others warn."""
-
-    id: FindingId
-    reason: Reason
-    blocks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +280,7 @@ class Health:
         found = tuple(findings)
         blocking = (_STATES.get(one.id, "STOPPED") for one in found if one.blocks)
         state = next(blocking, "DEGRADED" if found else "RUNNING")
-        return cls(state, tuple(one.reason for one in found))
+        return cls(state, found)
 
 
 def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
@@ -311,7 +289,7 @@ def topic_health(topic: TopicStatus, found: FlowStatus) -> Health:
         when = "before the pause: " if found.pause is not None else ""
         return Health("STOPPED", (Reason(f"{when}{topic.reason or 'stopped'}", topic.action),))
     if (idle := next(_not_copied(found), None)) is not None:
-        return Health(_STATES.get(idle.id, "STOPPED"), (idle.reason,))
+        return Health(_STATES.get(idle.id, "STOPPED"), (idle,))
     if found.source_error:
         return Health("DEGRADED", (Reason(found.idle),))
     if topic.state in {"copying", "caught-up"}:
@@ -326,11 +304,13 @@ def flow_health(found: FlowStatus) -> Health:
 def signs_health(signs: supervision.FlowSigns) -> Health:
     """Return the health of a flow by its state topic alone, as a supervisor sees it."""
     if signs.driver is None or signs.has_ended:
-        return Health.of([Finding("replicator", Reason("the replicator is not running"))])
+        return Health.of([problem("replicator", "the replicator is not running")])
     if not signs.partitions and not signs.stopped:
-        return Health.of([Finding("no-topic", Reason("no partition is copied"))])
+        return Health.of([problem("no-topic", "no partition is copied")])
     every = len(signs.stopped) >= signs.partitions
-    return Health.of(Finding("stopped", reason, blocks=every) for reason in signs.stopped)
+    return Health.of(
+        Finding(reason.text, reason.action, "stopped", every) for reason in signs.stopped
+    )
 
 
 def signs_line(signs: supervision.FlowSigns) -> str:
@@ -348,13 +328,13 @@ def document(found: FlowStatus) -> dict[str, Any]:
     return values
 
 
-def off_reason(flow: Flow) -> Reason:
-    return Reason("switched off", f"set {flow}.enabled=true")
+def off_reason(flow: Flow) -> Finding:
+    return problem("off", "switched off", f"set {flow}.enabled=true")
 
 
-def pause_reason(flow: Flow, pause: replication_records.Pause, undecided: Sequence[str]) -> Reason:
+def pause_reason(flow: Flow, pause: replication_records.Pause, undecided: Sequence[str]) -> Finding:
     ends = end_of_pause(undecided[0]) if undecided else f"srm return status --flow '{flow}'"
-    return Reason(pause.reason, ends)
+    return problem("paused", pause.reason, ends)
 
 
 def flow_findings(found: FlowStatus) -> Iterator[Finding]:
@@ -369,38 +349,34 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
         return
     flow = found.flow
     if found.source_error:
-        yield Finding(
+        yield warning(
             "source-away",
-            Reason(
-                f"{flow.source} does not answer: {found.source_error}",
-                f"srm failover plan --mode unplanned {flow.options}",
-            ),
-            blocks=False,
+            f"{flow.source} does not answer: {found.source_error}",
+            f"srm failover plan --mode unplanned {flow.options}",
         )
     yield from _of_topics(found)
     silent = [slot.slot for slot in found.slots if not slot.alive]
     if silent and len(silent) < len(found.slots):
         text = f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}"
-        yield Finding("silent-slot", Reason(text), blocks=False)
+        yield warning("silent-slot", text)
     if found.driver is not None and found.driver.alive:
         for text in found.driver.troubles:
-            yield Finding("duty", Reason(text), blocks=False)
+            yield warning("duty", text)
     if found.standing is not None and found.standing.proof is not None:
         wrong = sorted({one.group for one in found.standing.proof.disproved})
         if wrong:
             text = f"a checkpoint was proven wrong and is not emitted: {some(wrong)}"
-            yield Finding("proof", Reason(text), blocks=False)
+            yield warning("proof", text)
     for name, error in found.errors.items():
-        yield Finding("unreadable", Reason(f"{name}: {error}"), blocks=False)
+        yield warning("unreadable", f"{name}: {error}")
 
 
 def _not_copied(found: FlowStatus) -> Iterator[Finding]:
     if not found.enabled:
-        yield Finding("off", off_reason(found.flow))
+        yield off_reason(found.flow)
     if found.pause is not None:
-        yield Finding("paused", pause_reason(found.flow, found.pause, found.undecided))
-    for reason in supervision.down_reasons(found.flow, found.driver, found.slots):
-        yield Finding("replicator", reason)
+        yield pause_reason(found.flow, found.pause, found.undecided)
+    yield from supervision.down_reasons(found.flow, found.driver, found.slots)
 
 
 def _no_topic(found: FlowStatus) -> Finding:
@@ -408,12 +384,12 @@ def _no_topic(found: FlowStatus) -> Finding:
     action = f"srm-control topics {flow.options} --add 'TOPIC'"
     if found.selects:
         text = f"{some(found.selects)} matches no topic of {flow.source}"
-        return Finding("no-topic", Reason(text, f"create one there, or {action}"))
-    return Finding("no-topic", Reason("no topic is selected", action))
+        return problem("no-topic", text, f"create one there, or {action}")
+    return problem("no-topic", "no topic is selected", action)
 
 
 def _of_topics(found: FlowStatus) -> Iterator[Finding]:
-    states: tuple[tuple[TopicState, FindingId, str], ...] = (
+    states: tuple[tuple[TopicState, str, str], ...] = (
         ("stopped", "stopped", "stopped"),
         ("not-created", "absent-topic", "not created yet"),
     )
@@ -427,9 +403,9 @@ def _of_topics(found: FlowStatus) -> Iterator[Finding]:
             if len(actions) > 1:
                 actions = {f"for each of these topics, run srm why TOPIC --flow '{found.flow}'"}
             [action] = actions
-            reason = Reason(f"{amount(len(some_of), 'topic')} {means}: {names}", action)
+            text = f"{amount(len(some_of), 'topic')} {means}: {names}"
             every = state == "stopped" and len(some_of) == len(found.topics)
-            yield Finding(name, reason, blocks=every)
+            yield Finding(text, action, name, blocks=every)
 
 
 def _waiting(topic: TopicStatus) -> str:
@@ -457,7 +433,7 @@ def hints(
     if not found.source_error:
         wanted = {"off", "replicator"} if found.topics else {"off", "no-topic"}
         conditions = (*_not_copied(found), *(() if found.topics else (_no_topic(found),)))
-        yield from (one.reason for one in conditions if one.id in wanted)
+        yield from (one for one in conditions if one.id in wanted)
         yield from _group_hints(config, found, outcomes)
     elif found.pause is None:
         yield Reason(

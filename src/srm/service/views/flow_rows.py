@@ -225,7 +225,7 @@ def _group_row(plan: GroupPlan, outlook: MoveFacts, error: str) -> documents.Gro
     """Return the row of a group; after a failed look it is unknown whether it could resume."""
     known, request = outlook.known_places(plan), outlook.request
     problems = (position_problem(plan.group, one, request) for one in plan.positions)
-    first = next(filter(None, problems), "")
+    first = next((one.text for one in problems if one), "")
     can_go_on, reason = (not first, first) if known else (None, NO_CHECKPOINT)
     return documents.GroupRow(
         plan.group,

@@ -15,6 +15,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, busy_world, config_i
 
 from srm.cli.moves.failover import _approve
 from srm.domain.moves.plan import MovePlan
+from srm.domain.text.amount import problem
 from srm.engine.flows.supervision import operator
 from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, record
 from srm.errors import ConflictError, UsageError
@@ -71,7 +72,7 @@ def test_a_typed_name_approves_and_another_word_does_nothing(
 
 def test_a_blocked_move_is_refused_before_its_hold(context: MoveContext, plan: MovePlan) -> None:
     """Its reason can pass before the hold looks again, which then had no approval."""
-    blocked = replace(plan, blocking=("P answers",))
+    blocked = replace(plan, findings=(problem("routed", "P answers"),))
 
     with pytest.raises(ConflictError, match="move m1 is blocked: P answers"):
         _approve(context, blocked, yes=True)

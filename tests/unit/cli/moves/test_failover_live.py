@@ -31,7 +31,7 @@ from srm.engine.moves.steps import RunEvent
 from srm.engine.moves.verification import VerifyStatus
 from srm.errors import StoppedError, UnavailableError
 
-PLAN = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), (), "f")
+PLAN = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), "f")
 
 
 def waits(*blocking: str, asks: tuple[str, ...] = ()) -> RunEvent:
@@ -128,9 +128,7 @@ def test_names_are_shown_as_they_are() -> None:
 
 def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_for() -> None:
     request = MoveRequest("failover", "P", "B")
-    planned = MovePlan(
-        "m1", 1, request, ("T",), groups=(), blocking=(), warnings=(), fingerprint="f"
-    )
+    planned = MovePlan("m1", 1, request, ("T",), groups=(), findings=(), fingerprint="f")
 
     def said(step: MoveStep) -> str:
         return whereabouts(planned, MoveProgress("m1", step=step))
@@ -147,7 +145,7 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
 
 
 def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held() -> None:
-    planned = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), (), "f")
+    planned = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), "f")
     times = {"holding": 1_000, "released": 46_500}
     given_up = MoveProgress("m1", step="released", times_ms=times, reason="T-0 is stopped")
 

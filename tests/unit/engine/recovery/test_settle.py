@@ -497,7 +497,7 @@ def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
     """The next move that reads it alone would take its clients for those of the move before."""
     context = returned.context
     request = MoveRequest("failover", "P", "B", mode="unplanned")
-    plan = MovePlan("m1", 0, request, ("Payments",), (), (), (), "settings")
+    plan = MovePlan("m1", 0, request, ("Payments",), (), (), "settings")
     ensure_compacted(context.target, internal_topics.MOVES)
     context.target.compacted_topic(internal_topics.MOVES).write({b"plan:m1": plan.value()})
     route(context.target, Route(ERA, "B", "go", "m1", 5, decided=True))
@@ -515,7 +515,7 @@ def test_nothing_is_left_out_while_the_move_that_paused_the_flow_is_undecided(
     """Its release leaves the clients on the source: what they wrote is no residue."""
     context, moves = returned.context, internal_topics.MOVES
     request = MoveRequest("failover", "P", "B", mode="unplanned")
-    plan = MovePlan("m1", 0, request, ("Payments",), (), (), (), "settings")
+    plan = MovePlan("m1", 0, request, ("Payments",), (), (), "settings")
     ensure_compacted(context.target, moves)
     context.target.compacted_topic(moves).write({b"plan:m1": plan.value()})
 

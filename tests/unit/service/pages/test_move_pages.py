@@ -24,6 +24,7 @@ from srm.clock import now_ms
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import FORM
 from srm.domain.moves.revisions import KeptReport
+from srm.domain.text.amount import problem
 from srm.service.app import create_app
 from srm.service.pages.moves import likely
 from srm.service.views.flow_rows import FlowLook, MoveLook
@@ -158,7 +159,10 @@ def test_the_api_says_what_a_move_waits_for_and_why_one_was_given_up(client: Tes
 def test_a_move_that_its_plan_keeps_from_beginning_says_so_everywhere() -> None:
     """It was "planned only", as one that waits for nothing but its start."""
     [given_up] = [look for look in past_moves(now_ms()) if look.progress.step == "released"]
-    plan = replace(given_up.plan, blocking=("group billing is active on B", "another"))
+    plan = replace(
+        given_up.plan,
+        findings=(problem("in-use", "group billing is active on B"), problem("x", "another")),
+    )
     blocked = MoveLook(plan, MoveProgress(plan.move_id))
     client = TestClient(create_app(still_views(well(now_ms()), moves={"P": [blocked]})))
 

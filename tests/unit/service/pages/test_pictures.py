@@ -14,6 +14,7 @@ from tests.service_site import moving, past_moves
 
 from srm.domain.moves.progress import MoveProgress, MoveStep
 from srm.domain.moves.revisions import KeptReport
+from srm.domain.text.amount import problem
 from srm.service.pages.figures import HEIGHT, WIDTH, sparkline
 from srm.service.pages.moves import bars, stages
 from srm.service.pages.topology import BOX, LABEL, topology
@@ -257,7 +258,7 @@ def test_a_move_that_was_reported_before_its_groups_came_back_has_no_tick_for_th
 def test_a_move_that_its_plan_keeps_from_beginning_is_not_about_to_hold_anybody() -> None:
     look = moving(1_800_000_000_000)
     planned = MoveProgress(look.plan.move_id)
-    plan = replace(look.plan, blocking=("group audit is active on B",))
+    plan = replace(look.plan, findings=(problem("in-use", "group audit is active on B"),))
 
     found = stages(MoveLook(plan, planned))
 
@@ -267,7 +268,7 @@ def test_a_move_that_its_plan_keeps_from_beginning_is_not_about_to_hold_anybody(
 
 def test_a_plan_with_a_reason_for_each_of_many_partitions_shows_the_first_of_them() -> None:
     look = moving(1_800_000_000_000)
-    plan = replace(look.plan, blocking=tuple(f"orders-{number}" for number in range(100)))
+    plan = replace(look.plan, findings=tuple(problem("halted", f"orders-{n}") for n in range(100)))
 
     found = stages(MoveLook(plan, MoveProgress(look.plan.move_id)))
 

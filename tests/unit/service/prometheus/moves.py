@@ -31,4 +31,4 @@ def reported_move(move_id: str, ended_ms: int = 45_000, *, ok: bool = True) -> M
 
 
 def _plan(move_id: str, request: MoveRequest) -> MovePlan:
-    return MovePlan(move_id, 500, request, ("Payments",), (), (), (), "f")
+    return MovePlan(move_id, 500, request, ("Payments",), (), (), "f")

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import FORECAST
 
+from srm.cli.console import document
 from srm.domain.moves.disaster import Outcome, PartitionOutcome
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, fingerprint
 from srm.domain.moves.progress import GroupResume, MoveProgress
 from srm.domain.moves.report import MoveReport, build_report
 from srm.domain.moves.request import MoveRequest, read, run_move_id
+from srm.domain.text.amount import warning
 from srm.errors import UsageError
 
 FIELDS = {"operation": "failover", "source": "P", "target": "B"}
@@ -23,10 +25,17 @@ PLAN = MovePlan(
     MoveRequest(**FIELDS),
     ("Payments",),
     (GroupPlan("audit", ("app@h",), (ROW,)), GroupPlan("batch", (), ())),
-    (),
-    ("slow",),
+    (warning("wait", "slow"),),
     "abc",
 )
+
+
+def test_the_json_of_a_plan_has_findings_with_ids_and_their_texts():
+    value = json.loads(PLAN.value())
+
+    assert json.loads(document(PLAN)).keys() == value.keys(), "that of --json"
+    assert value["findings"] == [{"text": "slow", "action": "", "id": "wait", "blocks": False}]
+    assert (value["blocking"], value["warnings"]) == ([], ["slow"])
 
 
 def test_a_form_becomes_a_request():
