@@ -602,8 +602,8 @@ class FakeCluster:
         self._failure = None
 
     def _reach(self, doing: str) -> None:
-        if self._failure is not None:
-            raise type(self._failure)(f"{doing} on cluster {self._alias}: {self._failure}")
+        if (failed := self._failure) is not None:
+            raise type(failed)(f"{doing} on cluster {self._alias}: {failed.what}", failed.action)
 
     def _require_leaders(self, partitions: Collection[TopicPartition]) -> None:
         if found := sorted(self.leaderless.intersection(partitions)):

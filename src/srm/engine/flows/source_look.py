@@ -107,7 +107,7 @@ def selected_topics(context: FlowContext) -> tuple[dict[str, TopicDescription], 
     try:
         found = context.source.topics()
     except UnavailableError as unavailable:
-        error, copies = str(unavailable), context.target.topics()
+        error, copies = unavailable.what, context.target.topics()
         found = {
             original: TopicDescription(original, "", copies[copy].partitions)
             for copy, original in originals_of(context, copies).items()

@@ -115,7 +115,7 @@ def _look(context: FlowContext, *, with_groups: bool, exact: bool) -> FlowState:
             source = source_look.look_at_source(context, topics, maps)
             surveyed = survey(context) if with_groups else None
         except UnavailableError as silent:
-            source = source_look.SourceLook.of_reports(topics, maps, str(silent))
+            source = source_look.SourceLook.of_reports(topics, maps, silent.what)
     on_target = context.target.topics() if known is None else known.target.topics
     starts = _copy_starts(context, topics, on_target, known)
     status, reported = status_of(

@@ -16,7 +16,7 @@ from srm.engine.ports import FlowContext
 from srm.engine.status import observing
 from srm.engine.status.observing import flow_status, observe, read_forecast
 from srm.engine.status.status import FlowStatus, flow_health
-from srm.errors import AuthorizationError, SrmError
+from srm.errors import AuthorizationError, SrmError, UnavailableError
 
 
 @pytest.fixture
@@ -71,15 +71,15 @@ def test_groups_stand_where_their_checkpoints_say(world: CopiedTopic) -> None:
 
 
 def test_a_source_that_does_not_answer_leaves_what_the_target_knows(world: CopiedTopic) -> None:
-    world.p.fail()
+    world.p.fail(UnavailableError("no broker answers", "start its brokers"))
 
     view = observe(world.forward)
 
     [topic] = view.status.topics
     assert (topic.topic, topic.remaining, topic.state) == ("Topic", 3, "waiting")
-    assert view.status.source_error
     assert [group.group for group in view.groups] == ["audit"]
-    assert any("P does not answer" in reason.text for reason in view.health.reasons)
+    [line] = [one.line for one in view.health.reasons if "P does not answer" in one.text]
+    assert "no broker answers: srm failover plan --mode unplanned" in line, "one action"
 
 
 def test_of_a_partition_that_nobody_has_reported_all_is_to_be_copied(world: CopiedTopic) -> None:
