@@ -467,6 +467,11 @@ def _notes(
     if progress.is_decided and not progress.had_members:
         had = "clients that follow routes" if plan.request.is_unplanned else "members"
         yield f"no group had {had} at the hold: the RTO is the time until go"
+    if absent := _absent_groups(plan, progress, groups):
+        yield (
+            f"{amount(len(absent), 'group')} ({some(absent)}) without members on {target} yet: "
+            f"start there those of their clients that follow no route"
+        )
     yield from (
         f"redirector {call.redirector} was not called with {call.step}: {call.said}"
         for call in call_reports(progress.calls)
@@ -493,6 +498,16 @@ def _notes(
                 f"group {name} has members on {target} and has not processed or committed anything "
                 f"yet: its RTO is not known"
             )
+
+
+def _absent_groups(
+    plan: MovePlan, progress: MoveProgress, groups: Mapping[str, GroupReport]
+) -> list[str]:
+    """Return the groups that an unplanned move has set and that no client that it sees follows."""
+    if not (progress.is_decided and plan.request.is_unplanned):
+        return []
+    absent = (name for name, one in groups.items() if not (one.members_at_hold or one.resumed))
+    return [name for name in absent if name not in progress.left_alone]
 
 
 def _problems(

@@ -123,9 +123,10 @@ def test_an_rto_without_clients_that_an_unplanned_move_sees_says_where_it_ends()
     report = build_report(plan, moved(members_at_hold={}, forecast=FORECAST))
 
     assert report.rto_seconds == 3.0
-    assert report.notes[-1].startswith(
+    assert report.notes[-2].startswith(
         "no group had clients that follow routes at the hold: the RTO"
     )
+    assert report.notes[-1].startswith("1 group (batch) without members on B yet: start there")
 
 
 def test_service_time_is_counted_by_the_clock_that_stamped_the_hold():
