@@ -48,7 +48,7 @@ def report_page(kept: KeptReport) -> str:
         lost=moves.rpo_text(kept.report),
         re_read=moves.re_read_text(kept.report),
         re_reads=moves.re_read_texts(kept.report),
-        residue=moves.residue_count(kept.report),
+        residue=kept.report.residue_count,
         watched=moves.residue_text(kept.report),
         verdict=moves.verdict_text(kept.report),
     )

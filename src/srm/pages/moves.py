@@ -256,12 +256,6 @@ def rpo_text(report: MoveReport) -> str:
     return f"{lost} ({seconds(report.rpo_seconds)})" if report.rpo_seconds else lost
 
 
-def residue_count(report: MoveReport) -> int | None:
-    """Return the residue, None if no look has counted it, as of an abandoned source."""
-    is_known = report.residue or report.residue_seen_ms is not None
-    return sum(report.residue.values()) if is_known else None
-
-
 def residue_text(report: MoveReport) -> str:
     """Return until when residue is or was watched; empty before go, and for a lost source."""
     if report.mode == "unplanned":
@@ -297,7 +291,7 @@ def _figures(report: MoveReport) -> str:
         f"{f' ({steps})' if steps else ''}, assigned after {seconds(report.assigned_seconds)}, "
         f"skipped {number(sum(group.skipped for group in report.groups.values()))}, "
         f"re-read {re_read_text(report)}, "
-        f"residue {number(residue_count(report))}{f' ({watched})' if watched else ''}"
+        f"residue {number(report.residue_count)}{f' ({watched})' if watched else ''}"
     )
 
 

@@ -100,7 +100,7 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
             ("assigned", *assigned),
             ("skipped", moves.number(sum(g.skipped for g in report.groups.values())), "records"),
             ("read again", moves.re_read_text(report), "records"),
-            ("residue", moves.number(moves.residue_count(report)), moves.residue_text(report)),
+            ("residue", moves.number(report.residue_count), moves.residue_text(report)),
         ),
     )
     yield from table(

@@ -297,6 +297,12 @@ class MoveReport(Document):
     fingerprint: str = ""
     previous: tuple[EarlierRevision, ...] = ()
 
+    @property
+    def residue_count(self) -> int | None:
+        """Records of the residue, None if no look has counted it, as of an abandoned source."""
+        is_known = self.residue or self.residue_seen_ms is not None
+        return sum(self.residue.values()) if is_known else None
+
     def value(self) -> bytes:
         """Encode as JSON, indented unless it is too large."""
         rows = sum(len(group.partitions) for group in self.groups.values())

@@ -391,7 +391,7 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
                 rpo_seconds=report.rpo_seconds,
                 rto_seconds=report.rto_seconds,
                 read_again_records=sum(group.re_read for group in report.groups.values()),
-                residue_records=sum(report.residue.values()),
+                residue_records=report.residue_count,
             )
         if (held_s := look.progress.held_seconds) is not None:
             yield "srm_move_last_rto_seconds", labels, held_s

@@ -12,6 +12,7 @@ from tests.unit.service.prometheus.moves import reported_move, running_move
 
 from srm.config.model import ServiceSettings
 from srm.domain.metrics import Statistics
+from srm.domain.moves.revisions import KeptReport
 from srm.service.prometheus.exposition import move_samples, samples, topic_samples
 from srm.service.prometheus.metric_table import METRICS, STATES
 from srm.service.views.documents import TopicRow
@@ -219,6 +220,18 @@ def test_of_moves_that_have_ended_the_last_one_tells_how_it_went() -> None:
     assert values["srm_move_last_rto_seconds"] == 4.25
     assert values["srm_move_last_read_again_records"] == 2
     assert values["srm_move_last_residue_records"] == 7
+
+
+def test_a_residue_that_no_look_has_counted_is_not_a_sample() -> None:
+    look = reported_move("m1")
+    assert look.report is not None
+    uncounted = replace(look.report.report, residue={}, residue_seen_ms=None)
+    look = replace(look, report=KeptReport.made(uncounted, None))
+
+    names = {name for name, *_ in move_samples([look])}
+
+    assert "srm_move_last_rpo_at_most_records" in names
+    assert "srm_move_last_residue_records" not in names
 
 
 def test_a_released_move_was_not_clean(everything: Views) -> None:
