@@ -279,7 +279,7 @@ class WireCluster:
 
     async def init_producer_id(self, transactional_id: str) -> ports.ProducerId:
         async def once() -> ports.ProducerId:
-            request = api.INIT_PRODUCER_ID(transactional_id, 60_000)
+            request = api.INIT_PRODUCER_ID(transactional_id, 10_000)
             answer = await self._to_coordinator(transactional_id, request)
             self._check_coordinator(
                 answer["error_code"],

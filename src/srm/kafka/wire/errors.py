@@ -108,6 +108,8 @@ _ACTIONS_BY_CODE: Final[Mapping[int, str]] = {
     KafkaError.INVALID_REPLICATION_FACTOR: "set replication.factor, or that of the topic "
     "(offset-syncs.topic.replication.factor, also of checkpoints and heartbeats), to at most the "
     "number of the cluster's brokers",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "set transaction.max.timeout.ms of the brokers to "
+    "10000 or more",
 }
 _MEANINGS: Final[Mapping[type[errors.SrmError], str]] = {
     errors.GroupActiveError: "; the group has members, stop its consumers first",
@@ -174,17 +176,15 @@ def check(
 def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
     try:
         yield
-    except KafkaException as error:
-        raise translate(error, where, needs) from error
-    except SystemError as error:
-        fatal = fatal_cause(error)
-        if fatal is None:
+    except (KafkaException, SystemError) as error:
+        cause = fatal_cause(error)
+        if cause is None:
             raise
-        raise translate(fatal, where, needs) from error
+        raise translate(cause, where, needs) from error
 
 
 def fatal_cause(error: BaseException) -> KafkaException | None:
-    """Return the KafkaException that caused a SystemError, None for one of Python's own.
+    """Return the KafkaException that is or caused an error, None for one of Python's own.
 
     confluent-kafka raises a fatal error (being fenced) in a callback; the next one ends in this.
     """

@@ -59,6 +59,12 @@ def test_a_cluster_with_too_few_brokers_for_a_topic_names_the_keys() -> None:
     assert "offset-syncs.topic.replication.factor" in error.action
 
 
+def test_brokers_that_allow_short_transactions_only_have_their_setting_named() -> None:
+    error = translate(KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT), "x")
+
+    assert "transaction.max.timeout.ms" in error.action
+
+
 def test_a_missing_right_is_an_authorization_error() -> None:
     code = KafkaError.TOPIC_AUTHORIZATION_FAILED
 

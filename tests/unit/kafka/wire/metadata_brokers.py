@@ -81,7 +81,7 @@ class MetadataBroker:
         self.cluster = cluster
         self.silent = False
         self.accepted = 0
-        self.claimed = 0
+        self.claimed = self.claim_ms = 0
         self.asked: list[list[str]] = []
         self.fetched: list[bytes] = []
         self.fetches = 0
@@ -131,6 +131,7 @@ class MetadataBroker:
             return answer(message, 0, found)
         if message is INIT_PRODUCER_ID:
             self.claimed += 1
+            self.claim_ms = asked["transaction_timeout_ms"]
             return answer(message, 0, 0, 7, 0)
         known = self.believes or Leader(self.cluster.leader, self.cluster.epoch)
         if message is METADATA:

@@ -270,6 +270,7 @@ def test_a_coordinator_that_has_come_back_is_found(*, moved: bool) -> None:
 
         assert (await wire.init_producer_id("a claim")).id == 7
         assert back.claimed == 1
+        assert back.claim_ms <= 10_000  # brokers may allow no longer transactions
         await wire.close()
 
     play(scenario)
