@@ -89,10 +89,15 @@ class ClientProperties(Mapping[str, str]):
 NEVER: Final = timedelta(days=36500)
 """Interval of something that is switched off (100 years: every timer can take it)."""
 
-_CRON_FIELD: Final = r"[\d*,/\-A-Za-z#?]+"
-_CRON: Final = re.compile(
-    rf"@(?:hourly|daily|weekly|monthly|yearly)|{_CRON_FIELD}(?: {_CRON_FIELD}){{4}}"
+_CRON_UNITS: Final = (
+    *("[0-5]?[0-9]", "[01]?[0-9]|2[0-3]", "[?Ll]|0?[1-9]|[12][0-9]|3[01]"),
+    *("0?[1-9]|1[0-2]|[A-Za-z]{3}", r"\?|L?0?[0-7](?:#[1-5])?|[A-Za-z]{3}(?:#[1-5])?"),
 )
+_CRON_ENTRIES: Final = (rf"(?:\*|(?:{n})(?:-(?:{n}))?)(?:/0*[1-9][0-9]*)?" for n in _CRON_UNITS)
+_CRON: Final = re.compile(
+    "@(?:hourly|daily|weekly|monthly|yearly)|" + " ".join(rf"{e}(?:,{e})*" for e in _CRON_ENTRIES)
+)
+"""What Airflow takes: one schedule that it refuses hides the DAGs of every flow."""
 
 Value = bool | int | str | timedelta | tuple[str, ...]
 
@@ -117,9 +122,7 @@ def at_place(*place: object) -> Iterator[None]:
 
 
 def _boolean(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ConfigError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
+    return _choice(text, ("true", "false")) == "true"
 
 
 def _whole(text: str, *, least: int) -> int:

@@ -265,7 +265,7 @@ class TestOurKeys:
         ("tasks.max = 0", "'0' is not a whole number above 0"),
         ("P->B.emit.checkpoints.interval.seconds = -1", "'-1' is not a number of seconds above 0"),
         ("refresh.topics.interval.seconds = nan", "is not a number of seconds"),
-        ("sync.group.offsets.enabled = yes", "'yes' is neither true nor false"),
+        ("sync.group.offsets.enabled = yes", "'yes' is not one of true, false"),
         ("consumer.isolation.level = dirty", "'dirty' is neither read_committed nor"),
         ("provenance.header.filter.overrides = a,b", "'a,b' is not of the form CLUSTER_ID,TOPIC"),
         ("data.loss.policy = ignore", "'ignore' is not one of stop, continue"),
