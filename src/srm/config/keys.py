@@ -14,7 +14,6 @@ from typing import Final, Literal, cast
 
 ValueKind = Literal[
     "boolean",
-    "count",
     "number",
     "replication factor",
     "seconds",
@@ -24,8 +23,7 @@ ValueKind = Literal[
     "choice",
     "cron",
 ]
-"""A ``count`` is 1 or more, a ``number`` may be 0, a ``replication factor`` is a count, or -1 for
-the broker's default."""
+"""A ``number`` has a range as its one choice; a ``replication factor`` of -1 is the broker's."""
 Origin = Literal["mm2", "srm", "replicator", "connect", "ours"]
 """MirrorMaker 2, Streams Replication Manager, Confluent Replicator, Kafka Connect, or this srm."""
 Scope = Literal["file", "flow", "replication"]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 from itertools import permutations
 from typing import Any, Final
 
@@ -103,9 +102,11 @@ Value = bool | int | str | timedelta | tuple[str, ...]
 
 
 def parse_value(key: ConfigKey, text: str) -> Value:
-    """Turn the text of a value into the key's type; a ``count`` starts at 1."""
+    """Turn the text of a value into the key's type."""
     if key.kind == "choice":
         return _choice(text, key.choices)
+    if key.kind == "number":
+        return _whole(text, *map(int, key.choices[0].split("-")))
     value = _PARSERS[key.kind](text)
     if key.choices and isinstance(value, tuple):
         return tuple(_choice(one, key.choices) for one in value)
@@ -125,14 +126,14 @@ def _boolean(text: str) -> bool:
     return _choice(text, ("true", "false")) == "true"
 
 
-def _whole(text: str, *, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"{text!r} is not a whole number {'above 0' if least else 'from 0'}")
+def _whole(text: str, least: int, most: int) -> int:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise ConfigError(f"{text!r} is not a whole number from {least} to {most}")
     return int(text)
 
 
 def _replication_factor(text: str) -> int:
-    return -1 if text == "-1" else _whole(text, least=1)
+    return -1 if text == "-1" else _whole(text, 1, 10_000)
 
 
 def _seconds(text: str) -> timedelta:
@@ -170,8 +171,6 @@ def _choice(text: str, choices: tuple[str, ...]) -> str:
 
 _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
     "boolean": _boolean,
-    "count": partial(_whole, least=1),
-    "number": partial(_whole, least=0),
     "replication factor": _replication_factor,
     "seconds": _seconds,
     "list": policy.split_patterns,
