@@ -71,12 +71,11 @@ class KafkaDriverLog:
         return sorted(latest, key=lambda record: record.partition)
 
     def _read_to_end(self, consumer: confluent.Consumer) -> tuple[list[LogRecord], dict[int, int]]:
+        start, places = confluent.OFFSET_BEGINNING, range(STATE_PARTITIONS)
+        state = [confluent.TopicPartition(self._topic, number, start) for number in places]
         with kafka_errors(self._reading, on_topic("Read", self._topic)):
-            ends, state = {}, []
-            for number in range(STATE_PARTITIONS):
-                at = confluent.TopicPartition(self._topic, number, confluent.OFFSET_BEGINNING)
-                _, ends[number] = consumer.get_watermark_offsets(at, _TIMEOUT_S, cached=False)
-                state.append(at)
+            for at in state:  # raises what keeps it from being read; these are last stable offsets
+                consumer.get_watermark_offsets(at, _TIMEOUT_S, cached=False)
             consumer.assign(state)
         positions: dict[int, int] = {}
         latest: dict[tuple[int, bytes], LogRecord] = {}
@@ -90,11 +89,14 @@ class KafkaDriverLog:
                     latest[number, record.key] = record
                 if position is not None:
                     positions[number] = position
-                    if position >= ends.get(number, 0):
-                        ends.pop(number, None)
-            if not ends:
+            # Fetches know the high watermark: what others have open hides the records before it.
+            ends = [consumer.get_watermark_offsets(at, cached=True)[1] for at in state]
+            if all(positions.get(n, end - 1) >= end for n, end in enumerate(ends)):
                 return [found for found in latest.values() if found.value is not None], positions
-        raise errors.UnavailableError(f"{self._reading}: the end is not reached in time; retry")
+        raise errors.UnavailableError(
+            f"{self._reading}: the end is not reached in time; retry, or abort what others have "
+            "open in partition 0 (kafka-transactions.sh describe-producers, then abort)"
+        )
 
     def _follow(self, positions: Mapping[int, int]) -> None:
         """Have :meth:`poll` continue from there, and with what is new of raw metrics."""
