@@ -67,10 +67,13 @@ async def _until_marker(
     log_end = offset
     if claim is None:
         _, log_end = await reader.wire.log_range(reader.partition)
-        if log_end <= offset:
-            return
     deadline = now_s() + _MARKER_DEADLINE_S
-    while now_s() < deadline:
+    while claim is not None or offset < log_end:
+        if now_s() >= deadline:
+            raise UnavailableError(
+                f"{reader.partition}: the marker of our claim did not reach the log in "
+                f"{_MARKER_DEADLINE_S:.0f} s"
+            )
         try:
             fetched = await reader.fetch(offset)
         except OutOfRangeError as error:
@@ -88,10 +91,6 @@ async def _until_marker(
             if offset >= log_end if claim is None else is_marker(batch, claim):
                 return
             deadline = now_s() + _MARKER_DEADLINE_S
-    raise UnavailableError(
-        f"{reader.partition}: the marker of our claim did not reach the log in "
-        f"{_MARKER_DEADLINE_S:.0f} s"
-    )
 
 
 async def resume(

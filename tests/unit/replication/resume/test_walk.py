@@ -18,6 +18,7 @@ from tests.unit.replication.resume.two_logs import (
 
 from srm.errors import IntegrityError, UnavailableError
 from srm.replication.mapping.starts import Start
+from srm.replication.resume import resume
 from srm.replication.resume.source_lookahead import Comparison
 
 keys = st.lists(st.integers(0, 6), min_size=1, max_size=60)
@@ -210,3 +211,18 @@ def test_it_does_not_matter_how_a_batch_was_cut_compressed_or_rebuilt_on_its_way
 
     assert (found.source_next, found.target_next) == (count, count + 2)
     assert pairs(found) == where
+
+
+def test_a_copy_of_which_retention_has_left_nothing_is_walked_without_a_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As srm return does after a quiet time: the seal's marker has expired, too."""
+    monkeypatch.setattr(resume, "_MARKER_DEADLINE_S", 0.2)
+    records = [Record(offset, offset, f"k{offset}".encode(), b"v") for offset in range(13)]
+    known = Start(10, 12, frozenset({OURS}))
+
+    found = walked(
+        log_of(records, [4], 13, -1), Log([], log_start=13), known, Comparison(), claim=None
+    )
+
+    assert (found.source_next, found.runs) == (10, ())
