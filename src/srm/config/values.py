@@ -122,18 +122,10 @@ def at_place(*place: object) -> Iterator[None]:
         raise ConfigError(": ".join(map(str, (*place, error)))) from None
 
 
-def _boolean(text: str) -> bool:
-    return _choice(text, ("true", "false")) == "true"
-
-
 def _whole(text: str, least: int, most: int) -> int:
     if not text.isdecimal() or not least <= int(text) <= most:
         raise ConfigError(f"{text!r} is not a whole number from {least} to {most}")
     return int(text)
-
-
-def _replication_factor(text: str) -> int:
-    return -1 if text == "-1" else _whole(text, 1, 10_000)
 
 
 def _seconds(text: str) -> timedelta:
@@ -170,8 +162,8 @@ def _choice(text: str, choices: tuple[str, ...]) -> str:
 
 
 _PARSERS: Final[dict[ValueKind, Callable[[str], Value]]] = {
-    "boolean": _boolean,
-    "replication factor": _replication_factor,
+    "boolean": lambda text: _choice(text, ("true", "false")) == "true",
+    "replication factor": lambda text: -1 if text == "-1" else _whole(text, 1, 10_000),
     "seconds": _seconds,
     "list": policy.split_patterns,
     "regexes": _patterns,

@@ -412,13 +412,15 @@ class Lifecycle:
         back_off = stop.back_off_s(copy.failures)
         level = logging.WARNING if self._is_news(copy, stop) else logging.DEBUG
         copy.rest(Phase.STOPPED, stop)
-        logger.log(level, "%s: %s; next try in %.1f s", copy.source, stop.reason, back_off)
+        what = stop.reason.removeprefix(f"{copy.source}: ")
+        logger.log(level, "%s: %s; next try in %.1f s", copy.source, what, back_off)
         self._retry_later(copy, back_off)
 
     def _is_news(self, copy: PartitionCopy, stop: Stop) -> bool:
         if stop.reason == copy.reason or (copy.is_troubled and stop.retriable):
             return False
-        why = stop.reason.replace(str(copy.target), "its copy").replace(str(copy.source), "it")
+        why = stop.reason.removeprefix(f"{copy.source}: ")
+        why = why.replace(str(copy.target), "its copy").replace(str(copy.source), "it")
         if why in self._more_stops:
             self._more_stops[why] += 1
             return False

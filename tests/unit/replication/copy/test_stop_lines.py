@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.replication.copy.claim_site import ASSIGNED, Cluster, Site, run, source_of
 
-from srm.errors import IntegrityError, UnavailableError
+from srm.errors import DataLossError, IntegrityError, UnavailableError
 from srm.replication.copy import lifecycle, write_answers
 
 
@@ -33,6 +33,24 @@ def test_a_lost_broker_is_logged_once_not_for_each_of_its_partitions(
     assert stopped.startswith("T-0: offsets of P.T-0 on B: connection refused; next try in ")
     assert other.startswith("U-0: damaged")
     assert rest == "999 more stops of partitions: offsets of its copy on B: connection refused"
+
+
+def test_a_reason_that_names_its_partition_is_not_named_a_second_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "_SUM_UP_S", 0.01)
+
+    async def scenario(site: Site) -> None:
+        for n in range(2):
+            error = DataLossError(f"T-{n}: records 3 to 4 are gone")
+            site.lifecycle.begin(replace(ASSIGNED, partition=n), error)
+        await site.until(lambda: len(caplog.records) > 1)
+
+    run(lambda: Site(source_of(1), Cluster([])), scenario)
+
+    lines = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert lines[0].startswith("T-0: records 3 to 4 are gone")
+    assert lines[1] == "1 more stop of partitions: records 3 to 4 are gone"
 
 
 def test_a_partition_that_waits_for_a_dead_broker_names_no_second_reason_of_it(
