@@ -388,19 +388,22 @@ class SettingsRecord(Document):
     time_ms: int
 
 
+REDIRECT_SECRETS: Final = ("webhook_url", "webhook_secret", "command")
+"""Some addresses are secrets themselves; a command may have some as arguments."""
+
+
 def plain_settings(config: FlowConfig) -> dict[str, Any]:
     """Return the settings of a flow as JSON values by field, without secrets."""
     found: dict[str, Any] = {
-        name: HIDDEN if is_secret(key_of(name)) else _plain(value)
+        name: HIDDEN if is_secret(key_of(name)) else plain_value(value)
         for name, value in asdict(config).items()
         if name != "flow"
     }
     found["policy"] = f"{type(config.policy).__name__} {config.policy.separator}"
     found["redirect"] = {
-        name: _plain(value)
+        name: plain_value(value)
         for name, value in found["redirect"].items()
-        # Some addresses are secrets themselves; a command may have some as arguments.
-        if name not in {"webhook_url", "webhook_secret", "command"}
+        if name not in REDIRECT_SECRETS
     }
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
@@ -416,5 +419,8 @@ def key_of(field: str) -> str:
     return _KEYS.get(field, field.replace("_", "."))
 
 
-def _plain(value: object) -> object:
+def plain_value(value: object) -> object:
+    """Return a setting as a JSON value: seconds, and a class by its name."""
+    if isinstance(value, type):
+        return f"{value.__module__}:{value.__qualname__}"
     return value.total_seconds() if isinstance(value, timedelta) else value

@@ -7,7 +7,6 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,7 @@ from srm.config import new_file
 from srm.config.keys import CLIENT_KEYS, KEYS
 from srm.config.lines import Candidate, Resolved, resolve_client
 from srm.config.loader import DEFAULT_FILE, SettingsFile, build_config, read_settings
-from srm.config.model import CLIENT_KINDS, Config, FlowConfig
+from srm.config.model import CLIENT_KINDS, REDIRECT_SECRETS, Config, FlowConfig, plain_value
 from srm.config.values import shown
 from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
@@ -116,16 +115,11 @@ def _flow_summary(flow_config: FlowConfig) -> dict[str, object]:
     summary["policy"] = type(flow_config.policy).__name__
     summary["separator"] = flow_config.policy.separator
     redirect = summary.pop("redirect")
-    del redirect["webhook_url"], redirect["webhook_secret"]  # some addresses are secrets themselves
-    return {name: _plain(value) for name, value in summary.items()} | {
-        f"failover_{name}": _plain(value) for name, value in redirect.items()
+    for name in REDIRECT_SECRETS:
+        del redirect[name]
+    return {name: plain_value(value) for name, value in summary.items()} | {
+        f"failover_{name}": plain_value(value) for name, value in redirect.items()
     }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, type):
-        return f"{value.__module__}:{value.__qualname__}"
-    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def _notes(config: Config) -> Iterator[str]:

@@ -63,6 +63,20 @@ def test_check_as_json_has_every_setting_of_every_flow() -> None:
     assert len(report["warnings"]) == 16
 
 
+def test_check_shows_classes_by_their_names_and_no_command_of_a_redirector(tmp_path: Path) -> None:
+    path = tmp_path / "srm.properties"
+    path.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+        "P->B.enabled = true\nP->B.failover.command = notify --token s3cret\n"
+    )
+
+    result = CliRunner().invoke(app, ["config", "check", "--json", "--config", str(path)])
+
+    assert result.exit_code == 0, result.output
+    assert "s3cret" not in result.stdout
+    assert "<class" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("lines", "arguments", "message"),
     [
