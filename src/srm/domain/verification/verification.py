@@ -11,11 +11,12 @@ from typing import Final, Literal
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.runs import FINGERPRINTS, OffsetSet, Runs
 from srm.domain.text.amount import utc
-from srm.domain.text.documents import Document
+from srm.domain.text.documents import Document, values_of
 from srm.domain.verification.verification_plan import RangePlan, clip, part_of
 from srm.errors import IntegrityError, SrmError, UnavailableError
 
 Outcome = Literal["equal", "different", "unverified", "failed"]
+_RANGE: Final = ("source_start", "source_end", "target_start", "target_end")
 DifferenceKind = Literal[
     "missing", "extra", "foreign", "order", "key", "value", "headers", "timestamp"
 ]
@@ -152,10 +153,7 @@ def merge(whole: RangePlan, results: Sequence[RangeResult], time_ms: int) -> Par
         *whole.names,
         outcome="equal" if difference is None else "different",
         time_ms=time_ms,
-        source_start=whole.source_start,
-        source_end=whole.source_end,
-        target_start=whole.target_start,
-        target_end=whole.target_end,
+        **values_of(whole, *_RANGE),
         source_records=sum(r.source.records for r in results),
         target_records=sum(r.target.records for r in results),
         source_hash=_digest_of(r.source.digest for r in results),
@@ -179,10 +177,7 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
     )
     runs = Runs.of(plan.runs)
     return Proven(
-        source_start=plan.source_start,
-        source_end=plan.source_end,
-        target_start=plan.target_start,
-        target_end=plan.target_end,
+        **values_of(plan, *_RANGE, "compacted", "timestamps", "settings"),
         records=runs.records,
         first=(runs[0].source_start, runs[0].target_start) if len(runs) else NO_PAIR,
         last=(runs[-1].source_end - 1, runs[-1].target_end - 1) if len(runs) else NO_PAIR,
@@ -190,11 +185,8 @@ def found_equal(plan: RangePlan, result: RangeResult, time_ms: int) -> Proven | 
         target_mark=target_mark,
         since_ms=time_ms,
         time_ms=time_ms,
-        compacted=plan.compacted,
-        timestamps=plan.timestamps,
         decided=_within(plan.decided, plan.source_start, plan.source_end),
         pairs=runs.fingerprint,
-        settings=plan.settings,
     )
 
 
