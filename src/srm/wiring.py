@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final
 from srm import __version__, patience
 from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
-from srm.domain.names.record_headers import ClusterIds
 from srm.domain.names.topics import Flow
-from srm.engine.cluster_ports import Cluster, away_cluster
+from srm.engine.cluster_ports import Cluster, away_cluster, cluster_ids
 from srm.engine.control import control_lists
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
@@ -225,7 +224,7 @@ def open_return(config: Config, flow: Flow) -> Iterator[tuple[FlowContext, Walke
             context.config,
             _open_wire_of(config, flow),
             MapStarts(flow, context.target),
-            lambda: ClusterIds(context.source.cluster_id(), context.target.cluster_id()),
+            lambda: cluster_ids(context.config.records, context.source, context.target),
         )
         yield context, logs
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 from srm import logs
 from srm.clock import now_ms
 from srm.domain.names.record_headers import ClusterIds
+from srm.engine.cluster_ports import cluster_ids
 from srm.errors import ConflictError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.slot_state import KafkaAssignmentFeed, MapStarts
@@ -48,11 +49,8 @@ def run_slot(spec: SlotSpec, stop: threading.Event) -> None:
 
 
 def _cluster_ids(spec: SlotSpec, target: KafkaCluster) -> ClusterIds:
-    """Ask for the ids of both clusters, which only records' provenance needs."""
-    if spec.flow_config.records.does_nothing:
-        return ClusterIds("", "")
     with KafkaCluster(spec.flow_config.flow.source, spec.source) as source:
-        return ClusterIds(source.cluster_id(), target.cluster_id())
+        return cluster_ids(spec.flow_config.records, source, target)
 
 
 async def _unless_replaced(work: Coroutine[Any, Any, None], wires: Collection[WireCluster]) -> None:
