@@ -44,13 +44,7 @@ from srm.engine.moves.records import InForce, MoveContext, MoveStore
 from srm.engine.moves.steps import RunEvent, carry_out
 from srm.engine.moves.steps import status as look_at
 from srm.errors import ConflictError, StoppedError, UnavailableError, UsageError
-from srm.pages.moves import (
-    plan_view,
-    progress_line,
-    progress_view,
-    reasons_of,
-    report_view,
-)
+from srm.pages.moves import plan_view, progress_line, progress_view, reasons_of, report_view
 from srm.threads import start_thread
 from srm.wiring import open_cluster, open_move, open_records
 

@@ -11,13 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from srm.domain.groups import translation
-from srm.domain.groups.translation import (
-    UNKNOWN_LOG,
-    Direction,
-    LogRange,
-    Losses,
-    PartitionFacts,
-)
+from srm.domain.groups.translation import UNKNOWN_LOG, Direction, LogRange, Losses, PartitionFacts
 from srm.domain.names.topics import Flow, OpenTransaction, TopicPartition
 from srm.domain.offset_map.map_loader import Wanted
 from srm.domain.offset_map.offset_map import OffsetMap

@@ -60,12 +60,7 @@ from srm.engine.control.control_topics import (
     until_not_fenced,
 )
 from srm.engine.ports import FlowContext
-from srm.errors import (
-    FencedError,
-    NotFoundError,
-    UnavailableError,
-    UsageError,
-)
+from srm.errors import FencedError, NotFoundError, UnavailableError, UsageError
 
 log = logging.getLogger(__name__)
 
