@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from srm.engine.ports import FlowContext
     from srm.replication.adoption import AdoptionContext
     from srm.replication.ports import Wire
+    from srm.replication.report import Reporter
     from srm.replication.restore.topic_handover import RestoreContext
     from srm.replication.takeover import WalkedLogs
 
@@ -241,27 +242,34 @@ def _open_wire_of(config: Config, flow: Flow) -> Callable[[str], AbstractAsyncCo
 
 
 @contextmanager
+def _open_reporter(
+    config: FlowConfig, slot: str, clients: ClusterClients
+) -> Iterator[Callable[[], Reporter]]:
+    """Open what reports positions of the past: MirrorMaker 2's syncs are of what is copied."""
+    from srm.kafka.state.writers import KafkaStateLog
+    from srm.replication.report import Reporter
+
+    state = KafkaStateLog(config.flow.target, clients.producer)
+    without_syncs = replace(config, emit_offset_syncs_enabled=False)
+    yield lambda: Reporter(without_syncs, slot, state, state, now_ms)
+    with suppress(SrmError):
+        state.flush(_FLUSH_S)
+
+
+@contextmanager
 def open_adoption(config: Config, flow: Flow, by: str) -> Iterator[AdoptionContext]:
     """Open a flow whose remote topics others have filled, its logs and its state."""
     from srm.domain.recovery.adoption import SLOT
     from srm.kafka.state.slot_state import MapStarts
-    from srm.kafka.state.writers import KafkaStateLog
     from srm.replication.adoption import AdoptionContext
-    from srm.replication.report import Reporter
 
-    with open_flow(config, flow) as context:
-        state = KafkaStateLog(flow.target, config.cluster_clients(flow.target, flow).producer)
-        # Positions of the past are handed over: MirrorMaker 2's syncs are of what is copied.
-        without_syncs = replace(context.config, emit_offset_syncs_enabled=False)
-        yield AdoptionContext(
-            context,
-            _open_wire_of(config, flow),
-            MapStarts(flow, context.target),
-            lambda: Reporter(without_syncs, SLOT, state, state, now_ms),
-            by,
-        )
-        with suppress(SrmError):
-            state.flush(_FLUSH_S)
+    clients = config.cluster_clients(flow.target, flow)
+    with (
+        open_flow(config, flow) as context,
+        _open_reporter(context.config, SLOT, clients) as reporter,
+    ):
+        starts = MapStarts(flow, context.target)
+        yield AdoptionContext(context, _open_wire_of(config, flow), starts, reporter, by)
 
 
 @contextmanager
@@ -271,11 +279,8 @@ def open_restore(
     """Open what holds the copies of a flow, and its rebuilt source; ``copy`` brings them there."""
     from srm.config.restoring import with_restore
     from srm.domain.recovery.restore import SLOT, restore_flow
-    from srm.kafka.state.driver_log import KafkaFlowSwitch
     from srm.kafka.state.slot_state import MapStarts
-    from srm.kafka.state.writers import KafkaStateLog
     from srm.kafka.wire.cluster import open_wire
-    from srm.replication.report import Reporter
     from srm.replication.restore.topic_handover import RestoreContext, RestoreLogs
 
     both, back = with_restore(config, forward, ()), restore_flow(forward)
@@ -286,23 +291,17 @@ def open_restore(
         producers = {forward.target: clients.producer, forward.source: to_rebuilt.producer}
         lists = control_lists.load(intact, forward)
         going_on = control_lists.effective(config.flow(forward), lists)
-        # What is handed over are positions of the past: MirrorMaker's syncs are of what is copied.
-        without_syncs = replace(going_on, emit_offset_syncs_enabled=False)
-        state = KafkaStateLog(forward.target, clients.producer)
-        yield RestoreContext(
-            forward=flow_context(going_on, rebuilt, intact, clients),
-            copying=flow_context(both.flow(back), intact, rebuilt, to_rebuilt),
-            switch=KafkaFlowSwitch(forward, intact, clients),
-            own_switch=KafkaFlowSwitch(back, rebuilt, to_rebuilt),
-            clusters=config.clusters,
-            logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
-            starts=MapStarts(forward, intact),
-            reporter=lambda: Reporter(without_syncs, SLOT, state, state, now_ms),
-            copy=copy,
-            by=by,
-        )
-        with suppress(SrmError):
-            state.flush(_FLUSH_S)
+        with _open_reporter(going_on, SLOT, clients) as reporter:
+            yield RestoreContext(
+                forward=flow_context(going_on, rebuilt, intact, clients),
+                copying=flow_context(both.flow(back), intact, rebuilt, to_rebuilt),
+                clusters=config.clusters,
+                logs=RestoreLogs(lambda alias: open_wire(alias, producers[alias]), forward.source),
+                starts=MapStarts(forward, intact),
+                reporter=reporter,
+                copy=copy,
+                by=by,
+            )
 
 
 @contextmanager

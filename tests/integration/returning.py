@@ -151,8 +151,7 @@ class Pair:
 
 def pause(context: FlowContext, move_id: str = "m1") -> None:
     """Pause a flow whose slots run, and wait until they copy nothing any more."""
-    assert context.switch is not None
-    context.switch.pause(Pause("", "test", "the source is gone", 1, move_id))
+    context.own_switch.pause(Pause("", "test", "the source is gone", 1, move_id))
 
     def is_heard() -> bool:
         state = decode_state(StateTopic(context.target, context.config.flow.source).read())

@@ -22,6 +22,7 @@ from srm.domain.offset_map.map_loader import WantedOffsets
 from srm.domain.offset_map.offset_map import OffsetMap, Position
 from srm.domain.offset_map.runs import skip_ranges
 from srm.engine.cluster_ports import Cluster
+from srm.errors import UnavailableError
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,13 @@ class FlowContext:
     callers: Mapping[RedirectKind, Caller] = field(default_factory=dict)
     switch: FlowSwitch | None = None
     opposite: FlowConfig | None = None
+
+    @property
+    def own_switch(self) -> FlowSwitch:
+        """The switch of the flow; UnavailableError where it was opened without one."""
+        if self.switch is None:
+            raise UnavailableError(f"flow {self.config.flow} cannot be paused or resumed from here")
+        return self.switch
 
     @property
     def backwards(self) -> FlowContext:

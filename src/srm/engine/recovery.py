@@ -52,7 +52,7 @@ from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.moves.records import RoutingTables, as_move, level, undecided_moves
-from srm.engine.ports import FlowContext, FlowSwitch
+from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, UnavailableError
 from srm.replication.ports import DecodedRecord
 from srm.replication.restore.flow_state import RestoreState, open_restores
@@ -211,13 +211,11 @@ class ReturnedFlow:
         decided. GateClosedError: something is undecided, or cannot be settled.
         """
         context, show = self.context, self.show
-        flow, switch, before = context.config.flow, context.switch, pause_in_force(context)
-        if switch is None:
-            raise UnavailableError(f"flow {flow} cannot be paused or resumed from here")
+        flow, switch, before = context.config.flow, context.own_switch, pause_in_force(context)
         if before is None:
             raise ConflictError(f"flow {flow} is not paused: there is nothing to settle")
         overtaken = "flow {} was {} by another process; check 'srm return status'"
-        planned, notes = self._plan_sealed(switch, lambda: self.plan(named, default, by))
+        planned, notes = self._plan_sealed(lambda: self.plan(named, default, by))
         if not approve(planned):
             return planned
         now = pause_in_force(context)
@@ -440,7 +438,7 @@ class ReturnedFlow:
         return copies & {*partitions_of(self.context.target.topics(), topics)}
 
     def _plan_sealed(
-        self, switch: FlowSwitch, plan: Callable[[], SettledReturn]
+        self, plan: Callable[[], SettledReturn]
     ) -> tuple[SettledReturn, tuple[PartitionNotes, ...]]:
         """Plan until all copies to decide on were sealed, which fences slots that still write."""
         request, sealed = uuid.uuid4().hex[:12], set[TopicPartition]()
@@ -455,7 +453,7 @@ class ReturnedFlow:
             if not unsealed:
                 return planned, notes
             self.show(f"sealing {len(unsealed):,} partitions of {target}")
-            if failed := switch.seal(unsealed):
+            if failed := self.context.own_switch.seal(unsealed):
                 [(copy, why), *others] = sorted(failed.items())
                 more = f", and {len(others)} more" if others else ""
                 raise UnavailableError(f"{copy} on {target} cannot be sealed{more}: {why}", _MERGE)

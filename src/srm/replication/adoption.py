@@ -370,8 +370,6 @@ def adopt(
     flow = context.flow
     topics = planned.to_adopt(accepted=accepted)
     copies = [one for each in topics.values() for one in each]
-    if flow.switch is None:
-        raise RuntimeError("an adoption needs the switch of its flow")
     if copies and planned.running:
         raise ConflictError(f"MirrorMaker 2 still runs: {planned.running}", _STOP_IT)
     Discovery(flow).prepare()
@@ -379,17 +377,17 @@ def adopt(
     is_killed_import = paused is not None and paused.by.endswith(f"({SLOT})")
     if not copies:
         if paused is not None and is_killed_import:
-            flow.switch.resume(request=paused.request)
+            flow.own_switch.resume(request=paused.request)
         return Adopted((), 0)
     if paused is not None and not is_killed_import:
         raise ConflictError(f"{planned.flow} is paused: {paused.reason}; end that first")
     reason = f"srm import adopts {amount(len(topics), 'topic')}"
     pause = Pause(uuid.uuid4().hex, f"{context.by} ({SLOT})", reason, flow.now_ms())
-    flow.switch.pause(pause)
+    flow.own_switch.pause(pause)
     try:
         records = _hand_over(context, copies, show)
     finally:
-        flow.switch.resume(request=pause.request)
+        flow.own_switch.resume(request=pause.request)
     return Adopted(tuple(topics), records)
 
 

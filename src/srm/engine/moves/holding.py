@@ -25,13 +25,7 @@ from typing import Final
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.plan import MovePlan, fingerprint, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress, hold_again
-from srm.domain.moves.routing import (
-    LEASE_MS,
-    Route,
-    group_subject,
-    is_home,
-    next_generation,
-)
+from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
 from srm.engine.flows.supervision import operator, pause_in_force
@@ -79,15 +73,7 @@ from srm.engine.moves.records import (
     transact,
     write_clock,
 )
-from srm.engine.ports import FlowSwitch
-from srm.errors import (
-    ConflictError,
-    FencedError,
-    GateClosedError,
-    SrmError,
-    UnavailableError,
-    UsageError,
-)
+from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
 from srm.threads import start_thread
 
 log = logging.getLogger(__name__)
@@ -129,7 +115,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         # A release may have come before the pause; a run that has planned again shares the pause.
         step = MoveStore.read(context).progress(move_id).step
         if plan.request.is_unplanned and step == "released":
-            _switch(context).leave(move_id)
+            context.forward.own_switch.leave(move_id)
         raise
     if held.is_decided:
         return held
@@ -342,7 +328,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     # RTO counts from here, by the clock that stamps clients' acknowledgements.
     begun_ms = context.now_ms()
     stamp = write_clock(context)
-    flow, switch = plan.request.flow, _switch(context)
+    flow, switch = plan.request.flow, context.forward.own_switch
     reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
     wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
     _leave_if_late(context, plan, switch.pause(wanted))
@@ -374,7 +360,7 @@ def _leave_if_late(context: MoveContext, plan: MovePlan, before: Pause | None) -
     if before is not None and plan.move_id in before.moves:
         return
     if MoveStore.read(context).progress(plan.move_id).is_decided:
-        _switch(context).leave(plan.move_id)
+        context.forward.own_switch.leave(plan.move_id)
         raise ConflictError(
             f"move {plan.move_id} was decided and settled in the meantime: see "
             f"'srm failover report {plan.move_id}'"
@@ -393,16 +379,10 @@ def renew_pause(context: MoveContext, plan: MovePlan) -> None:
             f"settled or released: release the move and hold again, or plan it again"
         )
     try:
-        _switch(context).pause(replace(pause, request=secrets.token_hex(8)), pause.request)
+        new = replace(pause, request=secrets.token_hex(8))
+        context.forward.own_switch.pause(new, pause.request)
     except ConflictError as error:
         raise FencedError(str(error)) from error
-
-
-def _switch(context: MoveContext) -> FlowSwitch:
-    switch = context.forward.switch
-    if switch is None:
-        raise UsageError(f"flow {context.forward.config.flow} cannot be paused from here")
-    return switch
 
 
 def go(context: MoveContext, move_id: str) -> MoveProgress:
@@ -586,7 +566,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     # attempt may have done so too, and needs it.
     fence_errors = fence_errors or release_fence(context, plan, is_over=True)
     if plan.request.is_unplanned:
-        _switch(context).leave(move_id)
+        context.forward.own_switch.leave(move_id)
         for other, at in MoveStore.read(context).moves():  # that it has taken over
             if at.step in HELD and other.request.source == plan.request.source:
                 fence_if_possible(context, other, sets=False)

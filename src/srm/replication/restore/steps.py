@@ -216,7 +216,7 @@ def restore(
         for move_id in pause.moves:  # the actual loss of the disaster next to its forecast
             store_outcome(context.forward, Outcome(move_id, flow, "rebuilt", now_ms, context.by))
         show(f"{planned.forward} continues")
-        context.switch.resume(request=pause.request)
+        context.forward.own_switch.resume(request=pause.request)
     return Restored(
         names, records, written, goes_on=not planned.unrestored, unrestored=planned.unrestored
     )
@@ -248,7 +248,7 @@ def _begin(
     copying = replace(context.copying, config=config)
     source = context.forward.source
     Discovery(copying).prepare()
-    context.own_switch.resume()  # an earlier restore, of other topics, has ended there
+    context.copying.own_switch.resume()  # an earlier restore, of other topics, has ended there
     show(f"creating {', '.join(planned.to_restore)} on {source.alias}, as their copies are")
     topic_sync.sync(copying)
     there = context.forward.target.topics()
@@ -260,7 +260,7 @@ def _begin(
     topics |= {name: originals[name].topic_id for name in planned.to_restore}
     record = RestoreRecord((pause.request, new.request), topics, context.by, copying.now_ms())
     StateTopic(source, flow.source).write({RESTORE_KEY: record.value()})
-    context.switch.pause(new, pause.request)
+    context.forward.own_switch.pause(new, pause.request)
     plans = planned.to_restore.items()
     return [TopicWork(each, there[each.copy], originals[name]) for name, each in plans], new
 
@@ -284,7 +284,7 @@ def _end(context: RestoreContext, pause: Pause, works: Collection[TopicWork], sh
     """Fence every process that still copies back: after P->B resumes, copies get records of P."""
     reason = "the restore has ended"
     ended = Pause(uuid.uuid4().hex, context.by, reason, context.copying.now_ms(), pause.move_id)
-    context.own_switch.pause(ended)
+    context.copying.own_switch.pause(ended)
     _seal(context, context.copying, [work.places(work.original) for work in works], show)
 
 

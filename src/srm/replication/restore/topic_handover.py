@@ -21,7 +21,7 @@ from srm.domain.recovery.restore import TopicRestore, holes, invert, runs_from
 from srm.domain.text.amount import amount
 from srm.engine.cluster_ports import TopicDescription
 from srm.engine.flows.target_topics import assignments
-from srm.engine.ports import FlowContext, FlowSwitch
+from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, FencedError, IntegrityError, SrmError, UnavailableError
 from srm.replication.claim import Sealed, begins_with_records, first_record_in, seal
 from srm.replication.log_reader import Connect, of_each_log
@@ -66,8 +66,6 @@ class RestoreContext:
 
     forward: FlowContext
     copying: FlowContext
-    switch: FlowSwitch
-    own_switch: FlowSwitch
     clusters: Collection[str]
     logs: RestoreLogs
     starts: StartReader

@@ -233,7 +233,7 @@ def test_the_pause_stands_while_a_topic_is_not_restored() -> None:
 
 def test_a_flow_that_is_not_paused_is_left_alone() -> None:
     made = world()
-    made.context().switch.resume()
+    made.context().forward.own_switch.resume()
     before = made.life.writes
 
     with pytest.raises(ConflictError, match="not paused"):
@@ -261,7 +261,7 @@ def test_under_a_later_pause_a_restored_cluster_has_data_of_its_own() -> None:
     copied = _copied(made)[0]
     again = type(copied)("Payments", topic, copied.target_topic, copied.target_topic_id, "n", "b")
     made.b.compacted_topic(internal_topics.replication("P")).write({again.key(): again.value()})
-    made.context().switch.pause(Pause("r2", "ann", "the second time", 9))
+    made.context().forward.own_switch.pause(Pause("r2", "ann", "the second time", 9))
 
     with pytest.raises(ConflictError, match="srm return"):
         restore(made.context())
@@ -350,7 +350,7 @@ def test_a_pause_that_was_written_meanwhile_is_left_alone() -> None:
 
     def copy(copies) -> None:
         copying(copies)
-        context.switch.pause(Pause("r2", "bob", "unplanned failover m2", 9, "m2"))
+        context.forward.own_switch.pause(Pause("r2", "bob", "unplanned failover m2", 9, "m2"))
 
     with pytest.raises(ConflictError, match="paused again by bob"):
         restore(_with_copy(context, copy))
@@ -365,7 +365,7 @@ def test_a_settlement_that_looked_before_a_restore_began_cannot_end_the_pause() 
 
     def copy(copies) -> None:
         with pytest.raises(ConflictError, match="paused again"):
-            context.switch.resume(request=WORST_DAY.request)
+            context.forward.own_switch.resume(request=WORST_DAY.request)
         copying(copies)
 
     assert restore(_with_copy(context, copy)).goes_on
@@ -378,7 +378,7 @@ def test_a_restore_whose_pause_was_settled_before_it_began_copies_nothing() -> N
 
     def tell(line: str) -> None:
         if line.startswith("creating"):
-            context.switch.resume(request=WORST_DAY.request)
+            context.forward.own_switch.resume(request=WORST_DAY.request)
 
     with pytest.raises(ConflictError, match="does not stand"):
         restore(context, show=tell)
@@ -394,7 +394,7 @@ def test_the_flow_does_not_go_on_while_another_restore_copies_back() -> None:
     def tell(line: str) -> None:
         if line.startswith("handing over"):
             other = replace(WORST_DAY, request="r9")
-            context.switch.pause(other)  # as the other one begins
+            context.forward.own_switch.pause(other)  # as the other one begins
 
     with pytest.raises(ConflictError, match="paused again by"):
         restore(context, show=tell)

@@ -230,8 +230,6 @@ class World(RestoreLogs):
         return RestoreContext(
             self._flow(forward, self.p, self.b),
             self._flow(restoring(back, ()), self.b, self.p),
-            Switch(self.b, FORWARD),
-            Switch(self.p, BACK),
             ("P", "B"),
             self,
             MapStarts(FORWARD, self.b),
@@ -243,7 +241,8 @@ class World(RestoreLogs):
     def _flow(self, config, source, target) -> FlowContext:  # type: ignore[no-untyped-def]
         maps = KafkaMapReader(target, source, config.flow)
         other = KafkaMapReader(source, target, config.flow.reverse)
-        return FlowContext(config, source, target, maps, other, lambda: 7)
+        switch = Switch(target, config.flow)
+        return FlowContext(config, source, target, maps, other, lambda: 7, switch=switch)
 
     def _reporter(self, flow: Flow, cluster: SteppedCluster) -> Reporter:
         log = TableLog(cluster)
