@@ -42,7 +42,7 @@ def pause(log: DriverLog, wanted: Pause, request: str | None = None) -> Pause | 
     current = pause_in(found)
     if request is not None and current is None:
         raise ConflictError("the pause of the flow has ended: look at it again")
-    _require(current, request)
+    require_same(current, request)
     if current is not None:
         wanted = current.joined_by(wanted)
     book, damaged = _read(found)
@@ -62,12 +62,13 @@ def resume(
     current = pause_in(log.read())
     if current is None:
         return False
-    _require(current, request)
+    require_same(current, request)
     _write(log, None, decided)
     return True
 
 
-def _require(current: Pause | None, request: str | None) -> None:
+def require_same(current: Pause | None, request: str | None) -> None:
+    """Refuse a pause other than that of ``request``, if one is given (ConflictError)."""
     if current is not None and request not in {None, current.request}:
         raise ConflictError(
             f"the flow was paused again by {current.by}: {current.reason}; "

@@ -53,6 +53,7 @@ from srm.engine.recovery import store_outcome
 from srm.errors import ConflictError, NotFoundError, UnavailableError, UsageError
 from srm.replication.claim import Sealed
 from srm.replication.driver.discovery import Discovery
+from srm.replication.driver.pausing import require_same
 from srm.replication.restore.flow_state import RestoreState, progress
 from srm.replication.restore.topic_handover import RestoreContext, Show, TopicWork, hand_topic_over
 
@@ -211,7 +212,9 @@ def restore(
             records += hand_topic_over(context, work, sealed, show)
     written = renew_checkpoints(context.forward, {each.copy: each.topic for each in planned.topics})
     if not planned.unrestored:
-        _check_same_pause(context, pause)
+        # It may be of a later failover. One that another restore has renewed stays, too: records
+        # that P->B copies while the other flow copies back would return to P as new records.
+        require_same(pause_in_force(context.forward), pause.request)
         now_ms, flow = context.forward.now_ms(), str(planned.forward)
         for move_id in pause.moves:  # the actual loss of the disaster next to its forecast
             store_outcome(context.forward, Outcome(move_id, flow, "rebuilt", now_ms, context.by))
@@ -220,19 +223,6 @@ def restore(
     return Restored(
         names, records, written, goes_on=not planned.unrestored, unrestored=planned.unrestored
     )
-
-
-def _check_same_pause(context: RestoreContext, pause: Pause) -> None:
-    """Keep the pause of a later failover, and one that another restore has renewed (ConflictError).
-
-    Records that P->B copies while the other flow copies back would return to P as new records.
-    """
-    now = pause_in_force(context.forward)
-    if now is not None and now.request != pause.request:
-        raise ConflictError(
-            f"{context.forward.config.flow} was paused again by {now.by}: {now.reason}; "
-            "check the new pause first"
-        )
 
 
 def _begin(
