@@ -41,7 +41,7 @@ from srm.domain.text.documents import decode_or_none, document_of, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
 from srm.engine.cluster_ports import Cluster, Place
-from srm.engine.control.control_topics import ensure_stamped
+from srm.engine.control.control_topics import create_control_topics
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
@@ -196,8 +196,7 @@ def run_drill(
     """Rehearse a failover of groups, by default of all that it would move; store the result."""
     target, config, now_ms = context.target, context.forward.config, context.now_ms()
     flow = config.flow
-    if internal_topics.MOVES not in target.partition_counts():
-        ensure_stamped(target, internal_topics.MOVES, config.internal_replication_factor)
+    create_control_topics(target, config.internal_replication_factor, [internal_topics.MOVES])
     alive = [one for one in remove_leftovers(target, now_ms) if one.flow == str(flow)]
     if alive:
         raise ConflictError(

@@ -46,7 +46,7 @@ from srm.domain.recovery.source_return import (
 from srm.domain.text.amount import reasons_text, some
 from srm.domain.text.documents import split, values_of
 from srm.engine.cluster_ports import TopicDescription, Topics
-from srm.engine.control.control_topics import ensure_compacted
+from srm.engine.control.control_topics import create_control_topics
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets
@@ -490,7 +490,7 @@ def store_outcome(context: FlowContext, outcome: Outcome) -> None:
     for cluster in (context.target, context.source):
         try:
             if cluster is context.target:
-                ensure_compacted(cluster, internal_topics.MOVES, 1, replicas)
+                create_control_topics(cluster, replicas, [internal_topics.MOVES])
             if internal_topics.MOVES in cluster.topics():
                 topic = cluster.compacted_topic(internal_topics.MOVES)
                 topic.write(split(outcome.key(), outcome.value(), topic.read))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeVar
 
 from srm.domain.names import internal_topics
@@ -64,11 +64,6 @@ def ensure_compacted(
         cluster.alter_topic_configs({topic: {"cleanup.policy": wanted}})
 
 
-def ensure_stamped(cluster: Cluster, topic: str, replication_factor: int) -> None:
-    """Create a compacted topic whose records the broker stamps; as :func:`ensure_compacted`."""
-    ensure_compacted(cluster, topic, 1, replication_factor, STAMPED)
-
-
 _CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     internal_topics.MOVES: STAMPED,
     # One clock, the broker's, orders the records of clients and moves.
@@ -77,13 +72,15 @@ _CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def create_control_topics(cluster: Cluster, replication_factor: int) -> tuple[str, ...]:
+def create_control_topics(
+    cluster: Cluster, replication_factor: int, wanted: Collection[str] = tuple(_CONFIGS)
+) -> tuple[str, ...]:
     existing = cluster.topics()
-    missing = {name: configs for name, configs in _CONFIGS.items() if name not in existing}
+    missing = tuple(name for name in wanted if name not in existing)
     if missing:
-        specs = [compacted_spec(name, replication_factor, 1, own) for name, own in missing.items()]
-        cluster.create_topics(specs)
-    return tuple(missing)
+        own = [compacted_spec(name, replication_factor, 1, _CONFIGS[name]) for name in missing]
+        cluster.create_topics(own)
+    return missing
 
 
 def repair_control_topics(cluster: Cluster) -> None:

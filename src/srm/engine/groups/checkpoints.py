@@ -30,7 +30,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.domain.text.documents import Document, decode_or_none
 from srm.engine.cluster_ports import ByGroup, Cluster, GroupKind, Stamped, Topics
-from srm.engine.control.control_topics import ensure_compacted, ensure_stamped
+from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.flows.target_topics import write_metrics
 from srm.engine.groups.ledger import forget_entries
@@ -170,7 +170,8 @@ def emit(
     changed = {key: value for key, value in records.items() if existing.get(key) != value}
     if changed and not dry_run:
         if not existing:
-            ensure_stamped(context.target, topic, config.checkpoints_replication_factor)
+            factor = config.checkpoints_replication_factor
+            ensure_compacted(context.target, topic, 1, factor, STAMPED)
         table.write(changed)
         _write_latency(context, found, changed.keys(), now_ms)
     if groups is None and not dry_run:

@@ -27,7 +27,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription
-from srm.engine.control.control_topics import ensure_stamped
+from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import Commits, Groups, Look, per_group, survey, texts
 from srm.engine.groups.ledger import read_ledger
@@ -208,7 +208,7 @@ class _Run:
         results = {(d.group, d.partition): d for d in decisions}
         if writes:
             factor = self.context.config.internal_replication_factor
-            ensure_stamped(self.context.target, internal_topics.LEDGER, factor)
+            ensure_compacted(self.context.target, internal_topics.LEDGER, 1, factor, STAMPED)
         for some in _chunks(writes):
             for done in self._write(some):
                 results[done.group, done.partition] = done

@@ -35,7 +35,7 @@ from srm.domain.text.amount import Reason
 from srm.domain.text.documents import decode_or_none, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.engine.cluster_ports import Cluster, Place, Topics, TopicSetting, cluster_ids
-from srm.engine.control.control_topics import ensure_stamped
+from srm.engine.control.control_topics import create_control_topics
 from srm.engine.ports import FlowContext
 from srm.errors import NotLoadedError, SrmError
 
@@ -206,9 +206,8 @@ def keep_proof(context: FlowContext, proof: FlowProof) -> None:
     """Store a proof; a failure is logged, as the next emission proves again."""
     config, target = context.config, context.target
     try:
-        factor = config.internal_replication_factor
-        if internal_topics.MOVES not in target.partition_counts():
-            ensure_stamped(target, internal_topics.MOVES, factor)
+        replicas = config.internal_replication_factor
+        create_control_topics(target, replicas, [internal_topics.MOVES])
         topic = target.compacted_topic(internal_topics.MOVES)
         topic.write(split(FlowProof.key(config.flow), proof.value(), topic.read))
     except SrmError as error:

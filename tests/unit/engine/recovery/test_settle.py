@@ -563,7 +563,7 @@ def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(
     def refuse(*_arguments: object) -> object:
         raise AuthorizationError("not allowed")
 
-    monkeypatch.setattr("srm.engine.recovery.ensure_compacted", refuse)
+    monkeypatch.setattr("srm.engine.recovery.create_control_topics", refuse)
     done = returned.settle(Payments="merge")
 
     assert done.applied
