@@ -22,7 +22,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from srm.config.model import AccessSettings, ServiceSettings
+from srm.config.model import AccessSettings, RemoteSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError
 from srm.service.access import access
 from srm.service.access.passwords import Passwords, UsersFile
@@ -82,13 +82,7 @@ class _Chain:
     def _read(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        key, password = self._settings.key_location, self._settings.key_password.reveal()
-        load(
-            "service.ssl.certificate.location",
-            self._settings.certificate_location,
-            # Without a password OpenSSL would prompt for one on the terminal and wait.
-            lambda path: context.load_cert_chain(path, key, lambda: password),
-        )
+        load_chain(context, "service.ssl", self._settings)
         if self._settings.auth == "mtls":
             # A handshake checks against the authorities of the context that it ends with.
             ca = self._settings.ca_location
@@ -105,6 +99,28 @@ class _Chain:
             except OSError:
                 stamps.append(-1)
         return stamps
+
+
+def load_chain(
+    context: ssl.SSLContext, keys: str, settings: AccessSettings | RemoteSettings
+) -> None:
+    password = settings.key_password.reveal()
+    load(
+        f"{keys}.certificate.location",
+        settings.certificate_location,
+        # Without a password OpenSSL would prompt for one on the terminal and wait.
+        lambda path: context.load_cert_chain(path, settings.key_location, lambda: password),
+    )
+
+
+def authorities(key: str, path: Path | None) -> ssl.SSLContext:
+    """Return a client's context that trusts the authorities of a file, or of the system."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if path is None:
+        context.load_default_certs()
+    else:
+        load(key, path, context.load_verify_locations)
+    return context
 
 
 def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:
@@ -202,17 +218,17 @@ _BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 
 
 class Keys:
-    """The public keys of an OpenID provider; ``ca`` checks its certificate, None: the system's."""
+    """The public keys of an OpenID provider; authorities in ``ca`` sign its certificate."""
 
     def __init__(
         self,
         issuer: str,
-        ca: ssl.SSLContext | None = None,
+        ca: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._issuer = issuer
-        self._verify: ssl.SSLContext | bool = ca if ca is not None else True
+        self.trust = authorities("service.oidc.ca.location", ca)
         self._clock = clock
         self._transport = transport
         self._keys: Mapping[str, jwt.PyJWK] = {}
@@ -251,7 +267,7 @@ class Keys:
             async with (
                 asyncio.timeout(_TIMEOUT_S),
                 httpx.AsyncClient(
-                    verify=self._verify, transport=self._transport, trust_env=False
+                    verify=self.trust, transport=self._transport, trust_env=False
                 ) as client,
             ):
                 where = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
@@ -324,7 +340,7 @@ def bearer_access(settings: AccessSettings, keys: Keys | None = None) -> access.
             "service.auth = bearer needs service.oidc.issuer and service.oidc.audience"
         )
     require_secure(issuer)
-    known = keys or Keys(issuer, _authorities(settings))
+    known = keys or Keys(issuer, settings.oidc_ca_location)
 
     async def identify(
         request: Request,
@@ -382,11 +398,3 @@ def groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
 def _refusal(why: str, error: str = "") -> HTTPException:
     challenge = 'Bearer realm="srm"' + (f', error="{error}"' if error else "")
     return HTTPException(401, why, {"WWW-Authenticate": challenge})
-
-
-def _authorities(settings: AccessSettings) -> ssl.SSLContext | None:
-    if settings.oidc_ca_location is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    load("service.oidc.ca.location", settings.oidc_ca_location, context.load_verify_locations)
-    return context

@@ -34,7 +34,7 @@ from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import ConfigError, IntegrityError, SrmError, UnavailableError, UsageError
 from srm.kafka.cluster import KafkaCluster
 from srm.service.access.access import read_limited
-from srm.service.access.logins import load
+from srm.service.access.logins import authorities, load_chain
 from srm.service.views.responses import TARGET_HEADER
 from srm.service.views.watching import RepeatedTask, end_all
 
@@ -436,16 +436,7 @@ def _address(service: ServiceAnnouncement, path: str) -> httpx.URL:
 
 
 def _context(remote: RemoteSettings) -> ssl.SSLContext:
-    if remote.ca_location is None:
-        context = ssl.create_default_context()
-    else:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        load("service.remote.ssl.ca.location", remote.ca_location, context.load_verify_locations)
+    context = authorities("service.remote.ssl.ca.location", remote.ca_location)
     if remote.certificate_location is not None:
-        password = remote.key_password.reveal()
-        load(
-            "service.remote.ssl.certificate.location",
-            remote.certificate_location,
-            lambda path: context.load_cert_chain(path, remote.key_location, lambda: password),
-        )
+        load_chain(context, "service.remote.ssl", remote)
     return context

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.certificates import Authority, Signed
 
 from srm.config.model import AccessSettings
-from srm.service.access.logins import server_context
+from srm.service.access.logins import Keys, server_context
 
 HOST = "127.0.0.1"
 
@@ -92,3 +93,15 @@ def test_nobody_comes_in_without_a_certificate_after_a_renewal_either(
 
 def asking_as_stranger(authority: Authority, folder: Path) -> ssl.SSLContext:
     return asking(authority, folder, Authority().client("olga"))
+
+
+def test_a_provider_may_have_a_certificate_of_an_authority_of_the_system(
+    settings: AccessSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The HTTP library trusts only those that it brings along, unless it is given others."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(settings.ca_location))
+    keys = Keys(f"https://{HOST}")
+
+    _, certificate = shaken(server_context(replace(settings, auth="none")), keys.trust)
+
+    assert certificate is not None
