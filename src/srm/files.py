@@ -34,6 +34,16 @@ def user_path(named: Path | str) -> Path:
         return Path(named)
 
 
+def file_stamp(path: Path) -> tuple[object, ...]:
+    """Return a value that changes with a file, or those of a folder, without reading them."""
+    try:
+        found = path.stat()
+        inside = sorted(path.iterdir()) if path.is_dir() else []
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_ino, found.st_size, *map(file_stamp, inside))
+
+
 @contextmanager
 def user_file(file: Path | str, use: Literal["read", "written"]) -> Iterator[None]:
     """Raise UsageError for errors of the file system with a file that a user named."""

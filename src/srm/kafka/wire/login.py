@@ -22,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
+from srm.files import file_stamp
 from srm.http_post import PostError, basic, post
 from srm.kafka.wire.errors import error_name
 from srm.kafka.wire.messages import Request
@@ -304,18 +305,8 @@ class SecurityAccess:
 
 
 def _stamp(tls: Tls) -> tuple[object, ...]:
-    """Return a value that changes with the contents of the files, without reading them."""
     named = (getattr(tls, one.name) for one in fields(tls) if one.name.endswith("_location"))
-    return tuple(_file_stamp(Path(location)) for location in named if location)
-
-
-def _file_stamp(path: Path) -> tuple[object, ...]:
-    try:
-        found = path.stat()
-        inside = sorted(path.iterdir()) if path.is_dir() else []
-    except OSError:
-        return ()
-    return (found.st_mtime_ns, found.st_ino, found.st_size, *map(_file_stamp, inside))
+    return tuple(file_stamp(Path(location)) for location in named if location)
 
 
 def _next(exchange: Exchange, received: bytes | None) -> bytes | None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import Cluster
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, DataLossError, FencedError, SrmError, SupersededError
+from srm.files import file_stamp
 from srm.replication.driver.driver import SIGN_OFF_S, FlowDriver, keep_running
 from srm.threads import start_thread
 
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 3.0
 
-_Clients = tuple[tuple[ClusterClients, ...], Mapping[str, int]]
+_Clients = tuple[tuple[ClusterClients, ...], Mapping[str, object]]
 
 
 @dataclass
@@ -127,7 +128,7 @@ class SettingsReload:
 
 
 def _clients_of(config: Config, flow: Flow) -> _Clients:
-    """Return the clients' settings, and when the files that they name were written last."""
+    """Return the clients' settings, and the stamps of the files that they name."""
     clients = tuple(config.cluster_clients(alias, flow) for alias in (flow.source, flow.target))
     paths = {
         str(value)
@@ -136,11 +137,7 @@ def _clients_of(config: Config, flow: Flow) -> _Clients:
         for name, value in properties.items()
         if name.endswith(".location")
     }
-    times = dict[str, int]()
-    for path in paths:
-        with suppress(OSError):
-            times[path] = Path(path).stat().st_mtime_ns
-    return clients, times
+    return clients, {path: file_stamp(Path(path)) for path in paths}
 
 
 Work = Callable[[threading.Event], object]

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srm.config.model import AccessSettings, RemoteSettings, ServiceSettings
 from srm.errors import ConfigError, UnavailableError
+from srm.files import file_stamp
 from srm.service.access import access
 from srm.service.access.passwords import Passwords, UsersFile
 
@@ -92,13 +93,7 @@ class _Chain:
 
     def _stamp(self) -> object:
         files = (self._settings.certificate_location, self._settings.key_location)
-        stamps = []
-        for file in files:
-            try:
-                stamps.append(file.stat().st_mtime_ns if file is not None else 0)
-            except OSError:
-                stamps.append(-1)
-        return stamps
+        return [file_stamp(file) for file in files if file is not None]
 
 
 def load_chain(

@@ -24,6 +24,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from srm.config.model import AccessSettings
 from srm.errors import ConfigError, UnavailableError, UsageError
+from srm.files import file_stamp
 from srm.service.access import access
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="srm", charset="UTF-8"'}
@@ -251,8 +252,7 @@ class UsersFile:
 
     def users(self) -> Mapping[str, UserEntry]:
         try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            stamp = file_stamp(self._path)
             if stamp != self._stamp:
                 text = self._path.read_text("utf-8")
                 self._users, self._stamp = parse_users(text, str(self._path)), stamp
