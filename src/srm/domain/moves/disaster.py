@@ -311,8 +311,7 @@ class Outcome(Document):
 
     @property
     def is_whole(self) -> bool:
-        incomplete = self.has_lost_logs or self.unread
-        return not (incomplete or any(one.gone or one.late for one in self.partitions))
+        return not (self.has_lost_logs or self.unread)
 
     def key(self) -> bytes:
         return f"{OUTCOME_PREFIX}{self.move_id}".encode()

@@ -350,7 +350,7 @@ def build_report(
         else None,
         residue_until_ms=residue_until_ms(plan, progress) if progress.is_decided else None,
         notes=tuple(_notes(plan, progress, groups)),
-        rpo_seconds=_rpo_seconds(progress, lost, rpo_records),
+        rpo_seconds=_rpo_seconds(lost, rpo_records),
         forecast=progress.forecast or plan.forecast,
         outcome=outcome,
         accepted=tuple(each.name for each in SETTINGS if getattr(request, each.name) is True),
@@ -395,26 +395,23 @@ def _rpo(
         return progress.rpo_records, progress.rpo_records
     if progress.forecast is None:
         return None, None
-    at_least, at_most = progress.forecast.not_copied, progress.forecast.at_most
-    if outcome is None:
-        return at_least, at_most
-    found, gone = outcome.records - outcome.late, sum(one.gone for one in outcome.partitions)
-    if outcome.is_whole:
-        return found, found
-    if outcome.has_lost_logs:  # with records that were not copied
-        found = max(found, at_least)
-    return found, None if at_most is None else max(found + gone, at_most)
+    found, at_most = progress.forecast.not_copied, progress.forecast.at_most
+    if outcome is not None:
+        counted, gone = outcome.records - outcome.late, sum(one.gone for one in outcome.partitions)
+        if outcome.is_whole:
+            return counted, max(counted + gone, (outcome.late and at_most) or 0)
+        # Lost logs had the records that were not copied.
+        found = max(counted, found if outcome.has_lost_logs else 0)
+        at_most = None if at_most is None else max(found + gone, at_most)
+    # A source without growth at its last answer bounds nothing.
+    return found, at_most if at_most != found else None
 
 
-def _rpo_seconds(
-    progress: MoveProgress, outcome: Outcome | None, rpo_records: int | None
-) -> float | None:
+def _rpo_seconds(outcome: Outcome | None, rpo_records: int | None) -> float | None:
     if rpo_records == 0:
         return 0.0
-    if rpo_records is None or progress.forecast is None:
+    if rpo_records is None or outcome is None:
         return None
-    if outcome is None or not outcome.partitions:
-        return progress.forecast.seconds
     times = [ms for p in outcome.partitions for ms in (p.first_ms, p.last_ms) if ms is not None]
     return (max(times) - min(times)) / 1000 if times else None
 

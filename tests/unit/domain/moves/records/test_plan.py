@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import FORECAST
 
 from srm.cli.console import document
-from srm.domain.moves.disaster import Outcome, PartitionOutcome
+from srm.domain.moves.disaster import Outcome, PartitionOutcome, TopicForecast
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, fingerprint
 from srm.domain.moves.progress import GroupResume, MoveProgress
 from srm.domain.moves.report import MoveReport, build_report
@@ -251,6 +251,7 @@ FEW = replace(FOUND, records=9)
         (Outcome("m1", "P->B", "same", 1, "ann", unread=("Payments-1: no",)), (None, 0, 330)),
         (Outcome("m1", "P->B", "same", 1, "ann", (FOUND, GONE)), (None, 454, 461)),
         (Outcome("m1", "P->B", "same", 1, "ann", (replace(FOUND, late=450),)), (None, 4, 330)),
+        (Outcome("m1", "P->B", "same", 1, "ann", (replace(FOUND, late=1),)), (453, 453, 453)),
     ],
 )
 def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcome, rpo):
@@ -261,6 +262,21 @@ def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcom
 
     assert (report.rpo_records, report.rpo_at_least, report.rpo_at_most) == rpo
     assert (report.rpo_seconds == 0.0) == (report.rpo_records == 0)
+
+
+QUIET = replace(FORECAST, topics=(TopicForecast("Payments", 3, 0, 0, 0.0, 25_000),))
+
+
+@pytest.mark.parametrize(
+    "outcome", [None, Outcome("m1", "P->B", "same", 1, "ann", unread=("Payments-1: no",))]
+)
+def test_a_source_that_was_quiet_at_its_last_answer_bounds_no_loss(outcome):
+    """The report said 'RPO 0 records' 25 s after the last answer: 43 were found on P."""
+    plan = replace(PLAN, request=replace(PLAN.request, mode="unplanned"))
+
+    report = build_report(plan, MoveProgress("m1", forecast=QUIET).at("gone", 9), outcome)
+
+    assert (report.rpo_records, report.rpo_at_least, report.rpo_at_most) == (None, 0, None)
 
 
 def test_a_move_of_some_topics_has_lost_nothing_of_those_that_another_move_led_away():
