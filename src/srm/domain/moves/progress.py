@@ -113,7 +113,7 @@ class Straggler:
 
     def line(self, group: str, source: str) -> str:
         moved = [f"{name} from {a} to {b}" for name, (a, b) in sorted(self.commits.items())]
-        by = some(self.members) or "a consumer that assigns partitions by itself"
+        by = some(self.members) or "a consumer that assigns partitions by itself, or has left"
         commits = f", its commits moved: {some(moved)}" if moved else ""
         return f"group {group} was read on {source} after go by {by}{commits}: stop it there"
 
