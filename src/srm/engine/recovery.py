@@ -218,18 +218,20 @@ class ReturnedFlow:
         planned, notes = self._plan_sealed(lambda: self.plan(named, default, by))
         if not approve(planned):
             return planned
+        show("routes and moves of both clusters")
+        level(as_move(context))
         now = pause_in_force(context)
         if now is None or now.request != before.request:
             raise ConflictError(overtaken.format(flow, "paused again" if now else "settled"))
-        show("routes and moves of both clusters")
-        level(as_move(context))
-        if before.moves:
-            show("the outcome of the disaster")
-        for move_id in before.moves:
-            store_outcome(context, replace(planned.outcome, move_id=move_id))
+        show("the outcome of the disaster")
+        outcomes = [replace(planned.outcome, move_id=move_id) for move_id in before.moves]
+        for outcome in outcomes:
+            store_outcome(context, outcome)
         show("the decision")
         if not switch.resume({note.key(): note.value() for note in notes}, before.request):
             raise ConflictError(overtaken.format(flow, "settled"))
+        for outcome in outcomes:  # again, over that of a settlement that decides too late
+            store_outcome(context, replace(outcome, time_ms=context.now_ms()))
         return replace(planned, applied=True)
 
     def residue(

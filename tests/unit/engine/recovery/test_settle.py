@@ -289,6 +289,31 @@ def test_what_happens_to_the_pause_at_the_very_last_moment_is_not_passed_over(
     assert (pause_in_force(returned.context) is not None) == again
 
 
+def test_the_outcome_is_that_of_the_settlement_that_decided(returned: Returned) -> None:
+    """Two engineers at once: the report had the choice of the one who came too late."""
+
+    def at_the_decision(act: Callable[[], object]) -> ReturnedFlow:
+        def show(text: str) -> None:
+            if text == "the decision":
+                act()
+
+        return ReturnedFlow(returned.context, returned.logs, show)
+
+    def is_killed() -> None:
+        raise KilledError
+
+    def bob_discards() -> None:
+        with pytest.raises(KilledError):
+            at_the_decision(is_killed).settle({"Payments": "discard"}, None, "bob")
+
+    at_the_decision(bob_discards).settle({"Payments": "keep"}, None, "ann")
+
+    [note] = returned.notes
+    assert note.decision == "keep"
+    assert returned.outcome is not None
+    assert (returned.outcome.choices, returned.outcome.by) == ({"Payments": "keep"}, "ann")
+
+
 def test_the_outcome_is_kept_for_each_move_that_has_given_the_source_up(
     returned: Returned,
 ) -> None:
