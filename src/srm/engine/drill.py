@@ -244,11 +244,11 @@ class _Drill:
             rows = _rows(context, found, lost)
         own = [as_warning(each) for each in found.found if each.id == HALTED]
         own += [each for each in found.found if each.id != HALTED]
-        known = {each.text for each in own if not each.blocks}
+        known = {(each.text, each.blocks) for each in own}
         own += [
             each.within(f"without {flow.source}")
             for each in of_loss
-            if each.blocks or each.text not in known
+            if (each.text, each.blocks) not in known
         ]
         problems = [each.text for each in own if each.blocks]
         warnings = [each.text for each in own if not each.blocks]

@@ -27,6 +27,7 @@ from srm.cli.flows.for_flows import Flows, say
 from srm.config.loader import build_config, read_settings
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.config.values import at_place
+from srm.domain.names.internal_topics import TRANSACTIONS
 from srm.domain.names.rights import (
     ANY_NAME,
     FlowNames,
@@ -56,7 +57,6 @@ _COLOURS: Final[Mapping[State, str]] = {"ok": "green", "warning": "yellow", "pro
 _OLDEST: Final = (3, 7)
 """Oldest release of Kafka that srm is tested with."""
 _SKEW_MS: Final = 5_000
-_TRANSACTION_LOG: Final = "__transaction_state"
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 _SHOWN: Final = (
     "default.replication.factor",
@@ -182,25 +182,23 @@ def _cluster(cluster: KafkaCluster, name: str) -> Iterator[Check]:
 
 def _transactions(cluster: Cluster, name: str) -> Iterator[Check]:
     """Yield whether a target can take transactions, which claims and moves need."""
-    log = cluster.topics().get(_TRANSACTION_LOG)
+    log = cluster.topics().get(TRANSACTIONS)
     if log is None:
         action = "keep transaction.state.log.replication.factor within the number of brokers"
-        text = (
-            f"{_TRANSACTION_LOG} does not exist yet, or srm may not see it; transactions create it"
-        )
+        text = f"{TRANSACTIONS} does not exist yet, or srm may not see it; transactions create it"
         yield Check(name, "ok", f"{text}: {action}")
         return
     settings = cluster.topic_settings([log.name]).get(log.name, {})
     least = int(settings.get("min.insync.replicas", TopicSetting("1")).value)
-    text = f"{_TRANSACTION_LOG} has {amount(log.replicas, 'replica')}, min.insync.replicas {least}"
+    text = f"{TRANSACTIONS} has {amount(log.replicas, 'replica')}, min.insync.replicas {least}"
     if log.leaderless:
-        text = f"{_TRANSACTION_LOG} has {amount(len(log.leaderless), 'partition')} without a leader"
+        text = f"{TRANSACTIONS} has {amount(len(log.leaderless), 'partition')} without a leader"
         yield Check(name, "problem", text, f"start the brokers of {cluster.alias}")
     elif log.replicas == least > 1:
         action = f"set min.insync.replicas = {least - 1} on it, or add replicas to it"
         yield Check(name, "warning", f"{text}: none commits while one broker is dead", action)
     elif log.replicas < least:
-        action = f"add replicas to {_TRANSACTION_LOG}"
+        action = f"add replicas to {TRANSACTIONS}"
         yield Check(name, "problem", f"{text}: no transaction can commit", action)
     else:
         yield Check(name, "ok", text)

@@ -8,9 +8,11 @@ version and with every separator, so no MM2 copies these topics and no MirrorCli
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTIONS = "__transaction_state"
 HEARTBEATS = "heartbeats"
 LEDGER = "__srm-ledger"
 ROUTING = "__srm-routing"
@@ -21,6 +23,15 @@ SERVICES = "__srm-services"
 
 _CONNECT: Final = frozenset({"connect-configs", "connect-offsets", "connect-status"})
 """Topics of Connect workers, by their names in connect-distributed.properties."""
+
+
+def partition_of(transactional_id: str, partitions: int) -> int:
+    """Return the partition of Kafka's log of transactions whose leader coordinates an id.
+
+    Source: TransactionStateManager.partitionFor, with String.hashCode of Java.
+    """
+    code = reduce(lambda found, char: (31 * found + ord(char)) % 2**32, transactional_id, 0)
+    return min(code, 2**32 - code) % partitions
 
 
 def is_internal(topic: str, separator: str = ".") -> bool:

@@ -148,7 +148,7 @@ def operator_rights(names: FlowNames) -> tuple[NeededRight, ...]:
             *_on_each(cluster, ("Read",), "--topic", names.topics),
             *_on_each(cluster, ("Read", "DescribeConfigs"), "--group", names.groups),
             NeededRight(cluster, ("Describe",), "--transactional-id", ANY_NAME),
-            NeededRight(cluster, ("Read",), "--topic", "__transaction_state"),
+            NeededRight(cluster, ("Read",), "--topic", internal_topics.TRANSACTIONS),
             NeededRight(cluster, ("Describe",), "--cluster"),
         )
     return tuple(dict.fromkeys(rights))

@@ -45,7 +45,7 @@ from srm.engine.moves.records import (
     transact,
     undecided_moves,
 )
-from srm.engine.moves.surroundings import surrounding_warnings
+from srm.engine.moves.surroundings import surrounding_findings
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, UsageError, message
 
@@ -160,7 +160,7 @@ def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
 def look_around(context: MoveContext, request: MoveRequest, move_id: str) -> Findings:
     """Look as a plan does: at what moves, and at the surroundings of the move."""
     seen = findings(context, request, move_id)
-    return replace(seen, found=(*surrounding_warnings(context, seen.facts), *seen.found))
+    return replace(seen, found=(*surrounding_findings(context, seen.facts), *seen.found))
 
 
 def findings(

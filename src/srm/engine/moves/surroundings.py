@@ -1,4 +1,4 @@
-"""Warnings of a plan about the surroundings of its move: what no gate checks, with the remedy."""
+"""Findings of a plan about the surroundings of its move: what no gate checks, with the remedy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Final
 
 from srm.domain.moves.gate import Writers, unknown_writers, unrouted_members
 from srm.domain.moves.routing import group_subject, home_subject
+from srm.domain.names import internal_topics
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import Finding, amount, some, warning
+from srm.domain.text.amount import Finding, amount, problem, some, warning
 from srm.engine.cluster_ports import Cluster, Topics
+from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.control.topic_sync import plan_remote_topics
 from srm.engine.flows.source_look import partitions_of
@@ -29,8 +31,8 @@ _MOST_GROUPS: Final = 2_000
 """Maximum number of groups whose offsets are read to find those that stay."""
 
 
-def surrounding_warnings(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
-    """Yield the warnings in the order in which an operator would handle them.
+def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
+    """Yield the findings in the order in which an operator would handle them.
 
     For a lost source only its target and the configuration are read.
     """
@@ -258,14 +260,22 @@ def _clocks(facts: MoveFacts) -> Iterator[Finding]:
 
 
 def _transaction_logs(facts: MoveFacts) -> Iterator[Finding]:
-    """Warn of clusters that replicate topics, but have one replica of their transaction log."""
+    """Find logs of transactions that cannot write the move, or that a frozen broker would stop."""
     for side in (facts.target,) if facts.is_away else (facts.source, facts.target):
-        log = side.topics.get("__transaction_state")
+        if (log := side.topics.get(internal_topics.TRANSACTIONS)) is None:
+            continue
+        number = internal_topics.partition_of(CONTROL_ID, log.partitions)
+        if brokers := log.leaderless.get(number):
+            yield problem(
+                "no-coordinator",
+                f"{log.name}-{number} of {side.alias} has no leader, so no move can be written "
+                f"there: start broker {' or '.join(map(str, brokers))}",
+            )
         most = max((topic.replicas for topic in side.topics.values()), default=0)
-        if log is not None and log.replicas == 1 < most:
+        if log.replicas == 1 < most:
             yield warning(
                 "transaction-log",
-                f"topic __transaction_state of cluster {side.alias} has one replica: a frozen "
+                f"topic {log.name} of cluster {side.alias} has one replica: a frozen "
                 f"broker can publish the decision of a move after the clients' leases expired; "
                 f"raise it to 3 replicas with kafka-reassign-partitions.sh",
             )

@@ -16,6 +16,7 @@ from typing import Final
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from srm.clock import now_ms
+from srm.domain.names.internal_topics import TRANSACTIONS
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.errors import AuthorizationError, SrmError
 from srm.kafka.admin.clients import Clients, drain, open_reader, position_after
@@ -29,7 +30,6 @@ from srm.kafka.wire.messages import CLASSIC, FLEXIBLE, INT16, Cursor, Request, l
 _DOING: Final = "describing producers"
 _logger = logging.getLogger(__name__)
 _Names = dict[int, tuple[str, int | None]]
-TOPIC: Final = "__transaction_state"
 _FORMS: Final = {0: CLASSIC, 1: FLEXIBLE}
 """By version."""
 _VALUE: Final = layout("""producer_id:int64 producer_epoch:int16 timeout_ms:int32 status:int8
@@ -138,7 +138,7 @@ def largest(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
 def written_together(clients: Clients) -> tuple[frozenset[str], ...] | None:
     deadline = time.monotonic() + min(clients.timeout_s, 30.0)
     try:
-        found = describe(clients, [TOPIC], "Read").get(TOPIC)
+        found = describe(clients, [TRANSACTIONS], "Read").get(TRANSACTIONS)
         if found is None:
             return ()
         sets = _sets(clients, found.partitions, deadline)
@@ -150,11 +150,11 @@ def written_together(clients: Clients) -> tuple[frozenset[str], ...] | None:
 
 def _sets(clients: Clients, partitions: int, deadline: float) -> set[frozenset[str]] | None:
     """Read the whole log as it is now; None where the time does not suffice."""
-    where = clients.label(f"reading {TOPIC}")
+    where = clients.label(f"reading {TRANSACTIONS}")
     sets: set[frozenset[str]] = set()
     unread = set(range(partitions))
     with kafka_errors(where), closing(open_reader(clients.props.consumer)) as consumer:
-        consumer.assign([KafkaTopicPartition(TOPIC, number, 0) for number in unread])
+        consumer.assign([KafkaTopicPartition(TRANSACTIONS, number, 0) for number in unread])
         while unread and time.monotonic() < deadline:
             for message in drain(consumer, _POLL_S):
                 position = position_after(message, where)

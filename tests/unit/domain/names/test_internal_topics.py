@@ -24,3 +24,8 @@ def test_no_topic_of_ours_is_a_heartbeats_topic_for_mirrormaker(separator: str) 
 @pytest.mark.parametrize("name", ["orders.internal", "orders-internal", "P.orders.internal"])
 def test_a_topic_of_users_is_copied_whatever_it_ends_with(name: str) -> None:
     assert not internal_topics.is_internal(name)
+
+
+def test_the_coordinator_of_a_transactional_id_leads_the_partition_of_its_hash_in_java() -> None:
+    assert internal_topics.partition_of("hello", 50) == 22, "hashCode() 99162322"
+    assert internal_topics.partition_of("srm-control-records", 50) == 7, "hashCode() -588063757"

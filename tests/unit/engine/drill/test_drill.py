@@ -18,8 +18,11 @@ from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.moves.disaster import DRILL_LEASE_MS, Drill, DrillGroup
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names import internal_topics
+from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import split
 from srm.engine import drill as drill_run
+from srm.engine.cluster_ports import TopicSpec
+from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.drill import place_of_processes, read_drills, run_drill, write_drill
 from srm.engine.emission import emit
 from srm.engine.moves.records import MoveContext, ensure_topics, without_source
@@ -148,6 +151,18 @@ def test_what_would_refuse_the_unplanned_move_alone_fails_the_drill(world: Copie
         "without P: flow P->B has never copied anything to B: nothing is known about P; start "
         "consumers on B by hand, auto.offset.reset decides where"
     )
+
+
+def test_a_drill_fails_where_no_broker_coordinates_the_records_of_a_move(world) -> None:
+    """The move of the night ended after a minute: taking over srm-control-records timed out."""
+    world.b.create_topics([TopicSpec(internal_topics.TRANSACTIONS, 50, 1, {})])
+    number = internal_topics.partition_of(CONTROL_ID, 50)
+    world.b.leaderless.add(TopicPartition(internal_topics.TRANSACTIONS, number))
+
+    problems = run_drill(context_of(world)).problems
+
+    text = f"__transaction_state-{number} of B has no leader, so no move can be written there"
+    assert [f"{text}: start broker 1" in one for one in problems] == [True]
 
 
 def test_a_drill_warns_of_all_that_a_plan_of_either_move_warns_of(world: CopiedTopic) -> None:
