@@ -29,6 +29,7 @@ from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, ne
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
 from srm.engine.flows.supervision import operator, pause_in_force
+from srm.engine.moves import gate, reading
 from srm.engine.moves.effects import (
     call_redirectors,
     enforce_fences,
@@ -40,23 +41,7 @@ from srm.engine.moves.effects import (
     require_in_force,
 )
 from srm.engine.moves.facts import MoveFacts
-from srm.engine.moves.gate import (
-    by_name,
-    commits_of,
-    deleted_commits,
-    first_look,
-    patient_look,
-    require,
-)
 from srm.engine.moves.planning import findings, route_problem
-from srm.engine.moves.reading import (
-    MoveScope,
-    groups_after_loss,
-    groups_on_source,
-    read_facts,
-    read_outlook,
-    read_target,
-)
 from srm.engine.moves.records import (
     SIDES,
     Attempt,
@@ -222,21 +207,21 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if not plan.topics and not plan.group_names:
         raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(plan.blocking)}")
     # The plan has chosen and shown the topics and groups; new ones do not move.
-    chosen, pinned = MoveScope(plan.topics, plan.group_names), plan.request
+    chosen, pinned = reading.MoveScope(plan.topics, plan.group_names), plan.request
     if not pinned.is_unplanned:
         pinned = replace(pinned, groups=chosen.groups)
     fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
-    if texts := (*(each.text for each in fresh.blocking), *deleted_commits(plan, fresh.facts)):
+    if texts := (*(each.text for each in fresh.blocking), *gate.deleted_commits(plan, fresh.facts)):
         raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(texts)}")
     _remove_remnants(context, fresh.facts)
     if fresh.facts.is_away:
         return pause_flow(context, plan, fresh.facts)
-    context.observations[plan.move_id] = first_look(context, fresh.facts)
+    context.observations[plan.move_id] = gate.first_look(context, fresh.facts)
     return MoveProgress(
         plan.move_id,
         lag_at_hold={group.group: group.lag for group in fresh.facts.plans},
         members_at_hold={group.group: len(group.members) for group in fresh.facts.plans},
-        log_ends_at_hold=by_name(fresh.facts.original_ends()),
+        log_ends_at_hold=gate.by_name(fresh.facts.original_ends()),
         left_alone=_late_groups(context, plan, fresh.facts),
     )
 
@@ -259,10 +244,10 @@ def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict
     if request.groups:
         return {}
     if facts.is_away:
-        found = groups_after_loss(context, request, facts.away, routing)
+        found = reading.groups_after_loss(context, request, facts.away, routing)
         why = f"known on {request.target} only since the plan: plan a move with --group"
     else:
-        found = groups_on_source(context, request, plan.topics).groups
+        found = reading.groups_on_source(context, request, plan.topics).groups
         why = f"reads on {request.source} only since the plan: start it on {request.target}"
     ours = {"", request.source}
     late = {
@@ -271,7 +256,7 @@ def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict
         if group not in plan.group_names
         if routing.cluster_of(group_subject(group), request.source) in ours
     }
-    now = read_facts(context, request, plan.topics, late) if late else facts
+    now = reading.read_facts(context, request, plan.topics, late) if late else facts
     late = {group: why for group in late if not now.is_at_home_there(group)}
     for group in late:
         log.warning("move %s: group %s is not changed: %s", plan.move_id, group, why)
@@ -337,8 +322,8 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     notes = tuple(f"{copy} may still grow for a moment: {why}" for copy, why in unsealed.items())
     for note in notes:
         log.warning("move %s: %s", plan.move_id, note)
-    chosen = MoveScope(plan.topics, plan.group_names)
-    final = read_outlook(context, read_target(context, plan.request, chosen))
+    chosen = reading.MoveScope(plan.topics, plan.group_names)
+    final = reading.read_outlook(context, reading.read_target(context, plan.request, chosen))
     # The seals are now the newest records of the copies, so rates come from the earlier look. The
     # pause ends the assignments, so the partitions and the growth that slots see do, too.
     earlier = ("recent", "newest", "copies", "growth")
@@ -440,19 +425,19 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         decide = partial(_go_unplanned, registers, context, plan)
         if not plan.request.is_unplanned:
             with renewals(context, plan, lease):
-                seen = patient_look(context, plan, known)
-            require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
+                seen = gate.patient_look(context, plan, known)
+            gate.require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
             groups, ends = seen.facts.plans, seen.facts.original_ends()
             ids = {tp.topic: seen.facts.source.topics[tp.topic].topic_id for tp in ends}
             going = seen.progress.at(
                 "going",
                 context.now_ms(),
-                log_ends_at_go=by_name(ends),
+                log_ends_at_go=gate.by_name(ends),
                 topic_ids_at_go=ids,
                 rpo_records=seen.status.rpo_records,
                 missing=seen.status.missing,
                 renewed_stamp_ms=lease.stamp_ms,
-                commits_at_go={one.group: commits_of(seen.facts, one.group) for one in groups},
+                commits_at_go={one.group: gate.commits_of(seen.facts, one.group) for one in groups},
                 intended={one.group: offsets_to_write(one.positions) for one in groups},
             )
             decide = partial(_go_planned, registers, context, plan, going, lease)

@@ -16,7 +16,7 @@ from tests.unit.engine.moves.giving_up import Disaster
 from srm.config.model import Config
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
-from srm.engine.moves import holding
+from srm.engine.moves import gate
 from srm.engine.moves.effects import lift_fence, lift_target, read_fences, set_fence
 from srm.engine.moves.records import MoveContext, MoveStore, ensure_topics
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
@@ -277,7 +277,7 @@ def test_a_release_that_dies_while_another_process_decides_leaves_the_source_clo
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has lifted the rule after the gate's look, and no later step of it sets the rule again."""
-    context, look = held(world), holding.patient_look
+    context, look = held(world), gate.patient_look
     for _ in range(2):
         moves.wait_status(context, "m1")
     moves.apply(context, "m1")
@@ -291,7 +291,7 @@ def test_a_release_that_dies_while_another_process_decides_leaves_the_source_clo
         return seen
 
     allow = world.p.allow_writes
-    monkeypatch.setattr(holding, "patient_look", look_then_release)
+    monkeypatch.setattr(gate, "patient_look", look_then_release)
     moves.go(context, "m1")
 
     assert (denied(world), recorded(world)) == (True, {"Payments": True})
