@@ -51,7 +51,7 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets
 from srm.engine.groups.ledger import read_ledger
-from srm.engine.moves.records import RoutingTables, as_move, level, undecided_moves
+from srm.engine.moves.records import RoutingTables, abandoned_ms, as_move, level, undecided_moves
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, UnavailableError
 from srm.replication.ports import DecodedRecord
@@ -343,8 +343,10 @@ class ReturnedFlow:
             for place, offset in offsets.items():
                 marks[place].add(offset)
         left_out = {each: one.left_out for each, one in found.items()}
-        until_ms = math.inf if pause is None else pause.time_ms
-        counts = [Counting(marks[place], until_ms) for _, place, _ in tails]
+        at_pause = math.inf if pause is None else pause.time_ms
+        abandoned = {} if pause is None else abandoned_ms(self.context, pause)
+        until = [abandoned.get(place.topic, at_pause) for _, place, _ in tails]
+        counts = [Counting(marks[tail[1]], at) for tail, at in zip(tails, until, strict=True)]
         totals = [*zip(tails, self._count(wanted, counts, left_out), strict=True)]
         counted = found | {
             each: replace(found[each], late=one.late, **one.totals) for (each, *_), one in totals

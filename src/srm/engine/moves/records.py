@@ -418,6 +418,17 @@ def undecided_moves(context: FlowContext, pause: Pause) -> Iterator[MoveProgress
     return (progress for progress in known if not progress.is_decided)
 
 
+def abandoned_ms(context: FlowContext, pause: Pause) -> dict[str, int]:
+    """Return when the moves of a pause abandoned each topic; a later one may have joined it."""
+    store = MoveStore.read(without_source(context))
+    plans = [plan for move_id in reversed(pause.moves) if (plan := store.plan(move_id))]
+    return {
+        topic: store.progress(plan.move_id).times_ms.get("holding", pause.time_ms)
+        for plan in plans
+        for topic in plan.topics
+    }
+
+
 def as_move(context: FlowContext) -> MoveContext:
     opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
     back = replace(context.backwards, config=opposite, switch=None, opposite=context.config)

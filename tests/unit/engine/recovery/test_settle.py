@@ -533,6 +533,26 @@ def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
     assert routes[topic_subject("Payments")].move_id == "m1"
 
 
+def test_what_a_topic_got_before_its_own_move_joined_the_pause_is_lost_by_that_move(
+    returned: Returned,
+) -> None:
+    """They counted as written after the move: its report had 17 lost records instead of 19."""
+    context, moves = returned.context, internal_topics.MOVES
+    request = MoveRequest("failover", "P", "B", mode="unplanned")
+    plan = MovePlan("m2", 0, request, ("Payments",), (), (), "settings")
+    gone = MoveProgress("m2").at("holding", 98).at("gone", 98)
+    ensure_compacted(context.target, moves)
+    records = {b"plan:m2": plan.value(), b"progress:m2": gone.value()}
+    context.target.compacted_topic(moves).write(records)
+    returned.switch.pause(replace(PAUSE, joined=("m2",)))
+    returned.logs.ends[PAYMENTS] = CopyEnd(80, 81, 0, 100, 100, epoch=5)
+
+    returned.settle(Payments="keep")
+
+    assert returned.outcome is not None
+    assert (returned.outcome.records, returned.outcome.late) == (20, 1), "that of 99 ms"
+
+
 @pytest.mark.parametrize("choice", ["keep", "discard"])
 def test_nothing_is_left_out_while_the_move_that_paused_the_flow_is_undecided(
     returned: Returned, choice: str
