@@ -344,9 +344,8 @@ class ReturnedFlow:
                 marks[place].add(offset)
         left_out = {each: one.left_out for each, one in found.items()}
         at_pause = math.inf if pause is None else pause.time_ms
-        abandoned = {} if pause is None else abandoned_ms(self.context, pause)
-        until = [abandoned.get(place.topic, at_pause) for _, place, _ in tails]
-        counts = [Counting(marks[tail[1]], at) for tail, at in zip(tails, until, strict=True)]
+        abandoned = abandoned_ms(self.context, pause) if pause and pause.joined else {}
+        counts = [Counting(marks[at], abandoned.get(at.topic, at_pause)) for _, at, _ in tails]
         totals = [*zip(tails, self._count(wanted, counts, left_out), strict=True)]
         counted = found | {
             each: replace(found[each], late=one.late, **one.totals) for (each, *_), one in totals

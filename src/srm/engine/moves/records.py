@@ -419,7 +419,7 @@ def undecided_moves(context: FlowContext, pause: Pause) -> Iterator[MoveProgress
 
 
 def abandoned_ms(context: FlowContext, pause: Pause) -> dict[str, int]:
-    """Return when the moves of a pause abandoned each topic; a later one may have joined it."""
+    """Return when the moves of a pause abandoned each topic: those that joined it came later."""
     store = MoveStore.read(without_source(context))
     plans = [plan for move_id in reversed(pause.moves) if (plan := store.plan(move_id))]
     return {
