@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, Self
 
 from srm.domain.names.topics import Flow
-from srm.errors import SrmError, message
+from srm.errors import SrmError
 
 _NAMED: Final = 8
 """Maximum names in a sentence."""
@@ -92,11 +92,6 @@ class Reason:
 
     text: str
     action: str = ""
-
-    @classmethod
-    def saying(cls, what: str, action: str) -> Reason:
-        """Return a reason whose text includes the action."""
-        return cls(message(what, action), action)
 
     @classmethod
     def of(cls, error: SrmError) -> Reason:

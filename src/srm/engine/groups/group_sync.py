@@ -95,10 +95,10 @@ def decisions_of(
     config, target = context.config, context.target
     proof = read_proof(target, config.flow)
     disproved = proof.wrong_partitions if proof is not None else frozenset[str]()
+    see = "see srm status"
     wrong = {
-        outcome.group: Reason.saying(
-            f"not written for {outcome.upstream}: a translation in it was disproved",
-            "see srm status",
+        outcome.group: Reason(
+            f"not written for {outcome.upstream}: a translation in it was disproved; {see}", see
         )
         for outcome in found.outcomes
         if str(outcome.upstream) in disproved
