@@ -479,9 +479,7 @@ class Reporter:
         statuses = dict(self._unreported)
         records = self._groups.to_write(everything=everything)
         records |= {key: status.value() for key, status in statuses.items()}
-        if not records:
-            return
-        self._write_reports(records)
+        self._write_reports(records)  # without any, it still serves the producer of the heartbeats
         self._groups.written()
         for key, status in statuses.items():
             if self._unreported.get(key) is status:

@@ -378,6 +378,21 @@ def test_heartbeats_do_not_pile_up_while_nobody_could_read_them() -> None:
     assert log.waiting(STATE) <= 100
 
 
+def test_a_slot_without_partitions_sends_heartbeats_again_once_its_target_is_back() -> None:
+    log = FakeStateLog()
+    reporter = reporter_to(log)
+    log.unreachable = {STATE}
+    for _ in range(150):
+        reporter.beat(1, 0, 0.0, 0)
+        reporter.prepare([])()
+    log.unreachable = set()
+
+    reporter.prepare([])()
+    reporter.beat(2, 0, 0.0, 0)
+
+    assert [report.generation for report in decode_state(log.table(STATE)).reports] == [2]
+
+
 def test_nothing_is_fetched_after_a_cut_until_a_report_under_the_new_claim_tells_of_it() -> None:
     """What took the places of lost records was translated as those, up to the next report."""
     state = FakeStateLog()
