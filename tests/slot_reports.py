@@ -20,6 +20,7 @@ def records_of(report: SlotReport) -> dict[bytes, bytes]:
         report.source_heard_ms,
         report.source_growth,
         report.held_back,
+        report.host,
     )
     group = PositionGroup(report.slot, incarnation, "0", report.positions)
     return {beat.key(): beat.value(), group.key(): group.value()}

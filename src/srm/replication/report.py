@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from socket import gethostname
 from typing import Final
 
 from srm.clock import now_s
@@ -215,6 +216,7 @@ class Reporter:
     ) -> None:
         self._config = config
         self.slot = slot
+        self._host = gethostname()
         self._state = state
         self._offset_syncs = offset_syncs
         self._now_ms = now_ms
@@ -329,6 +331,7 @@ class Reporter:
             source_heard_ms=heard_ms,
             source_growth=source_growth,
             held_back=held_back,
+            host=self._host,
         )
         topic, partition = self._reports
         try:

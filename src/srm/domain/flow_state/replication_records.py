@@ -230,7 +230,7 @@ class SlotReport:
     and count only without a newer report. ``source_heard_ms`` is the last answer of the source for
     all its partitions, by the clock of ``time_ms`` (0: unknown). ``source_growth`` is the largest
     growth of the source until then, in offsets a second. ``held_back`` are ends of source logs with
-    an open transaction.
+    an open transaction. ``host`` is where the process runs.
     """
 
     slot: str
@@ -242,6 +242,7 @@ class SlotReport:
     source_heard_ms: int = 0
     source_growth: int = 0
     held_back: tuple[HeldBack, ...] = ()
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,4 +221,5 @@ def _reports(records: Iterable[SlotHeartbeat | PositionGroup]) -> Iterator[SlotR
             heard.source_heard_ms if heard else 0,
             heard.source_growth if heard else 0,
             tuple(one for beat in beats for one in beat.held_back),
+            beat.host if beat else "",
         )

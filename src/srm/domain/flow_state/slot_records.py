@@ -20,9 +20,10 @@ overwrites the reports of another.
 - The driver deletes a record of a superseded process, of a removed slot, or a ``left`` one, once
   each position is reported at least as far by a live process, or its topic is deleted.
 
-Values begin with ``>BB`` format (5) and kind. A heartbeat has ``>qqi`` generation, epoch
-milliseconds and number of partitions, then ``>qq`` time and growth of the source. ``>16siq`` follow
-for each log that continues after an open transaction: remote topic id, partition, end. A group has
+Values begin with ``>BB`` format (6) and kind. A heartbeat has ``>qqi`` generation, epoch
+milliseconds and number of partitions, ``>qq`` time and growth of the source, then its host after a
+byte with the length. ``>16siq`` follow for each log that continues after an open transaction:
+remote topic id, partition, end. A group has
 topic ids, then varints (:mod:`.varints`), column by column. The end of its map and its lineages
 follow for each entry, with each start as a distance to the next one.
 """
@@ -54,7 +55,7 @@ from srm.errors import IntegrityError
 GROUP_SIZE: Final = 64
 """Maximum partitions in one record."""
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 _HEARTBEAT, _GROUP = 0, 1
 _HEAD = struct.Struct(">BB")
 _BEAT = struct.Struct(">qqi")
@@ -87,6 +88,7 @@ class SlotHeartbeat:
     source_heard_ms: int = 0
     source_growth: int = 0
     held_back: tuple[HeldBack, ...] = ()
+    host: str = ""
 
     def key(self) -> bytes:
         return SLOT_PREFIX + f"{self.slot}:{self.incarnation}".encode()
@@ -95,8 +97,9 @@ class SlotHeartbeat:
         head = _HEAD.pack(FORMAT, _HEARTBEAT)
         beat = _BEAT.pack(self.generation, self.time_ms, self.partitions)
         source = _SOURCE.pack(self.source_heard_ms, self.source_growth)
+        host = self.host.encode()[:255]
         held = (_HELD.pack(topic_id_bytes(topic), *rest) for topic, *rest in self.held_back)
-        return b"".join((head, beat, source, *held))
+        return b"".join((head, beat, source, bytes([len(host)]), host, *held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +150,13 @@ def decode_slot_record(key: bytes, value: bytes) -> SlotHeartbeat | PositionGrou
             beat = _BEAT.unpack_from(value, _HEAD.size)
             at = _HEAD.size + _BEAT.size
             source = _SOURCE.unpack_from(value, at)
+            at += _SOURCE.size + 1
+            rest = at + value[at - 1]
             held = tuple(
                 (topic_id_text(topic), number, end)
-                for topic, number, end in _HELD.iter_unpack(value[at + _SOURCE.size :])
+                for topic, number, end in _HELD.iter_unpack(value[rest:])
             )
-            known = *beat, *source, held
+            known = *beat, *source, held, value[at:rest].decode(errors="replace")
             return SlotHeartbeat(slot, Incarnation.parse(incarnation), *known)
         slot, incarnation, name = text.rsplit(":", 2)
         positions = _positions(value, _HEAD.size)

@@ -286,6 +286,11 @@ class SlotStatus:
     partitions: int
     age_ms: int
     alive: bool
+    host: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.slot} on {self.host}" if self.host else self.slot
 
 
 def driver_status(records: Mapping[bytes, bytes], flow: Flow, now_ms: int) -> DriverStatus | None:
@@ -316,6 +321,7 @@ def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatu
             len(report.positions),
             max(0, now_ms - report.time_ms),
             not is_silent(now_ms - report.time_ms),
+            report.host,
         )
         for report in sorted(reports, key=lambda report: report.slot)
         if report.time_ms or report.positions

@@ -355,10 +355,11 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
             f"srm failover plan --mode unplanned {flow.options}",
         )
     yield from _of_topics(found)
-    silent = [slot.slot for slot in found.slots if not slot.alive]
+    silent = [slot for slot in found.slots if not slot.alive]
     if silent and len(silent) < len(found.slots):
-        text = f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {some(silent)}"
-        yield warning("silent-slot", text)
+        where = some([one.place for one in silent])
+        text = f"{amount(len(silent), 'slot')} of {len(found.slots)} silent: {where}"
+        yield warning("silent-slot", text, f"srm replicator restart --flow '{flow}'")
     if found.driver is not None and found.driver.alive:
         for text in found.driver.troubles:
             yield warning("duty", text)

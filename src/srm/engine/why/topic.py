@@ -16,7 +16,7 @@ from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_leader
-from srm.engine.flows.supervision import SEE_LOG, down_reasons, state_topic
+from srm.engine.flows.supervision import SEE_LOG, SlotStatus, down_reasons, state_topic
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
 from srm.engine.ports import FlowContext
@@ -114,9 +114,9 @@ class Copying:
         return next(down_reasons(status.flow, status.driver, status.slots), None)
 
     @property
-    def silent(self) -> dict[str, int]:
-        """Milliseconds since the last report, of the slots that are not alive."""
-        return {slot.slot: slot.age_ms for slot in self.status.slots if not slot.alive}
+    def silent(self) -> dict[str, SlotStatus]:
+        """The slots that are not alive, by name."""
+        return {slot.slot: slot for slot in self.status.slots if not slot.alive}
 
 
 @dataclass(frozen=True)
@@ -394,12 +394,13 @@ def _assignment(facts: TopicFacts, copying: Copying) -> WhyStep:
     slots = sorted(set(copying.slots.values()))
     silent = copying.silent
     named = list_text("slot", slots)
-    if dead := [slot for slot in slots if slot in silent]:
-        age_s = max(silent[slot] for slot in dead) / 1000
-        text = f"assigned to {list_text('slot', dead)}, silent for {age_s:.0f} s"
+    if dead := [silent[slot] for slot in slots if slot in silent]:
+        age_s = max(slot.age_ms for slot in dead) / 1000
+        where = list_text("slot", [slot.place for slot in dead])
+        text = f"assigned to {where}, silent for {age_s:.0f} s"
         if copying.down is not None:
             return question.unknown(text)
-        return question.no(text, SEE_LOG)
+        return question.no(text, f"srm replicator restart --flow '{facts.config.flow}'")
     if copying.down is not None:
         return question.unknown(f"assigned to {named}, not running")
     return question.yes(named)

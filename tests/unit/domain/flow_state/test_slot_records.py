@@ -59,7 +59,7 @@ def test_groups_of_positions_survive_a_round_trip(
     assert decode_slot_record(group.key(), group.value()) == group
 
 
-@given(slots, incarnations, int64, int64, int32, st.tuples(int64, int64))
+@given(slots, incarnations, int64, int64, int32, st.tuples(int64, int64), st.text(max_size=60))
 def test_heartbeats_of_slots_survive_a_round_trip(
     slot: str,
     incarnation: Incarnation,
@@ -67,20 +67,21 @@ def test_heartbeats_of_slots_survive_a_round_trip(
     time_ms: int,
     partitions: int,
     source: tuple[int, int],
+    host: str,
 ) -> None:
-    beat = SlotHeartbeat(slot, incarnation, generation, time_ms, partitions, *source)
+    beat = SlotHeartbeat(slot, incarnation, generation, time_ms, partitions, *source, host=host)
 
     assert decode_slot_record(beat.key(), beat.value()) == beat
 
 
 def test_a_heartbeat_tells_which_logs_go_on_behind_an_open_transaction() -> None:
     held = ((topic_id_text(b"a" * 16), 3, 1 << 40), (topic_id_text(b"b" * 16), 0, 7))
-    beat = SlotHeartbeat("0", Incarnation(1, "aa"), 3, 4, 5, 6, 7, held)
+    beat = SlotHeartbeat("0", Incarnation(1, "aa"), 3, 4, 5, 6, 7, held, "vm")
 
     assert decode_slot_record(beat.key(), beat.value()) == beat
 
 
-@given(st.binary(max_size=3) | st.binary(max_size=90).map(lambda rest: b"\x05\x01" + rest))
+@given(st.binary(max_size=3) | st.binary(max_size=90).map(lambda rest: b"\x06\x01" + rest))
 def test_a_damaged_record_of_a_slot_is_an_integrity_error(value: bytes) -> None:
     try:
         decode_slot_record(b"slot:0:1-ab:0", value)

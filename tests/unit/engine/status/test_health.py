@@ -73,9 +73,9 @@ def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:
         ),
         (replace(WELL, topics=(replace(TOPIC, state="stopped"),)), "STOPPED", "1 topic stopped"),
         (
-            replace(WELL, slots=(SLOTS[0], replace(SLOTS[1], alive=False))),
+            replace(WELL, slots=(SLOTS[0], replace(SLOTS[1], alive=False, host="vm"))),
             "DEGRADED",
-            "1 slot of 2 silent: 1",
+            "1 slot of 2 silent: 1 on vm",
         ),
         (replace(WELL, source_error="no answer"), "DEGRADED", "P does not answer: no answer"),
         (replace(WELL, errors={"group g": "no right"}), "DEGRADED", "group g: no right"),
