@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from srm.domain.moves.report import GroupReport, MoveReport
 from srm.domain.moves.revisions import KeptReport
+from srm.domain.moves.verdict import read_again_by
 from srm.extras import library
 from srm.pages import moves
 from srm.pages.tables import exact_time
@@ -32,7 +33,7 @@ def render_page(template: str, package: str = "srm.pages", **values: object) -> 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["clock"] = _clock
+    environment.filters.update(clock=_clock, number=moves.number, duration=moves.seconds)
     return environment.get_template(template).render(values)
 
 
@@ -45,12 +46,10 @@ def report_page(kept: KeptReport) -> str:
         sha256=kept.signed.sha256,
         timeline=move_timeline(kept.report),
         costs=moves.costs(kept.report),
-        lost=moves.rpo_text(kept.report),
-        re_read=moves.re_read_text(kept.report),
-        re_reads=moves.re_read_texts(kept.report),
+        result=kept.report.result,
+        read_again=read_again_by(kept.report),
         residue=kept.report.residue_count,
         watched=moves.residue_text(kept.report),
-        verdict=moves.verdict_text(kept.report),
     )
 
 

@@ -15,7 +15,8 @@ from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicFor
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.report import MoveReport
-from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, span, utc
+from srm.domain.moves.verdict import Bounds, read_again_by
+from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, utc
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
 from srm.pages.tables import MOST_ROWS, Listing
@@ -165,16 +166,16 @@ def _group_view(status: SyncStatus) -> Iterator[RenderableType]:
 
 
 def report_view(report: MoveReport, most: int = MOST_ROWS) -> RenderableType:
-    re_reads, head = re_read_texts(report), ("group", "lag at hold", "skipped", "re-read")
+    again, head = read_again_by(report), ("group", "lag at hold", "skipped", "read again")
     rows = (
         (
-            *(name, number(group.lag_at_hold), number(group.skipped), re_reads[name]),
+            *(name, number(group.lag_at_hold), number(group.skipped), str(again[name])),
             *(number(group.members_at_hold), seconds(group.assigned_seconds)),
             *(seconds(group.rto_seconds), group.rto_end or ""),
         )
         for name, group in sorted(report.groups.items())[:most]
     )
-    verdict = Text(verdict_text(report), "bold green" if report.ok else "bold red")
+    verdict = Text(report.result.verdict, "bold green" if report.ok else "bold red")
     headline = Text.assemble(f"{_name(report)}: ", verdict, f"; {_figures(report)}")
     return Group(
         headline,
@@ -207,53 +208,7 @@ def outcome_table(
 
 def report_line(report: MoveReport) -> str:
     reasons = "" if report.ok else f": {reasons_text(report.problems)}"
-    return f"{_name(report)}: {verdict_text(report)}{reasons}; {_figures(report)}"
-
-
-def verdict_text(report: MoveReport) -> str:
-    """Return a short verdict on a move; one that lost the forecast records is not clean."""
-    if not report.ok:
-        return "not clean"
-    cost = _re_read_in_all(report)[1] != 0 or any(g.skipped for g in report.groups.values())
-    found = report.rpo_at_least or 0 if report.outcome else 0
-    if report.mode != "unplanned" or not (report.rpo_at_most != 0 or found or cost):
-        return "clean"
-    bound = report.forecast.at_most if report.forecast else None
-    return "as forecast" if bound is None or found <= bound else "more lost than forecast"
-
-
-def re_read_text(report: MoveReport) -> str:
-    """Return the records read again; if unplanned, up to those forecast and the merged residue."""
-    return span(*_re_read_in_all(report))
-
-
-def re_read_texts(report: MoveReport) -> dict[str, str]:
-    return {name: span(*bounds) for name, bounds in _re_read_spans(report)}
-
-
-def _re_read_in_all(report: MoveReport) -> tuple[int, int | None]:
-    spans = [bounds for _, bounds in _re_read_spans(report)]
-    bounds = [most for _, most in spans if most is not None]
-    return sum(known for known, _ in spans), sum(bounds) if len(bounds) == len(spans) else None
-
-
-def _re_read_spans(report: MoveReport) -> Iterator[tuple[str, tuple[int, int | None]]]:
-    forecast = report.forecast
-    said = {each.group: each.re_read for each in forecast.groups} if forecast else {}
-    for name, group in report.groups.items():
-        is_unseen, most = forecast is not None and name in forecast.unseen, said.get(name, 0)
-        if report.outcome is not None:
-            most += report.outcome.count_merged({place.topic for place in group.partitions})
-        yield name, (group.re_read, None if is_unseen else max(group.re_read, most))
-
-
-def rpo_text(report: MoveReport) -> str:
-    if report.rpo_at_least is None:
-        return "-"
-    lost = f"{span(report.rpo_at_least, report.rpo_at_most)} records"
-    if report.rpo_records == 1:
-        lost = "1 record"
-    return f"{lost} ({seconds(report.rpo_seconds)})" if report.rpo_seconds else lost
+    return f"{_name(report)}: {report.result.verdict}{reasons}; {_figures(report)}"
 
 
 def residue_text(report: MoveReport) -> str:
@@ -267,8 +222,8 @@ def residue_text(report: MoveReport) -> str:
     return ""
 
 
-def number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
+def number(value: int | Bounds | None) -> str:
+    return "-" if value is None else str(value) if isinstance(value, Bounds) else f"{value:,}"
 
 
 def ago(age_ms: int | None) -> str:
@@ -285,12 +240,12 @@ def _name(report: MoveReport) -> str:
 
 def _figures(report: MoveReport) -> str:
     steps = ", ".join(f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items())
-    watched = residue_text(report)
+    watched, found = residue_text(report), report.result
+    outage = f"outage {found.outage_text}, " if report.mode == "unplanned" else ""
     return (
-        f"RPO {rpo_text(report)}, RTO {seconds(report.rto_seconds)}"
+        f"RPO {found.lost_text}, {outage}RTO {seconds(report.rto_seconds)}"
         f"{f' ({steps})' if steps else ''}, assigned after {seconds(report.assigned_seconds)}, "
-        f"skipped {number(sum(group.skipped for group in report.groups.values()))}, "
-        f"re-read {re_read_text(report)}, "
+        f"skipped {found.skipped:,}, read again {found.read_again}, "
         f"residue {number(report.residue_count)}{f' ({watched})' if watched else ''}"
     )
 
@@ -350,11 +305,11 @@ class TopicCost:
 
 @dataclass(frozen=True, slots=True)
 class GroupCost:
-    """Cost of one group: forecast and actual records read again, and residue that it had read."""
+    """Cost of one group: its backlog, records read again, and residue that it had read."""
 
     group: str
-    re_read_at_most: int | None
-    re_read: int | None
+    backlog: int | None
+    re_read: Bounds | None
     checkpoint_age_ms: int | None
     read_of_residue: int | None = None
 
@@ -404,12 +359,13 @@ def _outcome_fields(topic: str, outcome: Outcome | None) -> dict[str, Any]:
 def _groups(report: MoveReport) -> Iterator[GroupCost]:
     said = {group.group: group for group in (report.forecast.groups if report.forecast else ())}
     found = report.outcome.groups if report.outcome else {}
+    again = read_again_by(report)
     for name in sorted({*said, *found}):
-        group, moved = said.get(name), report.groups.get(name)
+        group = said.get(name)
         yield GroupCost(
             name,
-            re_read_at_most=group.re_read if group else None,
-            re_read=moved.re_read if moved else None,
+            backlog=group.re_read if group else None,
+            re_read=again.get(name),
             checkpoint_age_ms=group.age_ms if group else None,
             read_of_residue=found[name].records if name in found else None,
         )

@@ -15,6 +15,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import DECIDED
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.revisions import KeptReport, short
+from srm.domain.moves.verdict import Bounds, read_again_by
 from srm.domain.text.amount import amount, duration, few, moment, reasons_text, some, utc
 from srm.domain.text.documents import adapter, values_of
 from srm.pages import moves
@@ -37,9 +38,9 @@ def _list_cells(kept: KeptReport) -> tuple[str | Text, ...]:
         *(row[name] for name in ("time", "move_id", "operation", "mode")),
         f"{row['source']} -> {row['target']}",
         some(row["groups"]),
-        moves.rpo_text(kept.report),
+        kept.report.result.lost_text,
         moves.seconds(row["rto_seconds"]),
-        Text(row["result"], "green" if kept.report.ok else "bold red"),
+        Text(kept.report.result.verdict, "green" if kept.report.ok else "bold red"),
         f"{row['revision']}, {'signed' if row['key_id'] else 'not signed'}",
     )
 
@@ -50,21 +51,11 @@ def list_row(kept: KeptReport) -> dict[str, Any]:
         "time": f"{utc(report.created_ms)}",
         **values_of(report, "created_ms", "move_id", "operation", "mode", "source", "target"),
         "groups": sorted(report.groups),
-        **values_of(report, "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds"),
-        **values_of(report, "rto_seconds", "ok"),
-        "result": result_text(report),
+        **values_of(report, "rto_seconds", "ok", "result"),
         "revision": report.revision,
         "sha256": kept.signed.sha256,
         "key_id": None if signature is None else signature.key_id,
     }
-
-
-def result_text(report: MoveReport) -> str:
-    if report.ok:
-        return moves.verdict_text(report)
-    if "gone" not in report.times_ms and report.step in {"planned", "released"}:
-        return "not moved"
-    return amount(len(report.problems), "problem")
 
 
 def signature_text(kept: KeptReport) -> str:
@@ -84,8 +75,8 @@ def report_summary(report: MoveReport) -> dict[str, Any]:
 
 
 def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
-    re_reads = moves.re_read_texts(report)
-    verdict = moves.verdict_text(report) if report.ok else f"**{moves.verdict_text(report)}**"
+    found, again = report.result, read_again_by(report)
+    verdict = found.verdict if report.ok else f"**{found.verdict}**"
     clusters = f"{escape(report.source)} → {escape(report.target)}"
     yield f"## {escape(report.operation.capitalize())} {clusters}: {verdict}"
     yield ""
@@ -94,12 +85,13 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
     yield from table(
         ("", "", ""),
         (
-            ("RPO", moves.rpo_text(report), f"not on {report.target} at go"),
+            ("RPO", found.lost_text, f"not on {report.target} at go"),
+            *_outage(report),
             ("RTO", moves.seconds(report.rto_seconds), "hold until the last group worked"),
             *((f"- {name}", moves.seconds(spent), "") for name, spent in report.rto_steps.items()),
             ("assigned", *assigned),
-            ("skipped", moves.number(sum(g.skipped for g in report.groups.values())), "records"),
-            ("read again", moves.re_read_text(report), "records"),
+            ("skipped", moves.number(found.skipped), "records"),
+            ("read again", str(found.read_again), "records"),
             ("residue", moves.number(report.residue_count), moves.residue_text(report)),
         ),
     )
@@ -111,9 +103,7 @@ def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
                 moves.number(group.members_at_hold),
                 moves.number(group.lag_at_hold),
                 _with_plan(group.skipped, group.planned_skipped),
-                re_reads[name]
-                if report.forecast
-                else _with_plan(group.re_read, group.planned_re_read),
+                _with_plan(again[name], None if report.forecast else group.planned_re_read),
                 moves.seconds(group.assigned_seconds),
                 moves.seconds(group.rto_seconds),
                 group.rto_end or "-",
@@ -139,13 +129,22 @@ def _costs(report: MoveReport) -> Iterator[str]:
     if found is None:
         return
     yield from table(*moves.outcome_table(report, found, "-"))
-    head = "group", "read again at most", "read again", f"residue read on {report.source}"
-    counts = ((g.group, g.re_read_at_most, g.re_read, g.read_of_residue) for g in found.groups)
+    head = "group", "unread backlog", "read again", f"residue read on {report.source}"
+    counts = ((g.group, g.backlog, g.re_read, g.read_of_residue) for g in found.groups)
     yield from table(head, ((name, *map(moves.number, row)) for name, *row in counts))
 
 
-def _with_plan(count: int, planned: int | None) -> str:
-    if planned is None or planned == count:
+def _outage(report: MoveReport) -> Iterator[tuple[str, str, str]]:
+    if report.mode == "unplanned":
+        yield (
+            "outage",
+            report.result.outage_text,
+            f"last answer of {report.source} until the last group worked",
+        )
+
+
+def _with_plan(count: int | Bounds, planned: int | None) -> str:
+    if planned is None or count in {planned, Bounds(planned, planned)}:
         return moves.number(count)
     return f"{moves.number(count)} (planned {moves.number(planned)})"
 

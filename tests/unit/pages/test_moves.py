@@ -155,8 +155,8 @@ def test_the_summary_of_a_plan_counts_by_group() -> None:
 def test_the_report_is_one_line_for_a_note_and_a_row_for_each_group() -> None:
     assert report_line(REPORT) == (
         "failover P->B: not clean: group billing read 2 records again; RPO 0 records, RTO 4.2 s "
-        "(hold 1.0 s, wait and apply 2.0 s), assigned after 4.0 s, skipped 0, re-read 2, residue 7 "
-        "(watched until 2023-11-14 22:18:20 UTC)"
+        "(hold 1.0 s, wait and apply 2.0 s), assigned after 4.0 s, skipped 0, read again 2, "
+        "residue 7 (watched until 2023-11-14 22:18:20 UTC)"
     )
     text = as_text(report_view(REPORT))
     assert rows(text, "billing") == [

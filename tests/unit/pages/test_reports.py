@@ -21,6 +21,7 @@ from tests.unit.domain.moves.report.reporting import (
 from srm.domain.moves.disaster import GroupOutcome
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.revisions import KeptReport, Signed
+from srm.domain.moves.verdict import result_of
 from srm.errors import UsageError
 from srm.pages import files
 from srm.pages.files import export_report, signature_file
@@ -29,16 +30,13 @@ from srm.pages.moves import (
     as_text,
     costs,
     outcome_lines,
-    re_read_text,
     report_line,
     report_view,
-    verdict_text,
 )
 from srm.pages.reports import (
     list_row,
     list_view,
     report_markdown,
-    result_text,
     signature_text,
 )
 
@@ -119,7 +117,7 @@ def test_a_disaster_shows_forecast_and_outcome_side_by_side() -> None:
     assert shown.split() == ["Payments", "312", "330", "315", "merge"]
     text = report_markdown(DISASTER)
     assert r"| Payments | 312 | 330 | 315 | merge |" in text
-    assert r"| billing | 40 | 2 | 3 |" in text
+    assert r"| billing | 40 | 2 to 355 | 3 |" in text
     shown = as_text(report_view(DISASTER))
     assert "forecast: 312 records not copied, at most 330" in shown
     assert "outcome: P still had 315 records that had not been copied" in shown
@@ -152,7 +150,7 @@ def test_a_move_that_skipped_records_is_not_called_clean() -> None:
     lost = replace(losing(DISASTER, 0, 0), ok=True, problems=(), outcome=None)
     group = replace(lost.groups["billing"], re_read=0, skipped=2)
 
-    assert verdict_text(replace(lost, groups={"till": group})) == "as forecast"
+    assert result_of(replace(lost, groups={"till": group})).verdict == "as forecast"
 
 
 def test_what_several_groups_had_read_of_the_same_records_is_not_summed() -> None:
@@ -168,18 +166,22 @@ def test_what_several_groups_had_read_of_the_same_records_is_not_summed() -> Non
 def test_a_move_that_lost_what_was_forecast_is_not_called_clean() -> None:
     lost = replace(DISASTER, ok=True, problems=())
 
-    assert verdict_text(lost) == result_text(lost) == "as forecast"
+    assert result_of(lost).verdict == "as forecast"
     none = losing(lost, 0, 0)
-    assert verdict_text(none) == "as forecast", "by what was found later"
-    assert verdict_text(replace(none, outcome=None)) == "as forecast", "read again"
-    assert verdict_text(replace(none, outcome=None, groups={})) == "clean"
-    assert verdict_text(replace(losing(none, 0, 9), outcome=None, groups={})) == "as forecast"
-    assert verdict_text(replace(losing(none, 0, None), outcome=None, groups={})) == "as forecast"
+    assert result_of(none).verdict == "as forecast", "by what was found later"
+    assert result_of(replace(none, outcome=None)).verdict == "as forecast", "read again"
+    assert result_of(replace(none, outcome=None, groups={})).verdict == "clean"
+    assert result_of(replace(losing(none, 0, 9), outcome=None, groups={})).verdict == "as forecast"
+    assert (
+        result_of(replace(losing(none, 0, None), outcome=None, groups={})).verdict == "as forecast"
+    )
     assert lost.forecast is not None
     few = replace(lost.forecast, topics=(replace(lost.forecast.topics[0], at_most=314),))
-    assert verdict_text(replace(lost, forecast=few)) == "more lost than forecast"
-    assert verdict_text(DISASTER) == "not clean"
-    assert "failover P->B: as forecast; RPO 315 to 330 records, RTO" in report_line(lost)
+    assert result_of(replace(lost, forecast=few)).verdict == "more lost than forecast"
+    assert result_of(DISASTER).verdict == "not clean"
+    assert "failover P->B: as forecast; RPO 315 to 330 records, outage 6.7 s, RTO" in report_line(
+        lost
+    )
     assert ">as forecast</span>" in report_page(KeptReport.made(lost, None))
 
 
@@ -188,14 +190,14 @@ def test_what_nobody_has_counted_is_not_said_to_be_nothing() -> None:
     text = as_text(report_view(report), width=300)
     page = report_page(KeptReport.made(report, None))
 
-    assert "skipped 0, re-read 2 to 40" in text
+    assert "skipped 0, read again 2 to 40" in text
     assert "2 to 40" in text.split("working after")[1], "in the row of the group, too"
     assert "| read again | 2 to 40 | records |" in report_markdown(report)
     assert "<b>2 to 40</b>" in page
-    assert re_read_text(REPORT) == "2", "a planned move has counted"
+    assert str(result_of(REPORT).read_again) == "2", "a planned move has counted"
     assert DISASTER.forecast is not None
     blind = replace(DISASTER, forecast=replace(DISASTER.forecast, groups=(), unseen=("billing",)))
-    assert re_read_text(blind) == "2 or more"
+    assert str(result_of(blind).read_again) == "2 or more"
     assert "read again by 0 groups, an unknown number by billing;" in blind.forecast.line("P")
 
 
@@ -203,7 +205,10 @@ def test_a_residue_that_was_merged_may_be_read_again_too() -> None:
     """A group had read it on P, committed or not: 20 again, where the forecast had at most 16."""
     kept = replace(DISASTER, outcome=replace(OUTCOME, choices={"Payments": "keep"}))
 
-    assert (re_read_text(DISASTER), re_read_text(kept)) == ("2 to 355", "2 to 40")
+    assert (str(result_of(DISASTER).read_again), str(result_of(kept).read_again)) == (
+        "2 to 355",
+        "2 to 40",
+    )
 
 
 def test_forecast_and_outcome_are_joined_by_topic_and_group_whichever_names_them() -> None:
@@ -268,7 +273,7 @@ def test_the_list_has_a_line_for_each_report() -> None:
     first, second = text.splitlines()[1:]
     assert " ".join(first.split()) == (
         "2023-11-14 22:13:20 UTC failover-1 failover planned P -> B billing 0 records 4.2 s "
-        "1 problem 2, signed"
+        "not clean 2, signed"
     )
     assert second.endswith("2, not signed")
     assert "clean" in second
@@ -283,8 +288,8 @@ def test_the_list_has_a_line_for_each_report() -> None:
 def test_a_move_that_moved_nobody_is_neither_clean_nor_a_number_of_problems() -> None:
     released = replace(REPORT, step="released", times_ms={"holding": 1, "released": 2})
 
-    assert result_text(released) == "not moved"
-    assert result_text(replace(losing(REPORT, 3, 3), rpo_seconds=0.4)) == "1 problem"
+    assert result_of(released).verdict == "not moved"
+    assert result_of(replace(losing(REPORT, 3, 3), rpo_seconds=0.4)).verdict == "not clean"
 
 
 def test_markdown_has_the_numbers_and_takes_no_name_for_markup() -> None:

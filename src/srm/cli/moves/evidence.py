@@ -39,7 +39,6 @@ from srm.pages.reports import (
     list_row,
     list_view,
     report_markdown,
-    result_text,
     signature_text,
 )
 
@@ -207,7 +206,7 @@ def _say_right(console: Console, found: Iterable[KeptReport]) -> None:
             console,
             f"{report.move_id}: revision {report.revision}{after} of {utc(report.written_ms)} is "
             f"exactly what was signed{by}; {report.operation} {report.source}->{report.target}, "
-            f"{result_text(report)}",
+            f"{report.result.verdict}",
         )
 
 

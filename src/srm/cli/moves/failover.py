@@ -38,6 +38,7 @@ from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import reasons_text, some
+from srm.domain.text.documents import adapter
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import effects, holding, planning, verification
 from srm.engine.moves.records import InForce, MoveContext, MoveStore
@@ -193,7 +194,8 @@ def run(
                         whereabouts(*MoveStore.read(context).load(move_id))
                     ) from None
             opened.result(result)
-    common.emit(result, lambda console: console.print(report_view(result)))
+    made = adapter(type(result)).dump_python(result, mode="json")
+    common.emit(made, lambda console: console.print(report_view(result)))
     if not result.ok:
         raise ConflictError(f"move {result.move_id} is not clean: {reasons_text(result.problems)}")
 

@@ -140,6 +140,12 @@ class Forecast:
         return max((t.age_ms for t in self.topics if t.age_ms is not None), default=None)
 
     @property
+    def answered_ms(self) -> int | None:
+        """Last answer of the source for any topic, epoch milliseconds; None if not known."""
+        ages = [t.age_ms for t in self.topics if t.age_ms is not None]
+        return self.made_ms - min(ages) if ages else None
+
+    @property
     def re_read(self) -> int:
         return sum(group.re_read for group in self.groups)
 

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal, get_args
 
+from pydantic import computed_field
+
 from srm.domain.moves.disaster import Forecast, Outcome
 from srm.domain.moves.plan import GroupPlace, GroupPlan, MovePlan
 from srm.domain.moves.progress import GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
 from srm.domain.moves.routing import AckState, Call, ClientKind, StampedAck, missing_confirmations
+from srm.domain.moves.verdict import MoveResult, result_of, until_go
 from srm.domain.text.amount import amount, some
 from srm.domain.text.documents import Document, decode, encode, values_of
 from srm.errors import UsageError
@@ -297,6 +300,12 @@ class MoveReport(Document):
     fingerprint: str = ""
     previous: tuple[EarlierRevision, ...] = ()
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def result(self) -> MoveResult:
+        """Verdict and cost; part of the JSON, and computed from it when read."""
+        return result_of(self)
+
     @property
     def residue_count(self) -> int | None:
         """Records of the residue, None if no look has counted it, as of an abandoned source."""
@@ -431,32 +440,26 @@ def _since_hold(progress: MoveProgress, time_ms: int | None) -> float | None:
     return max(0, time_ms - start) / 1000
 
 
-def _until_go(progress: MoveProgress) -> float | None:
-    if progress.hold_stamp_ms is not None and progress.gone_stamp_ms is not None:
-        return _since_hold(progress, progress.gone_stamp_ms)
-    return progress.seconds_between("holding", "gone")
-
-
 def _until_last(
     progress: MoveProgress,
     groups: Mapping[str, GroupReport],
     seconds: Callable[[GroupReport], float | None],
 ) -> float | None:
     """Return the seconds from the hold until the last group with members has reached an event."""
-    until_go = _until_go(progress)
-    if until_go is None:
+    went_s = until_go(progress)
+    if went_s is None:
         return None
     times = [seconds(group) for group in groups.values() if group.members_at_hold]
     known = [time for time in times if time is not None]
-    return max([until_go, *known]) if len(known) == len(times) else None
+    return max([went_s, *known]) if len(known) == len(times) else None
 
 
 def _rto_steps(progress: MoveProgress, rto_seconds: float | None) -> dict[str, float]:
     spans = {name: progress.seconds_between(start, end) for name, start, end in _SPANS}
     steps = {name: seconds for name, seconds in spans.items() if seconds is not None}
-    until_go = _until_go(progress)
-    if until_go is not None and rto_seconds is not None:
-        steps["resume"] = round(rto_seconds - until_go, 3)
+    went_s = until_go(progress)
+    if went_s is not None and rto_seconds is not None:
+        steps["resume"] = round(rto_seconds - went_s, 3)
     return steps
 
 

@@ -39,16 +39,6 @@ def exact(value: float | None) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.3f}"
 
 
-def span(bounds: tuple[int | None, int | None], *, exactly: bool = False) -> str:
-    """Render a count between two bounds; None as the second means no upper bound."""
-    least, most = bounds
-    if least is None:
-        return NONE
-    if exactly or most is None:
-        return amount.span(least, most)
-    return count(least) if least == most else f"{count(least)} to {count(most)}"
-
-
 def rate(value: float | None) -> str:
     """Render bytes per second."""
     if value is None or not math.isfinite(value):

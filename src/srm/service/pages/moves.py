@@ -13,10 +13,11 @@ from fastapi.responses import HTMLResponse
 
 from srm.domain.moves.progress import HELD, STEPS
 from srm.domain.moves.request import FORM, Operation
+from srm.domain.moves.verdict import Bounds, read_again_by
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import few
 from srm.pages.html import move_timeline, report_page, round_up
-from srm.pages.moves import re_read_text, residue_text, verdict_text
+from srm.pages.moves import residue_text
 from srm.service.federation.merged_lists import HomesDep
 from srm.service.pages.overview import as_known, readiness
 from srm.service.pages.rendering import HEADERS, PageRoute, page
@@ -129,9 +130,8 @@ def move_page(request: Request, views: ViewsDep, move_id: str) -> Response:
         stages=stages(look),
         report=report,
         timeline=None if report is None else move_timeline(report),
-        re_read="" if report is None else re_read_text(report),
+        read_again={} if report is None else read_again_by(report),
         watched="" if report is None else residue_text(report),
-        verdict="" if report is None else verdict_text(report),
     )
 
 
@@ -234,13 +234,14 @@ def _state(number: int, at: int, *, released: bool) -> StageState:
 
 @dataclass(frozen=True, slots=True)
 class MoveBar:
-    """A past move in the chart, in percent; ``x`` is its left edge."""
+    """A past move in the chart, in percent; ``x``: left edge; least and most: lost records."""
 
     move: MoveRow
     x: float
     width: float
     rto_percent: float
-    rpo_percent: float
+    least_percent: float
+    most_percent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +266,9 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
     longest_s = max(move.rto_seconds or 0.0 for move in known)
     top_s = round_up(longest_s) if longest_s > 0 else 1.0
     known.sort(key=lambda move: move.created_ms)
-    lost = [move.rpo_at_most or move.rpo_at_least or 0 for move in known]
-    top_records = max(lost)
+    found = [(move.result and move.result.lost) or Bounds(0, 0) for move in known]
+    lost = [(one.least, max(one.least, one.most or 0)) for one in found]
+    top_records = max(most for _, most in lost)
     width = round(min(4.0, 60 / len(known)), 2)
     return Bars(
         tuple(
@@ -275,7 +277,7 @@ def bars(past: Sequence[MoveRow]) -> Bars | None:
                 round(100 * (number + 0.5) / len(known) - width / 2, 2),
                 width,
                 round(100 * (move.rto_seconds or 0.0) / top_s, 2),
-                round(100 * lost[number] / top_records, 2) if top_records else 0.0,
+                *(round(100 * count / max(1, top_records), 2) for count in lost[number]),
             )
             for number, move in enumerate(known)
         ),

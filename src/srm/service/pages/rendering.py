@@ -151,7 +151,7 @@ class Links:
         return f"{self._root}/static/{path}?{__version__}"
 
 
-_FILTERS: Final = ("count", "exact", "span", "rate", "millis", "duration", "arrow")
+_FILTERS: Final = ("count", "exact", "rate", "millis", "duration", "arrow")
 _GLOBALS: Final = ("ago", "lasting", "utc", "iso", "NONE", "PART")
 
 

@@ -383,6 +383,7 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
         report = look.report.report if look.report else None
         yield "srm_move_last_ok", labels, report is not None and report.ok
         if report is not None:
+            found = report.result
             yield from _samples_of(
                 "srm_move_last",
                 labels,
@@ -390,7 +391,10 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
                 rpo_at_most_records=report.rpo_at_most,
                 rpo_seconds=report.rpo_seconds,
                 rto_seconds=report.rto_seconds,
-                read_again_records=sum(group.re_read for group in report.groups.values()),
+                outage_seconds=found.outage_seconds,
+                groups_not_back=found.not_back,
+                read_again_records=found.read_again.least,
+                read_again_at_most_records=found.read_again.most,
                 residue_records=report.residue_count,
             )
         if (held_s := look.progress.held_seconds) is not None:

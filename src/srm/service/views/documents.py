@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+from srm.domain.moves.verdict import MoveResult
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason
 from srm.engine.status.status import State as HealthState
@@ -286,8 +287,7 @@ class MetricSeries:
 class MoveRow:
     """Request, progress and cost of one move.
 
-    ``ok`` and the RPO fields are from its report, None before.
-    ``rpo_records`` lies between ``rpo_at_least`` and ``rpo_at_most``.
+    ``ok`` and ``result`` are from its report, None before.
     ``rto_seconds`` of a released move is the time for which it held its clients.
     ``problems`` is why it was released, or why a planned move cannot start.
     ``waits`` is the last known wait of a running move, as of ``waits_ms`` (None: not checked).
@@ -305,22 +305,13 @@ class MoveRow:
     ok: bool | None
     topics: int
     groups: int
-    rpo_records: int | None
-    rpo_at_least: int | None
-    rpo_at_most: int | None
-    rpo_seconds: float | None
+    result: MoveResult | None
     rto_seconds: float | None
-    re_read: int | None
     problems: tuple[str, ...]
     signed: bool
     waits: tuple[str, ...] = ()
     waits_ms: int | None = None
     ended_ms: int | None = None
-
-    @property
-    def rpo(self) -> tuple[int | None, int | None]:
-        """Bounds of the records lost, equal if the number is known."""
-        return self.rpo_at_least, self.rpo_at_most
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,11 +346,11 @@ def move_row(look: MoveLook) -> documents.MoveRow:
     plan, report = look.plan, look.report.report if look.report else None
     request, progress = plan.request, look.progress
     ended = progress.step in ENDED
-    known = ("ok", "rpo_records", "rpo_at_least", "rpo_at_most", "rpo_seconds")
     return row_of(
         documents.MoveRow,
         request,
-        **{name: getattr(report, name, None) for name in known},
+        ok=report.ok if report else None,
+        result=report.result if report else None,
         move_id=plan.move_id,
         created_ms=plan.created_ms,
         step=progress.step,
@@ -358,7 +358,6 @@ def move_row(look: MoveLook) -> documents.MoveRow:
         topics=len(plan.topics),
         groups=len(plan.groups),
         rto_seconds=report.rto_seconds if report and progress.is_decided else progress.held_seconds,
-        re_read=sum(group.re_read for group in report.groups.values()) if report else None,
         problems=_move_problems(look),
         signed=look.report is not None and look.report.signed.signature is not None,
         waits=look.waits,

@@ -62,7 +62,7 @@ def test_a_report_that_is_as_it_was_signed_is_one_line(folder: Path) -> None:
     assert result.exit_code == 0
     assert result.output == (
         "failover-1: revision 3, after 1, 2 of 2023-11-14 22:13:20 UTC is exactly what was signed "
-        f"with key {KEY.public.key_id[:16]}; failover P->B, 1 problem\n"
+        f"with key {KEY.public.key_id[:16]}; failover P->B, not clean\n"
     )
     [row] = json.loads(verify(folder, revision(folder, 3), "--json").output)
     assert (row["verified"], row["revision"], row["key_id"]) == (True, 3, KEY.public.key_id)
@@ -213,7 +213,7 @@ def test_each_format_shows_the_report() -> None:
 def test_what_is_kept_is_listed_exported_and_checked_by_its_id(home: Path) -> None:
     assert " m1 " in srm("--list").output
     [row] = json.loads(srm("--list", "--json").output)
-    assert (row["move_id"], row["mode"], row["result"]) == ("m1", "planned", "clean")
+    assert (row["move_id"], row["mode"], row["result"]["verdict"]) == ("m1", "planned", "clean")
 
     assert "m1.r1.json.sig" in srm("--list", "--output", home / "all").stderr
     assert srm("--list", "--output", home / "all").stderr == ""

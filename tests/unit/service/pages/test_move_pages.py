@@ -181,7 +181,7 @@ def test_a_move_that_its_plan_keeps_from_beginning_says_so_everywhere() -> None:
 
 def test_the_longest_move_is_told_as_it_was(client: TestClient) -> None:
     """The end of the axis stood there, which is rounded."""
-    assert "Time without service (RTO), the longest 45 s" in words(client.get("/ui/moves").text)
+    assert "RTO, the longest 45 s" in words(client.get("/ui/moves").text)
 
 
 def test_a_move_stands_among_what_happened_under_the_flow_that_it_follows() -> None:
