@@ -264,6 +264,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
         both_enabled=all(file.value("enabled", one) for one in (flow, flow.reverse)),
         back_topics=back_topics,
         joined=frozenset(other.source for other in joined),
+        aliases=frozenset(file.clusters),
         isolation_level=_isolation_level(file, flow),
         records=_records(file, flow, (*joined, *((flow.reverse,) if keep_names else ()))),
         redirect=_redirect(file, flow),

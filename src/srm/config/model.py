@@ -181,6 +181,7 @@ class FlowConfig:
     ``both_enabled``: whether this flow and the opposite one are enabled. If both keep names, too,
     ``back_topics`` are the lists of the opposite flow.
     ``joined``: sources of other flows that copy into the same names of the target.
+    ``aliases``: all clusters of the file.
     """
 
     flow: Flow
@@ -246,6 +247,7 @@ class FlowConfig:
     both_enabled: bool = False
     back_topics: NameFilter = field(default_factory=NameFilter)
     joined: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
 
     @property
     def checkpoints_topic(self) -> str:
@@ -268,6 +270,7 @@ class FlowConfig:
             self.back,
             self.recorded,
             self.back_topics if self.both_ways else NameFilter(),
+            self.aliases,
         )
 
     @property

@@ -95,7 +95,7 @@ def test_names_lead_back_where_aliases_contain_the_separator(
     assert (names.replica("orders"), names.origin(replica)) == (replica, "orders")
     assert names.select(["orders", replica, f"x{separator}{replica}"]) == ("orders",)
     assert load_config(file).flow(flow.reverse).names.refusal(copy) == "cycle"
-    assert names.policy.is_heartbeats_topic(f"{here}{separator}heartbeats")
+    assert names.is_heartbeats(f"{here}{separator}heartbeats")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
+from srm.domain.names.internal_topics import HEARTBEATS
 from srm.domain.names.policy import NameFilter, ReplicationPolicy
 from srm.domain.names.topics import Flow
 
@@ -29,7 +30,7 @@ class FlowTopics:
     ``B.Payments`` on P is the replica of B's ``Payments``, by the opposite flow. A policy may keep
     names; then what replicators have ``recorded`` shows whether a topic is a copy. ``listed``
     filters by the lists, ``opposite`` by those of the opposite flow, if both are enabled and keep
-    names. ``back`` is the opposite flow's policy, by default the same.
+    names. ``back`` is the opposite flow's policy, by default the same. ``aliases``: all known ones.
     """
 
     flow: Flow
@@ -39,6 +40,7 @@ class FlowTopics:
     back: ReplicationPolicy | None = None
     recorded: RecordedCopies = field(default_factory=RecordedCopies)
     opposite: NameFilter = field(default_factory=NameFilter)
+    aliases: frozenset[str] = frozenset()
 
     def remote(self, topic: str) -> str:
         return self.policy.format_remote_topic(self.flow.source, topic)
@@ -80,8 +82,11 @@ class FlowTopics:
         return self.policy.is_internal_topic(name)
 
     def is_heartbeats(self, name: str) -> bool:
-        """Return True for MM2's heartbeats topic, own or replicated."""
-        return self.policy.is_heartbeats_topic(name)
+        """Return True for MM2's heartbeats topic, own or of known aliases, not ``x.heartbeats``."""
+        known = {self.flow.source, self.flow.target, *self.aliases}
+        while name != HEARTBEATS and self.came_from(name) in known:
+            name = self.policy.upstream_topic(name) or ""
+        return name == HEARTBEATS
 
     def is_cycle(self, topic: str) -> bool:
         """Return True if a topic of the source came through the target (MM2's isCycle).

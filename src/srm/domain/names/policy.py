@@ -113,16 +113,6 @@ class ReplicationPolicy(ABC):
     def upstream_topic(self, topic: str) -> str | None:
         """Return the name one hop upstream, None if it is not a remote topic."""
 
-    def original_topic(self, topic: str) -> str:
-        """Return the name on the first cluster, after any number of hops."""
-        while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
-            topic = upstream
-        return topic
-
-    def is_heartbeats_topic(self, topic: str) -> bool:
-        """Return True for MM2's heartbeats topic, own or replicated."""
-        return self.original_topic(topic) == HEARTBEATS
-
     def is_internal_topic(self, topic: str) -> bool:
         """Return True for a topic with state of Kafka, MM2, Connect or srm: never replicated."""
         return is_internal(topic, self.separator)
@@ -224,10 +214,8 @@ def check_policy(
         if policy.is_internal_topic(topic) or policy.is_internal_topic(copy):
             raise _broken(policy, f"{topic!r} or its copy {copy!r} counts as internal")
     beats = policy.format_remote_topic(source_alias, HEARTBEATS)
-    if beats == HEARTBEATS or not policy.is_heartbeats_topic(beats):
+    if policy.topic_source(beats) != source_alias or policy.upstream_topic(beats) != HEARTBEATS:
         raise _broken(policy, f"heartbeats become {beats!r}, which is not heartbeats of a source")
-    if not policy.is_heartbeats_topic(HEARTBEATS):
-        raise _broken(policy, "is_heartbeats_topic('heartbeats') is false")
 
 
 def check_filter(of: type[NameFilter], selected: Collection[str], refused: Collection[str]) -> None:

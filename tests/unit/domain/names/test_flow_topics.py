@@ -65,6 +65,19 @@ def test_heartbeats_are_copied_without_being_listed_unless_switched_off() -> Non
     assert FlowTopics(A_TO_B, policy, listed, heartbeats=False).selects("heartbeats")
 
 
+@pytest.mark.parametrize("separator", [".", "-"])
+@pytest.mark.parametrize("named", [DefaultReplicationPolicy, IdentityReplicationPolicy])
+def test_only_heartbeats_of_known_aliases_are_copied_unlisted(named: type, separator: str) -> None:
+    """A user's ``orders.heartbeats`` has the form of a replicated heartbeats topic."""
+    names = FlowTopics(A_TO_B, named(separator), aliases=frozenset({"A", "B", "C", "D"}))
+    topics = ("heartbeats", "C.heartbeats", "D.C.heartbeats", "orders.heartbeats", "C.x.heartbeats")
+    found = names.select([topic.replace(".", separator) for topic in topics])
+
+    assert [name.replace(separator, ".") for name in found] == sorted(topics[:3])
+    assert not names.selects("myheartbeats")
+    assert replace(names, listed=ALL).selects(f"orders{separator}heartbeats")
+
+
 def test_a_name_with_prefixes_shows_the_copy_its_original_and_its_counterpart() -> None:
     names = FlowTopics(A_TO_B, DefaultReplicationPolicy("_"), ALL)
 
@@ -100,8 +113,6 @@ def test_identity_keeps_names_but_those_of_heartbeats_as_mirrormaker_does() -> N
     assert (policy.topic_source("T"), policy.upstream_topic("T")) == ("A", "T")
     assert (policy.topic_source("C.heartbeats"), policy.topic_source("heartbeats")) == ("C", None)
     assert policy.upstream_topic("C.heartbeats") == "heartbeats"
-    assert policy.original_topic("T") == "T"
-    assert policy.is_heartbeats_topic("B.A.heartbeats")
     assert policy.is_internal_topic("A.checkpoints.internal")
 
 
