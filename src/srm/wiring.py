@@ -12,8 +12,9 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
+from functools import wraps
 from importlib import metadata
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from srm import __version__, patience
 from srm.clock import now_ms
@@ -23,7 +24,7 @@ from srm.engine.cluster_ports import Cluster, away_cluster, cluster_ids
 from srm.engine.control import control_lists
 from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
-from srm.kafka.cluster import KafkaCluster
+from srm.kafka.cluster import KafkaCluster, same_clusters
 from srm.kafka.wire.brokers import refusals_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
+_OPENING: Final = frozenset({"compacted_topic", "control_writer"})
+"""Calls of a cluster that connect to nothing yet."""
 _FLUSH_S: Final = 20.0
 
 
@@ -174,7 +177,7 @@ def open_move(
         if unplanned:
             clients = config.cluster_clients(flow.source)
             condemned = stack.enter_context(KafkaCluster(flow.source, clients, _CONDEMNED_S))
-            context = replace(context, condemned=condemned)
+            context = replace(context, condemned=_join(condemned, to_cluster)[0])
         yield context
 
 
@@ -325,6 +328,9 @@ def flow_context(
     from srm.redirect import callers
 
     flow = config.flow
+    source, target = _join(source, target)
+    if patience.current() is not None and isinstance(source, _Joined):
+        source.cluster_id(), target.cluster_id()  # a command may tolerate the refusal of a call
     return FlowContext(
         config=config,
         source=source,
@@ -335,3 +341,33 @@ def flow_context(
         callers=callers(config.redirect),
         switch=KafkaFlowSwitch(flow, target, target_clients),
     )
+
+
+class _Joined:
+    """A cluster of a flow; its calls are refused if the other one is the same cluster.
+
+    Each call compares, as another cluster may get an address; an unavailable one has no id yet.
+    """
+
+    def __init__(self, cluster: KafkaCluster, other: KafkaCluster) -> None:
+        self.alias, self._cluster, self._other = cluster.alias, cluster, other
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._cluster, name)
+        if not callable(found) or name in _OPENING:
+            return found
+
+        @wraps(found)
+        def call(*args: Any, **more: Any) -> Any:
+            self._cluster.cluster_id()
+            for error in same_clusters((self._cluster, self._other)):
+                raise error
+            return found(*args, **more)
+
+        return call
+
+
+def _join(source: Cluster, target: Cluster) -> tuple[Cluster, Cluster]:
+    if not (isinstance(source, KafkaCluster) and isinstance(target, KafkaCluster)):
+        return source, target  # an unavailable one
+    return cast("Cluster", _Joined(source, target)), cast("Cluster", _Joined(target, source))

@@ -68,6 +68,37 @@ def test_a_dead_cluster_is_a_problem_and_the_other_is_examined(
     assert "rights of P->B" not in found
 
 
+def test_two_names_of_one_cluster_are_one_problem_and_every_command_refuses_them(
+    clusters: Mapping[str, KafkaBroker], tmp_path: Path
+) -> None:
+    source = clusters["P"].bootstrap
+    config = configured(tmp_path, source, source.replace("127.0.0.1", "localhost"))
+    with config.open("a", encoding="utf-8") as file:
+        file.write(
+            f"clusters = P, B, C\nC.bootstrap.servers = {clusters['B'].bootstrap}\n"
+            "P->C.enabled = true\n"
+        )
+
+    code, found, _ = examined(config)
+    problems = {name: one["text"] for name, one in found.items() if one["state"] == "problem"}
+    commands = [
+        ["topics", "sync"],
+        ["checkpoints", "emit"],
+        ["groups", "sync"],
+        ["metrics", "show"],
+        ["status"],
+    ]
+    refusals = {
+        str(CliRunner().invoke(app, [*words, "--flow", "P->B", "--config", str(config)]).exception)
+        for words in commands
+    }
+
+    assert (code, list(problems)) == (2, ["clusters"])
+    assert found["rights of P->C"]["state"] != "problem"
+    assert problems["clusters"].startswith("B and P are one cluster, ")
+    assert [text for text in refusals if problems["clusters"] not in text] == []
+
+
 @pytest.mark.parametrize(
     ("brokers", "expected_code", "state", "text"),
     [

@@ -121,6 +121,27 @@ def test_clusters_that_are_not_there_are_waited_for_once_however_many_flows_need
         assert queried == ["P", "B", "P"]
 
 
+def test_a_flow_between_two_names_of_one_cluster_is_refused_once_both_have_answered(
+    config, monkeypatch
+):
+    ids: dict[str, str | None] = {"P": "one", "B": None}
+    monkeypatch.setattr(KafkaCluster, "known_id", property(lambda cluster: ids[cluster.alias]))
+    monkeypatch.setattr(KafkaCluster, "cluster_id", lambda cluster: ids[cluster.alias])
+    monkeypatch.setattr(KafkaCluster, "topics", lambda _: {})
+    with open_configured_flow(config, Flow("P", "B")) as context:
+        assert context.source.topics() == {}  # B may be dead
+        ids["B"] = "other"
+        assert context.target.topics() == {}
+        ids["B"] = "one"  # the address leads elsewhere now
+        for cluster in (context.source, context.target):
+            with pytest.raises(ConfigError) as refused:
+                cluster.topics()
+            assert str(refused.value) == (
+                "B and P are one cluster, one; correct B.bootstrap.servers = 127.0.0.1:2 or "
+                "P.bootstrap.servers = 127.0.0.1:1"
+            )
+
+
 def test_without_the_patience_of_a_command_a_cluster_is_opened_whatever_its_state(config):
     with open_cluster(config, "P") as cluster:
         assert isinstance(cluster, KafkaCluster)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Self
 
 from srm.config.model import ClusterClients
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import CompactedTopic
+from srm.errors import ConfigError
 from srm.kafka.admin import acls as acl_calls
 from srm.kafka.admin import cluster_facts
 from srm.kafka.admin import groups as group_calls
@@ -40,7 +42,6 @@ class KafkaCluster(Clients):
     ) -> None:
         super().__init__(alias, props, timeout_s)
         self._tables = LiveTables(self, fresh=fresh) if follow else None
-        self._id: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -54,9 +55,7 @@ class KafkaCluster(Clients):
         super().close()
 
     def cluster_id(self) -> str:
-        if self._id is None:
-            self._id = cluster_facts.cluster_id(self)
-        return self._id
+        return self.known_id or cluster_facts.cluster_id(self)
 
     facts = cluster_facts.read_facts
     broker_configs = cluster_facts.broker_configs
@@ -124,3 +123,19 @@ class KafkaCluster(Clients):
         if self._tables is not None:
             return self._tables.table(topic, partition)
         return KafkaCompactedTopic(self, topic, partition)
+
+
+def same_clusters(clusters: Collection[KafkaCluster]) -> Iterator[ConfigError]:
+    """Yield an error for each id that several clusters have, of those that have answered."""
+    by_id: dict[str, list[KafkaCluster]] = {}
+    for cluster in sorted(clusters, key=lambda cluster: cluster.alias):
+        if cluster.known_id is not None:
+            by_id.setdefault(cluster.known_id, []).append(cluster)
+    for cluster_id, same in by_id.items():
+        if len({cluster.alias for cluster in same}) > 1:
+            names = " and ".join(cluster.alias for cluster in same)
+            keys = " or ".join(
+                f"{cluster.alias}.bootstrap.servers = {cluster.props.admin['bootstrap.servers']}"
+                for cluster in same
+            )
+            yield ConfigError(f"{names} are one cluster, {cluster_id}", f"correct {keys}")

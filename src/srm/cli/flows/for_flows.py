@@ -56,7 +56,10 @@ class FlowResults(Generic[T]):
         """Raise what went wrong, in the first flow's kind, once everything else was shown."""
         if not self.failures:
             return
-        text = "; ".join(f"{flow}: {error.what or error}" for flow, error in self.failures)
+        flows: dict[str, list[str]] = {}
+        for flow, error in self.failures:
+            flows.setdefault(error.what or str(error), []).append(str(flow))
+        text = "; ".join(f"{', '.join(of)}: {what}" for what, of in flows.items())
         first = self.failures[0][1]
         raise type(first)(text, first.action)
 

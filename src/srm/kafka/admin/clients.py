@@ -88,6 +88,12 @@ class BrokerCalls:
             if brokers.replaced_by:
                 self.close()  # a cluster rebuilt in its place is met by the next call
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Id of the cluster that the open connections lead to, None before its first answer."""
+        started = self._started
+        return None if started is None else started[2].cluster_id
+
     def close(self) -> None:
         """Close the connections and end the thread; the next call starts another."""
         with self._lock:
@@ -323,6 +329,11 @@ class Clients:
             refusal = refusal if limit is None else limit.note(self._key, refusal)
         if refusal is not None:
             raise type(refusal)(refusal.what, refusal.action) from error
+
+    @property
+    def known_id(self) -> str | None:
+        """Id of the cluster, None before its first answer; after a rebuild it is the new one."""
+        return self._calls["admin"].cluster_id
 
     def label(self, doing: str) -> str:
         return f"{doing} on cluster {self.alias}"

@@ -132,7 +132,7 @@ class Brokers:
         self._refusals: dict[Address, tuple[float, SrmError]] = {}
         self._queries: set[asyncio.Task[Any]] = set()
         self._nodes: dict[int, Address] = {}
-        self._cluster_id: str | None = None
+        self.cluster_id: str | None = None
         self.replaced_by = ""
         """Id of another cluster that now has a bootstrap address: all known data is outdated."""
 
@@ -154,7 +154,7 @@ class Brokers:
         def unfit(address: Address, answer: Answer) -> str:
             if not answer["brokers"]:
                 return "it knows no broker yet"
-            if self._cluster_id in (None, answer["cluster_id"]):
+            if self.cluster_id in (None, answer["cluster_id"]):
                 return ""
             if address in self.servers:
                 self.replaced_by = str(answer["cluster_id"])
@@ -163,7 +163,7 @@ class Brokers:
         request = metadata_request(topics, rights=rights)
         answer = await self._query_one_of([*known, *self.servers], request, unfit)
         self._nodes = {found["node"]: (found["host"], found["port"]) for found in answer["brokers"]}
-        self._cluster_id = answer["cluster_id"]
+        self.cluster_id = answer["cluster_id"]
         return answer
 
     async def query(self, node: int, request: Request, purpose: str = QUESTIONS) -> dict[str, Any]:

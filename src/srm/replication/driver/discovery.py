@@ -26,7 +26,7 @@ from srm.engine.flows.target_topics import assignments, raw_metrics_spec
 from srm.engine.groups.checkpoints import forget_topics
 from srm.engine.groups.ledger import is_hidden
 from srm.engine.ports import FlowContext
-from srm.errors import AuthorizationError, ConfigError, SrmError
+from srm.errors import AuthorizationError, SrmError
 
 logger = logging.getLogger(__name__)
 
@@ -130,11 +130,6 @@ class Discovery:
         source_topics, target_topics = context.source.topics(), context.target.topics()
         self._sides = _side(context.source, source_topics), _side(context.target, target_topics)
         source_id, target_id = (side.cluster_id for side in self._sides)
-        if source_id == target_id:
-            raise ConfigError(
-                f"{flow.source} and {flow.target} are one cluster, {source_id}; give each its own "
-                "bootstrap.servers"
-            )
         ensure_offset_syncs(context, source_topics, target_topics)
         self._report_unnamed(settings, source_topics)
         names = self._without_second_writer(context, source_topics, target_topics)

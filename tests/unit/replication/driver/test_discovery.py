@@ -22,7 +22,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange
 from srm.engine.control.control_topics import COMPACTED_CONFIGS
 from srm.engine.ports import FlowContext, FlowMaps
-from srm.errors import AuthorizationError, ConfigError, UnavailableError
+from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.driver.discovery import GONE_S, Discovery
 from srm_lab.testing import flows
 from srm_lab.testing.fake_cluster import FakeCluster
@@ -76,17 +76,6 @@ class Site:
 @pytest.fixture
 def site() -> Site:
     return Site()
-
-
-def test_two_aliases_of_one_cluster_are_refused_before_anything_is_created() -> None:
-    one = FakeCluster("P")
-    one.add_topic("Payments")
-    site = Site(one, one)
-
-    with pytest.raises(ConfigError, match=r"P and B are one cluster, .*its own bootstrap"):
-        site.discovery(flow_config("Payments")).round()
-
-    assert set(one.topics()) == {"Payments"}
 
 
 def test_a_selected_topic_gets_a_remote_one_and_is_assigned_with_both_ids(site):
