@@ -562,11 +562,7 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
         if group.group in facts.share_groups:
             yield from _losses_of_share_group(group, facts)
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
-            yield warning(
-                "no-commit",
-                f"group {group.group} has committed nothing: it starts on "
-                f"{facts.request.target} as auto.offset.reset of its clients says",
-            )
+            yield warning("no-commit", _start_without_commit(group.group, facts))
     yield from _without_place(facts)
     if remnants := [name for name in facts.groups if facts.remnants(name)]:
         yield warning(
@@ -585,6 +581,16 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
             f"{amount(len(own), 'group')} ({some(own)}) keep later commits of their own on "
             f"{facts.request.target}: replace them with --overwrite (in the form: overwrite)",
         )
+
+
+def _start_without_commit(group: str, facts: MoveFacts) -> str:
+    source, target = facts.request.source, facts.request.target
+    copies, own = {pair.target_topic for pair in facts.pairs}, facts.target.committed.get(group, {})
+    if places := [f"{at} at {offset}" for at, offset in own.items() if at.topic in copies]:
+        kept = f"it continues at its own on {target}: {some(sorted(places))}"
+        return f"group {group} has no commit on {source} to move: {kept}"
+    start = f"it starts on {target} as auto.offset.reset of its clients says"
+    return f"group {group} has committed nothing: {start}"
 
 
 def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:

@@ -75,6 +75,18 @@ def test_it_moves_where_a_client_follows_routes(world: World, positions: dict[st
     assert "auto.offset.reset" in line
 
 
+def test_its_own_place_on_the_target_is_named(world: World) -> None:
+    """Its topic was deleted and made again on P, and the commits on P with it."""
+    announce(world, Payments=90)
+    world.b.commit("fresh", {TopicPartition("P.Payments", 0): 13})
+
+    plan = moves.plan(world.context(), EVERYTHING, "m1")
+
+    own = "group fresh has no commit on P to move: it continues at its own on B: P.Payments-0 at 13"
+    assert own in plan.warnings
+    assert not [one for one in plan.warnings if one.startswith("group fresh has committed nothing")]
+
+
 def test_it_stays_where_its_clients_read_something_else(world: World) -> None:
     announce(world, Other=5)
 
