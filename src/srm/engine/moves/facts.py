@@ -45,6 +45,7 @@ from srm.domain.moves.gate import (
     SyncStatus,
     eta_seconds,
     is_member_of,
+    unrouted_members,
 )
 from srm.domain.moves.plan import (
     GroupPlan,
@@ -683,7 +684,10 @@ def _group_reasons(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
     name = group.group
     for side in (facts.source, facts.target):
         if activity := side.activity(name):
-            yield f"group {name} is still {activity}: stop it there"
+            members = side.group(name).members if side is facts.source else ()
+            left = not members or unrouted_members(name, members, facts.present)
+            what = "stop it there" if left else "it follows routes and leaves at the hold"
+            yield f"group {name} is still {activity}: {what}"
     if unreadable := "; ".join(reason.text for reason in facts.unreadable(name)):
         yield f"offsets of group {name} cannot be read: {unreadable}"
     if pending := facts.source.pending.get(name):

@@ -355,7 +355,13 @@ def test_members_that_have_announced_themselves_follow(flow: RunningFlow) -> Non
     ack = Ack(group_subject("audit"), "app", 0, "resumed", "P", flow.clock())
     flow.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
 
-    assert step(why_group(flow.context, "audit"), "follows").ok
+    answer = why_group(flow.context, "audit")
+
+    assert step(answer, "follows").ok
+    assert step(answer, "ready").answer == (
+        "it would wait: group audit is still active on P (app@127.0.0.1): "
+        "it follows routes and leaves at the hold"
+    )
 
 
 def test_what_would_not_come_back_is_a_copy_that_the_way_back_does_not_list(
