@@ -254,6 +254,11 @@ def test_whether_a_topic_could_be_created_is_said_without_creating_it(site, uniq
     assert unique not in site.cluster.topics()
 
 
+def test_whether_a_setting_could_be_changed_is_said_without_changing_it(site, topic):
+    assert site.cluster.change_problem(topic, {"retention.ms": "5000"}) is None
+    assert site.cluster.topic_settings([topic])[topic]["retention.ms"].value != "5000"
+
+
 @pytest.mark.parametrize("client", ["admin", "consumer", "producer"])
 def test_without_an_authorizer_everything_may_be_done_with_the_topics_there_are(
     site, topic, unique, client

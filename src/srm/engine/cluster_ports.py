@@ -206,6 +206,9 @@ class Cluster(Protocol):
     def creation_problem(self, spec: TopicSpec) -> SrmError | None:
         """Return why the topic cannot be created now, None if it can; nothing is created."""
 
+    def change_problem(self, topic: str, changes: Mapping[str, str | None]) -> SrmError | None:
+        """Return why topic configs cannot be changed now, None if they can; nothing is changed."""
+
     def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Increase topics to the given partition counts."""
 

@@ -67,6 +67,7 @@ class KafkaCluster(Clients):
     topic_settings = topic_calls.settings
     create_topics = topic_calls.create
     creation_problem = topic_calls.creation_problem
+    change_problem = topic_calls.change_problem
     create_partitions = topic_calls.grow
     alter_topic_configs = topic_calls.alter
 

@@ -48,10 +48,14 @@ OPERATIONS: Final = frozenset(
 
 
 class FakeRights:
-    """The rights of srm on topics: all that were not revoked."""
+    """The rights of srm on topics: all that were not revoked.
+
+    ``forbidden``: settings, with their values, that a policy of the brokers refuses.
+    """
 
     def __init__(self) -> None:
         self._taken: set[tuple[str, str]] = set()
+        self.forbidden: dict[str, str] = {}
 
     def take(self, operation: str, topic: str) -> None:
         """Revoke a right on a topic."""
@@ -78,7 +82,13 @@ class FakeRights:
                 f"creating topic {spec.name}: replication factor {spec.replication_factor} "
                 f"is larger than the number of brokers, {brokers}"
             )
-        return None
+        return self.policy_violation(spec.name, spec.configs)
+
+    def policy_violation(self, topic: str, changes: Mapping[str, str | None]) -> SrmError | None:
+        """Say which setting of a request the policy of the brokers refuses, None if none."""
+        wrong = [name for name, value in changes.items() if self.forbidden.get(name) == value]
+        text = f"topic {topic}: policy violation"
+        return ConfigError(text, f"change {wrong[0]}") if wrong else None
 
 
 KAFKA_DEFAULTS: Final[Mapping[str, str]] = {
@@ -180,6 +190,11 @@ class FakeCluster:
         self._reach("creating topics")
         return self.rights.refusal(spec, self._brokers)
 
+    def change_problem(self, topic: str, changes: Mapping[str, str | None]) -> SrmError | None:
+        """Say why settings could not be changed."""
+        self._reach("changing topic configs")
+        return self.rights.policy_violation(topic, changes)
+
     def topic_rights(
         self,
         topics: Collection[str],
@@ -203,6 +218,8 @@ class FakeCluster:
         self._reach("changing topic configs")
         self._require([name for name, entries in changes.items() if entries])
         for name, entries in changes.items():
+            if refusal := self.rights.policy_violation(name, entries):
+                raise refusal
             for key, value in entries.items():
                 if value is None:
                     self._topics[name].configs.pop(key, None)

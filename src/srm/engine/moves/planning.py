@@ -393,8 +393,8 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
             text = f"{why}: add it with 'srm-control topics {flow.options} --add {topic}'"
             yield problem("not-selected", text)
         elif remote not in facts.target.topics:
-            check = "check that the replicator runs" if config.enabled else f"{flow} is disabled"
-            yield problem("no-copy", f"topic {remote} does not exist on {flow.target}: {check}")
+            why = f"srm why {topic} --flow '{flow}'" if config.enabled else f"{flow} is disabled"
+            yield problem("no-copy", f"topic {remote} does not exist on {flow.target}: {why}")
 
 
 def routes_in_force(facts: MoveFacts) -> dict[str, Route]:

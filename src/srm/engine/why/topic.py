@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,9 +13,10 @@ from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.flow_topics import FlowTopics, Refusal
 from srm.domain.text.amount import Reason, ago, amount, grant, some
-from srm.engine.cluster_ports import TopicDescription, TopicSpec
+from srm.engine.cluster_ports import TopicDescription, TopicSetting
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
+from srm.engine.control.topic_sync import plan_remote_topics
 from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_leader
 from srm.engine.flows.supervision import SEE_LOG, SlotStatus, down_reasons, state_topic
 from srm.engine.groups.checkpoints import selection_of
@@ -43,9 +45,9 @@ from srm.engine.why.answer import (
     not_known,
     why_paused,
 )
-from srm.errors import SrmError, UnavailableError
+from srm.errors import AuthorizationError, SrmError, UnavailableError
 
-_BESIDE: Final = frozenset({"losses", "heard"})
+_BESIDE: Final = frozenset({"settings", "losses", "heard"})
 """Steps whose problem does not prevent copying a topic."""
 _PARTLY: Final = frozenset({"assigned", "partitions"})
 
@@ -62,7 +64,7 @@ def why_topic(context: FlowContext, name: str) -> Why:
         subject=facts.topic,
         asked=facts.requested,
         known=known,
-        ok=False if wrong else (None if facts.copying is None or facts.source_error else True),
+        ok=False if wrong else None if _is_open(facts) else True,
         verdict=_verdict(facts, steps, wrong),
         steps=steps,
         action=action_of(steps),
@@ -70,11 +72,18 @@ def why_topic(context: FlowContext, name: str) -> Why:
     )
 
 
+def _is_open(facts: TopicFacts) -> bool:
+    is_seen = facts.copying is not None and not facts.source_error
+    return not is_seen or facts.remote not in facts.on_target
+
+
 def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | None) -> str:
     if wrong is not None:
         return f"{_extent(facts.copying, wrong)}: {wrong.answer}"
     if facts.copying is None or facts.source_error:
         return not_known(steps)
+    if facts.remote not in facts.on_target:
+        return f"not copied yet: {next(step.answer for step in steps if step.name == 'copy')}"
     lag = facts.copying.status.remaining
     return f"copied, with a lag of {amount(lag, 'offset')}" if lag else "copied, and caught up"
 
@@ -95,6 +104,8 @@ def _extent(copying: Copying | None, wrong: WhyStep) -> str:
 class Copying:
     """Copying of one topic; ``creation``: why the missing copy cannot be created.
 
+    ``settings``: why the copy does not get the settings of the topic.
+
     The rights of srm as consumer, admin client and producer are None without an answer or the
     topic.
     """
@@ -106,6 +117,7 @@ class Copying:
     describes: frozenset[str] | None = None
     writes: frozenset[str] | None = None
     creation: SrmError | None = None
+    settings: SrmError | None = None
     rate: float | None = None
 
     @property
@@ -208,7 +220,7 @@ def _copying(
     if not facts.source_error:
         reads = context.source.topic_rights([topic], "consumer").get(topic)
         describes = context.source.topic_rights([topic]).get(topic)
-    spec = TopicSpec(facts.remote, known.partitions, context.config.replication_factor, {})
+    creation, settings = _refusals(context, facts, known)
     return Copying(
         status=status,
         # An unavailable source is reported once, not for each partition.
@@ -217,9 +229,28 @@ def _copying(
         reads=reads,
         describes=describes,
         writes=context.target.topic_rights([facts.remote], "producer").get(facts.remote),
-        creation=None if copy is not None else context.target.creation_problem(spec),
+        creation=creation,
+        settings=settings,
         rate=recent_rate(context, [topic], now_ms) if status.remaining else None,
     )
+
+
+def _refusals(
+    context: FlowContext, facts: TopicFacts, known: TopicDescription
+) -> tuple[SrmError | None, SrmError | None]:
+    """Return why the target refuses what topic sync requests: the copy, or its settings."""
+    target, topics = context.target, {facts.topic: known}
+    there = {name: one for name, one in facts.on_target.items() if name == facts.remote}
+    here: Mapping[str, Mapping[str, TopicSetting]] = {}
+    settings_there = None
+    with suppress(AuthorizationError):  # a step of its own
+        if not facts.source_error:
+            here = context.source.topic_settings(topics)
+            settings_there = target.topic_settings(there)
+    plan = plan_remote_topics(topics, there, context.config, here, settings_there)
+    creation = [target.creation_problem(spec) for spec in plan.create]
+    settings = [target.change_problem(name, one) for name, one in plan.configs.items()]
+    return next(iter(creation), None), next(iter(settings), None)
 
 
 def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
@@ -254,6 +285,9 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
         alive = sum(slot.alive for slot in copying.status.slots)
         yield question.yes(f"with {amount(alive, 'slot')} alive")
     yield _copy(facts, copying)
+    if copying.settings is not None:
+        question = Question("settings", "does the copy get the settings of the topic?")
+        yield question.because(Reason.of(copying.settings))
     if facts.remote in facts.on_target or copying.writes is not None:
         question = Question("write-right", f"may srm write the copy on {flow.target}?")
         needs = ("Write", copying.writes), ("Read", copying.writes)
@@ -364,8 +398,8 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
     wanted = len(copying.partitions)
     if found is None:
         if copying.creation is not None:
-            text = f"{remote} cannot be created: {copying.creation}"
-            return question.no(text, copying.creation.action)
+            why = Reason.of(copying.creation).within(f"{remote} cannot be created")
+            return question.because(why)
         seconds = facts.config.refresh_topics_interval.total_seconds()
         text = f"{remote} does not exist yet; a running replicator checks every {seconds:g} s"
         return question.unknown(text, f"srm topics sync --flow '{facts.config.flow}'")

@@ -103,10 +103,28 @@ def _new(spec: TopicSpec) -> admin.NewTopic:
 
 
 def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
+    doing = f"checking whether topic {spec.name} can be created", "creating"
+    return _problem(clients, doing, "Create", admin.AdminClient.create_topics, _new(spec))
+
+
+def change_problem(
+    clients: Clients, topic: str, changes: Mapping[str, str | None]
+) -> SrmError | None:
+    doing = f"checking whether configs of topic {topic} can be changed", "changing configs"
+    start = admin.AdminClient.incremental_alter_configs
+    return _problem(clients, doing, "AlterConfigs", start, _changed(topic, changes))
+
+
+def _problem(
+    clients: Clients,
+    doing: tuple[str, str],
+    operation: str,
+    start: Callable[..., Mapping[Any, Future[Any]]],
+    what: object,
+) -> SrmError | None:
+    """Return why brokers would refuse a request, None if they would not."""
     try:
-        doing = f"checking whether topic {spec.name} can be created", "creating"
-        start = partial(admin.AdminClient.create_topics, validate_only=True)
-        _answers(clients, doing, "Create", start, [_new(spec)])
+        _answers(clients, doing, operation, partial(start, validate_only=True), [what])
     except UnavailableError:
         raise
     except SrmError as error:
@@ -154,15 +172,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
 
     The broker may return a value in another notation than the one that was set.
     """
-    operations = {
-        topic: [_operation(name, value) for name, value in entries.items()]
-        for topic, entries in changes.items()
-        if entries
-    }
-    resources = [
-        (admin.ConfigResource(admin.ResourceType.TOPIC, topic, incremental_configs=one), len(one))
-        for topic, one in operations.items()
-    ]
+    resources = [(_changed(topic, one), len(one)) for topic, one in changes.items() if one]
     if not resources:
         return
 
@@ -186,6 +196,11 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
         clients.wait_until(f"new configs of {_list_names(changes)}", visible, 5.0)
     except UnavailableError as error:
         _logger.debug("continuing: %s", error)
+
+
+def _changed(topic: str, changes: Mapping[str, str | None]) -> admin.ConfigResource:
+    operations = [_operation(name, value) for name, value in changes.items()]
+    return admin.ConfigResource(admin.ResourceType.TOPIC, topic, incremental_configs=operations)
 
 
 def _operation(name: str, value: str | None) -> admin.ConfigEntry:

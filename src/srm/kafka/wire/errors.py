@@ -110,6 +110,8 @@ _ACTIONS_BY_CODE: Final[Mapping[int, str]] = {
     "number of the cluster's brokers",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "set transaction.max.timeout.ms of the brokers to "
     "10000 or more",
+    KafkaError.POLICY_VIOLATION: "change the setting, exclude it (config.properties.exclude), or "
+    "allow it in the policy of the brokers",
 }
 _MEANINGS: Final[Mapping[type[errors.SrmError], str]] = {
     errors.GroupActiveError: "; the group has members, stop its consumers first",

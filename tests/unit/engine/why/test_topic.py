@@ -272,11 +272,37 @@ def test_a_copy_that_cannot_be_created_says_why(flow: RunningFlow) -> None:
     assert answer.action == "grant Create on P.Topic"
 
 
+def test_settings_of_the_topic_are_part_of_the_request_for_its_copy(flow: RunningFlow) -> None:
+    flow.b.delete_topic("P.Topic")
+    flow.p.alter_topic_configs({"Topic": {"retention.ms": "-1"}})
+    flow.b.rights.forbidden = {"retention.ms": "-1"}
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert "P.Topic cannot be created: topic P.Topic: policy violation" in answer.verdict
+    assert answer.action == "change retention.ms"
+
+
+def test_a_setting_that_the_target_refuses_is_named_beside_the_copy(flow: RunningFlow) -> None:
+    flow.p.alter_topic_configs({"Topic": {"retention.ms": "-1"}})
+    flow.b.rights.forbidden = {"retention.ms": "-1"}
+
+    answer = why_topic(flow.context, "Topic")
+
+    assert wrong(answer) == ["settings"]
+    assert answer.verdict.startswith("copied, but: topic P.Topic: policy violation")
+
+
 def test_a_copy_that_is_to_be_created_in_a_moment_is_nothing_wrong_yet(flow: RunningFlow) -> None:
     flow.b.delete_topic("P.Topic")
 
-    found = step(why_topic(flow.context, "Topic"), "copy")
+    answer = why_topic(flow.context, "Topic")
+    found = step(answer, "copy")
 
+    assert (answer.ok, answer.verdict.split(";")[0]) == (
+        None,
+        "not copied yet: P.Topic does not exist yet",
+    )
     assert (found.ok, found.action) == (None, "srm topics sync --flow 'P->B'")
 
 
