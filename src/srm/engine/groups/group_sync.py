@@ -1,8 +1,9 @@
 """Write translated offsets of idle groups on a flow's target.
 
-Steps per group: decide by its current commits, write the ledger, read the commits again, write the
-offsets, read them back, settle the ledger. The broker refuses the write while the group has
-members. A group that became active in between is skipped and reported.
+Steps per group: decide by its current commits, write the ledger, read the commits again, on the
+target and then on the source, write the offsets, read them back, settle the ledger. The broker
+refuses the write while the group has members. A group that became active in between, or that the
+source no longer has, is skipped and reported; one that was created in that moment is deleted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from srm.config.model import FlowConfig
 from srm.domain.groups.checkpoints import CheckpointOutcome
@@ -26,7 +28,7 @@ from srm.domain.groups.group_sync import (
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
-from srm.engine.cluster_ports import GroupDescription
+from srm.engine.cluster_ports import Cluster, GroupDescription, tolerate
 from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import Commits, Groups, Look, per_group, survey, texts
@@ -73,7 +75,8 @@ def sync(
     decisions, errors = decisions_of(context, found, ledger)
     if not dry_run:
         share = {outcome.group for outcome in found.outcomes if outcome.is_share}
-        decisions = _Run(context, ledger, f"sync {flow} {now_ms}", share).carry_out(decisions)
+        run = _Run(context, ledger, f"sync {flow} {now_ms}", share, found)
+        decisions = run.carry_out(decisions)
     return GroupSyncSummary(
         flow=flow,
         time_ms=now_ms,
@@ -195,12 +198,16 @@ def _state(states: Mapping[str, GroupDescription], group: str) -> GroupDescripti
 
 @dataclass(frozen=True)
 class _Run:
-    """Writes of one run, with the ledger as read before and the operation that it notes."""
+    """Writes of one run, with the ledger as read before and the operation that it notes.
+
+    ``found``: what a sync translates; a move writes whatever its source has since.
+    """
 
     context: FlowContext
     ledger: GroupLedger
     operation: str
     share: Collection[str]
+    found: Survey | None = None
 
     def carry_out(self, decisions: Sequence[SyncDecision]) -> tuple[SyncDecision, ...]:
         """Carry out decisions, a bounded number of groups at a time; return them with results."""
@@ -257,10 +264,12 @@ class _Run:
 
     def _write_groups(self, groups: Sequence[list[SyncDecision]]) -> Iterator[SyncDecision]:
         """Write the offsets of groups that have not changed since the decision."""
-        names = [decisions[0].group for decisions in groups]
-        now, unread = self._read(names)
+        by_name = {decisions[0].group: decisions for decisions in groups}
+        now, unread = self._read(self.context.target, by_name)
+        absent = {name for name, commits in now.items() if not commits}
+        unread = {**unread, **self._left_source(by_name)}
         waiting: dict[str, list[SyncDecision]] = {}
-        for name, decisions in zip(names, groups, strict=True):
+        for name, decisions in by_name.items():
             if name in unread:
                 yield from _each(decisions, "not-written", unread[name])
             elif any(now[name].get(d.partition) not in {d.current, d.offset} for d in decisions):
@@ -271,7 +280,13 @@ class _Run:
         with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="srm-groups") as pool:
             refused = dict(zip(waiting, pool.map(self._commit, waiting.values()), strict=True))
         active = {name for name, error in refused.items() if isinstance(error, GroupActiveError)}
-        now, unread = self._read(sorted(waiting.keys() - active))
+        now, unread = self._read(self.context.target, waiting.keys() - active)
+        created = {name: waiting[name] for name in absent & now.keys()}
+        for name, why in self._left_source(created).items():
+            if now[name].keys() == {decision.partition for decision in waiting[name]}:
+                remove = partial(self.context.target.delete_groups, [name])
+                tolerate(remove, f"group {name}, of which {why}, remains here", SrmError)
+                yield from _each(waiting.pop(name), "not-written", why)
         for name, decisions in waiting.items():
             failure = "" if refused[name] is None else str(refused[name])
             if name in active:
@@ -281,12 +296,40 @@ class _Run:
             else:
                 yield from (_read_back(decision, now[name], failure) for decision in decisions)
 
-    def _read(self, groups: Sequence[str]) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
+    def _read(
+        self, cluster: Cluster, groups: Collection[str]
+    ) -> tuple[Mapping[str, Commits], Mapping[str, str]]:
         try:
-            found, errors = self.context.target.commits_of(groups)
+            found, errors = cluster.commits_of(sorted(groups))
         except SrmError as error:
             return {}, dict.fromkeys(groups, str(error))
         return found, {group: str(error) for group, error in errors.items()}
+
+    def _left_source(self, groups: Mapping[str, list[SyncDecision]]) -> dict[str, str]:
+        """Return why the source no longer supports writes of a sync, by group.
+
+        Progress since the translation does not matter, unless srm itself has carried it there.
+        """
+        if self.found is None or not groups:
+            return {}
+        translated = {(one.group, one.downstream): one for one in self.found.outcomes}
+        flow, source = self.context.config.flow, self.context.source
+        now, left = self._read(source, groups)
+        left, moved = {**left}, list[tuple[CheckpointOutcome, int]]()
+        for name, decisions in groups.items():
+            for one in (translated[name, decision.partition] for decision in decisions):
+                at = now.get(name, {}).get(one.upstream)
+                if name not in left and (at is None or at < one.upstream_offset):
+                    what = "deleted" if at is None else f"set back to {at}"
+                    left[name] = f"its commit for {one.upstream} was {what} on {flow.source}"
+                elif at is not None and at > one.upstream_offset:
+                    moved.append((one, at))
+        ledger = read_ledger(source, self.found.on_source) if moved else None
+        for one, at in moved:
+            own = ledger and ledger.entry(one.group, one.upstream)
+            if own and own.origin == flow.target and own.owns(at):
+                left[one.group] = f"srm has just carried {at} over to {one.upstream}"
+        return left
 
     def _commit(self, decisions: Sequence[SyncDecision]) -> SrmError | None:
         group, target = decisions[0].group, self.context.target

@@ -1,0 +1,132 @@
+"""Deleted groups stay deleted, whatever call of emission and sync they are deleted before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from srm.engine.groups.checkpoints import emit
+from srm.engine.groups.group_sync import sync
+
+GROUP = "billing"
+FLOWS = ("P->B", "B->P")
+Steps = dict[int, tuple[str, ...]]
+
+
+def run(sites, *flows: str) -> None:
+    for flow in flows or FLOWS:
+        emit(sites.flow(flow))
+        sync(sites.flow(flow))
+
+
+@contextmanager
+def before_calls(sites, hook: Callable[[int], None]) -> Iterator[list[int]]:
+    """Call the hook with the number of each call to a cluster, before it; yield the counter."""
+    count = [0]
+    clusters = sites.clusters.values()
+    within = [False]
+
+    def counted(reach: Callable[[str], None], doing: str) -> None:
+        if not within[0]:
+            within[0], count[0] = True, count[0] + 1
+            hook(count[0] - 1)
+            within[0] = False
+        reach(doing)
+
+    for one in clusters:
+        one._reach = partial(counted, one._reach)
+    try:
+        yield count
+    finally:
+        for one in clusters:
+            del one._reach
+
+
+def settled(new_sites):
+    """Make sites with a group of P that is on B by sync, and is about to be carried on."""
+    made = new_sites()
+    made.produce("P", 100)
+    made.produce("B", 50)
+    made.copy("P->B", claim=1)
+    made.copy("B->P")
+    made.commit("P", GROUP, "Payments", 10)
+    run(made)
+    return made
+
+
+def left(sites) -> dict[str, object]:
+    found = {alias: dict(c.committed_offsets(GROUP)) for alias, c in sites.clusters.items()}
+    return {alias: commits for alias, commits in found.items() if commits}
+
+
+def delete(sites, *aliases: str) -> None:
+    for alias in aliases:
+        sites.clusters[alias].delete_groups([GROUP])
+
+
+def play(new_sites, steps: Steps, *, moved: bool) -> dict[str, object]:
+    """Run both flows, delete the group on clusters before the calls of these numbers, run again."""
+    sites, waiting = settled(new_sites), dict(steps)
+    if moved:
+        sites.commit("P", GROUP, "Payments", 20)
+
+    def delete_some(at: int) -> None:
+        delete(sites, *waiting.pop(at, ()))
+
+    with before_calls(sites, delete_some):
+        run(sites)
+    for aliases in waiting.values():  # without the group there were fewer calls
+        delete(sites, *aliases)
+    run(sites)
+    return left(sites)
+
+
+def calls_of(new_sites, *, moved: bool) -> int:
+    sites = settled(new_sites)
+    if moved:
+        sites.commit("P", GROUP, "Payments", 20)
+    with before_calls(sites, lambda _: None) as count:
+        run(sites)
+    return count[0]
+
+
+def test_a_group_deleted_on_its_source_before_any_call_is_not_created_there(
+    new_sites,
+) -> None:
+    calls = range(calls_of(new_sites, moved=True))
+
+    assert [at for at in calls if "P" in play(new_sites, {at: ("P",)}, moved=True)] == []
+
+
+def test_a_group_deleted_on_both_before_two_calls_is_not_created(new_sites) -> None:
+    calls = range(calls_of(new_sites, moved=True) - 1)
+
+    assert [p for p in calls if play(new_sites, {p: ("P",), p + 1: ("B",)}, moved=True)] == []
+
+
+def test_a_group_deleted_while_it_is_created_is_deleted_there_too(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    target = sites.clusters["B"]
+    commit = target.commit_idle
+
+    def commit_late(group: str, offsets: object) -> None:
+        delete(sites, "P")
+        commit(group, offsets)
+
+    target.commit_idle = commit_late
+    [decision] = sync(sites.flow("P->B")).decisions
+
+    assert (decision.action, "deleted on P" in decision.reason) == ("not-written", True)
+    assert left(sites) == {}
+
+
+def test_a_group_that_reads_on_while_it_is_carried_over_is_written(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+
+    def read_on(_: int) -> None:
+        at = sites.committed("P", GROUP, "Payments")
+        sites.commit("P", GROUP, "Payments", at + 1)
+
+    with before_calls(sites, read_on):
+        assert sync(sites.flow("P->B")).applied == 1
