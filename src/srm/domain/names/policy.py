@@ -17,24 +17,25 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from srm.domain.names import java_pattern
 from srm.domain.names.internal_topics import HEARTBEATS, is_internal
 from srm.errors import ConfigError
 
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._\-]+")
 
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile one entry of a list; a plain name is a pattern, too."""
+    """Compile one entry of a list, a regular expression of Java; a plain name is one, too."""
     try:
-        return re.compile(pattern)
-    except re.error as error:
+        return re.compile(java_pattern.parse(pattern).python)
+    except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
 
 
 def literal(name: str) -> str:
     """Return a pattern that matches only this name, except that a comma becomes a dot."""
-    if _PLAIN_NAME.fullmatch(name):
+    if PLAIN_NAME.fullmatch(name):
         return name
     return re.escape(name).replace(",", ".")
 
@@ -64,7 +65,7 @@ class NameFilter:
     @property
     def names(self) -> frozenset[str]:
         """Names selected literally, not by a pattern."""
-        return frozenset(filter(self.matches, filter(_PLAIN_NAME.fullmatch, self.include)))
+        return frozenset(filter(self.matches, filter(PLAIN_NAME.fullmatch, self.include)))
 
     def matches(self, name: str) -> bool:
         """Return True if the name is selected."""
@@ -203,7 +204,7 @@ def check_policy(
     copies: dict[str, str] = {}
     for topic in topics:
         copy = policy.format_remote_topic(source_alias, topic)
-        if not _PLAIN_NAME.fullmatch(copy):
+        if not PLAIN_NAME.fullmatch(copy):
             raise _broken(policy, f"Kafka refuses the name {copy!r} of a copy")
         if policy.topic_source(copy) != source_alias:
             raise _broken(policy, f"topic_source({copy!r}) is not {source_alias!r}")

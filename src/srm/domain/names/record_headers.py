@@ -58,8 +58,8 @@ class ProvenanceOverride:
 
     def matches(self, provenance: Provenance) -> bool:
         return (
-            re.fullmatch(self.cluster_id, provenance.cluster_id) is not None
-            and re.fullmatch(self.topic, provenance.topic) is not None
+            compile_pattern(self.cluster_id).fullmatch(provenance.cluster_id) is not None
+            and compile_pattern(self.topic).fullmatch(provenance.topic) is not None
             and self.from_ms <= provenance.time_ms <= self.to_ms
         )
 
@@ -234,4 +234,4 @@ class Transform:
 
 @lru_cache(maxsize=4096)
 def _matches(patterns: tuple[str, ...], name: str) -> bool:
-    return any(re.fullmatch(pattern, name) for pattern in patterns)
+    return any(compile_pattern(pattern).fullmatch(name) for pattern in patterns)

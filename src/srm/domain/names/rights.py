@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from srm.domain.names import internal_topics
-from srm.domain.names.policy import ReplicationPolicy
+from srm.domain.names import internal_topics, java_pattern
+from srm.domain.names.policy import PLAIN_NAME, ReplicationPolicy, literal
 from srm.domain.names.topics import Flow
 
 ResourceKind = Literal["topic", "group", "transactional-id"]
@@ -74,8 +73,6 @@ _TOPICS: Final = "__srm-"
 """Prefix of srm's topics."""
 _WRITERS: Final = "srm-"
 """Prefix of srm's transactional ids."""
-_LITERAL: Final = re.compile(r"[A-Za-z0-9._\-]+")
-_PREFIX: Final = re.compile(r"([A-Za-z0-9._\-]*)\.[*+]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +167,16 @@ def service_rights(names: FlowNames) -> tuple[NeededRight, ...]:
 
 def client_rights(names: FlowNames, groups: Collection[str]) -> tuple[NeededRight, ...]:
     """Return what an application on ``srm.client`` needs; its transactional id is its group."""
-    rights: list[NeededRight] = []
+    rights, ids = list[NeededRight](), [literal(group) for group in groups]
     source, target = names.flow.source, names.flow.target
     for cluster, other in ((source, target), (target, source)):
         rights += _on_each(cluster, ("Read", "Write"), "--topic", names.topics)
         for pattern in names.topics:
             copies = _copies(names, other, pattern)
             rights.append(NeededRight(cluster, ("Read",), "--topic", *copies))
-        rights += _on_each(cluster, ("Read",), "--group", groups)
+        rights += _on_each(cluster, ("Read",), "--group", ids)
         rights.append(NeededRight(cluster, ("Read", "Write"), "--topic", internal_topics.ROUTING))
-        rights += _on_each(cluster, ("Write",), "--transactional-id", groups)
+        rights += _on_each(cluster, ("Write",), "--transactional-id", ids)
     return tuple(rights)
 
 
@@ -219,7 +216,7 @@ def _copies(names: FlowNames, alias: str, pattern: str) -> tuple[str, bool]:
 
 def _resource(pattern: str) -> tuple[str, bool]:
     """Return the name that covers a pattern, and whether it is a prefix; else all names."""
-    if _LITERAL.fullmatch(pattern):
+    if PLAIN_NAME.fullmatch(pattern):
         return pattern, False
-    found = _PREFIX.fullmatch(pattern)
-    return (found[1], True) if found and found[1] else (ANY_NAME, False)
+    found = java_pattern.parse(pattern)
+    return (found.prefix, not found.is_literal) if found.prefix else (ANY_NAME, False)

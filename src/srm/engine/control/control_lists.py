@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
@@ -28,7 +27,6 @@ from srm.errors import ConfigError, IntegrityError, UsageError
 ListName = Literal["topics", "groups", "reverse-checkpointed-topics"]
 EntryKind = Literal["allow", "deny"]
 
-_LEADING_FLAGS: Final = re.compile(r"\(\?([aiLmsux]+)\)")
 _logger = logging.getLogger(__name__)
 
 
@@ -191,15 +189,8 @@ def _denying(pattern: str, deny: tuple[str, ...]) -> str:
     # FlowConfig has no exclude list of reverse checkpointed topics, like MM2.
     if not deny:
         return pattern
-    denied = "|".join(_group(each) for each in deny)
-    return rf"(?!(?:{denied})\Z){_group(pattern)}"
-
-
-def _group(pattern: str) -> str:
-    flags = _LEADING_FLAGS.match(pattern)
-    if flags:
-        return f"(?{flags[1]}:{pattern[flags.end() :]})"
-    return f"(?:{pattern})"
+    denied = "|".join(f"(?:{each})" for each in deny)
+    return rf"(?!(?:{denied})\z)(?:{pattern})"
 
 
 def _key(name: ListName, kind: EntryKind, pattern: str) -> bytes:
