@@ -32,7 +32,7 @@ CONFIG = load()
 PARAMS = {
     "topics": Param(
         [],
-        type="array",
+        type=["array", "null"],
         items={"type": "string"},
         title="Topics",
         description="Names on the source, one per line. Empty: all that are replicated.",
@@ -63,7 +63,7 @@ def verify(flows: list[str], *, params: Any = None, ti: Any = None) -> list[str]
 
 def arguments(params: Mapping[str, Any], left: list[str] | None) -> list[str]:
     """Return the arguments of the Spark job for the form's values and the flows left to it."""
-    chosen = [part for topic in params["topics"] for part in ("--topic", topic)]
+    chosen = [part for topic in params["topics"] or () for part in ("--topic", topic)]
     if params["records"] is not None:
         chosen += ["--max-records", str(params["records"])]
     if params["full"]:

@@ -173,7 +173,8 @@ def _verify_little(flow: str, params: Mapping[str, Any]) -> dict[str, int] | Non
     )
     from srm.spark.verification import BothClusters, RangeComparer  # noqa: PLC0415 - as above
 
-    request = VerificationRequest(tuple(params["topics"]), params["records"], full=params["full"])
+    topics = tuple(params["topics"] or ())
+    request = VerificationRequest(topics, params["records"], full=params["full"])
     clusters = BothClusters.of(load_config(config_path()), Flow.parse(flow))
     try:
         with flow_context(flow, "verify") as (context, span):

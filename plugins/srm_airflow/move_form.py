@@ -84,13 +84,7 @@ def _read_variable(flow: Flow) -> Choices:
         return Choices()
 
 
-_LIST: Final = {"type": ["array", "null"], "items": {"type": "string"}}
-_TYPES: Final[dict[str, dict[str, Any]]] = {
-    "switch": {"type": "boolean"},
-    "seconds": {"type": "number"},
-    "names": _LIST,
-    "list": _LIST,
-}
+_TYPES: Final = {"switch": "boolean", "seconds": "number", "names": "array", "list": "array"}
 
 
 def form(clusters: Sequence[str], names: Choices) -> dict[str, Param]:
@@ -117,13 +111,23 @@ def _offer(setting: MoveSetting, clusters: Sequence[str], names: Choices) -> Mov
 
 
 def _param(setting: MoveSetting) -> Param:
-    """Return the field; a list without choices takes lines of text."""
-    schema = {**_TYPES.get(setting.kind, {"type": "string"}), "title": setting.title}
+    """Return the field; a list without choices takes lines of text.
+
+    Airflow disables its Trigger button while a field is empty, unless its type has null. REST
+    takes an empty text, too.
+    """
+    of, default = _TYPES.get(setting.kind, "string"), setting.default
+    has_none = of != "string" or not default
+    schema: dict[str, Any] = {"type": [of, "null"] if has_none else of, "title": setting.title}
+    if of == "array":
+        schema["items"], default = {"type": "string"}, list(default)
     if setting.kind == "seconds":
         schema["minimum"], schema["maximum"] = setting.bounds
     if setting.choices:
-        schema["examples" if "items" in schema else "enum"] = list(setting.choices)
+        named = list(filter(None, setting.choices))
+        none = [None] if has_none and of == "string" else []
+        schema["examples" if of == "array" else "enum"] = [*none, *named, *("" for _ in none)]
     if setting.meanings:
-        schema["values_display"] = setting.choices
-    default = list(setting.default) if "items" in schema else setting.default
+        schema["values_display"] = {name or "null": text for name, text in setting.choices.items()}
+    default = None if default == "" else default
     return Param(default, description=setting.help, section=setting.section, **schema)

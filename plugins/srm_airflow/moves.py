@@ -17,6 +17,7 @@ from typing import Any, Final
 from srm import telemetry
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import (
+    FORM,
     MoveRequest,
     RunSettings,
     ends,
@@ -77,14 +78,13 @@ def plan(
     remains that waiting does not remove; nothing was changed.
     """
     with engine_errors():
-        # With the conf, as Airflow accepts keys that the form does not have, and ignores them. A
-        # list whose last choice was removed is None.
-        given = {k: v for k, v in {**conf, **params}.items() if v is not None}
+        # With the conf, as Airflow accepts keys that the form does not have, and ignores them.
+        given = {**conf, **params}
         named = (given.get(end) for end in ("source", "target"))
         source, target = ends(clusters, str(given.get("operation")), *named)
         given |= {"source": source, "target": target}
         run = read(RunSettings, {k: given.pop(k) for k in FORM_ONLY & given.keys()})
-        request = read(MoveRequest, given)
+        request = read(MoveRequest, given, FORM)
         move_id = run_move_id(request.operation, clusters, run_id)
         with (
             _span({**asdict(request), "move_id": move_id}, "plan"),

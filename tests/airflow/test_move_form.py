@@ -57,7 +57,10 @@ def test_the_form_of_a_pair_offers_what_its_flows_have_noted(kept: dict[str, Any
     params = bag.dags["srm_failover.P.B"].params
     assert params.get_param("topics").schema["examples"] == ["Payments", "Refunds"]
     assert params.get_param("groups").schema["examples"] == ["audit", "billing", "late"]
-    assert params.get_param("source").schema["enum"] == ["", "P", "B"]
+    source = params.get_param("source")
+    assert source.schema["enum"] == [None, "P", "B", ""]
+    assert source.schema["values_display"] == {"null": "as the operation says", "P": "P", "B": "B"}
+    assert (source.value, source.resolve(""), source.resolve("P")) == (None, "", "P")
     assert params.get_param("operation").schema["values_display"] == {
         "failover": "failover: P -> B",
         "failback": "failback: B -> P",
@@ -93,8 +96,8 @@ def test_there_is_a_form_for_each_pair_with_a_flow_between(
 
     assert set(bag.dags) == {"srm_failover", "srm_failover.P.B", "srm_failover.B.DR"}
     source = {name: dag.params.get_param("source") for name, dag in bag.dags.items()}
-    assert source["srm_failover.B.DR"].schema["enum"] == ["", "B", "DR"]
-    assert source["srm_failover"].schema["enum"] == ["", "P", "B", "DR"]
+    assert source["srm_failover.B.DR"].schema["enum"] == [None, "B", "DR", ""]
+    assert source["srm_failover"].schema["enum"] == [None, "P", "B", "DR", ""]
 
 
 def test_what_is_noted_are_originals_and_the_groups_of_either_side(

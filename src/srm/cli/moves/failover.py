@@ -253,8 +253,7 @@ def _open_move(
     """Open the clusters of a move, as planned before if only its id, or its clusters, are named."""
     named = settings["source"], settings["target"]
     pair = ends(config.clusters, settings["operation"], *named)
-    given = {name: value for name, value in settings.items() if value is not None}
-    request = read(MoveRequest, {**given, "source": pair[0], "target": pair[1]})
+    request = read(MoveRequest, {**settings, "source": pair[0], "target": pair[1]})
     if move_id is not None and request == MoveRequest("failover", *pair):
         with open_records(config, *pair) as records:
             known = MoveStore.read(records).plan(move_id)

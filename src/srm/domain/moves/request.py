@@ -6,7 +6,7 @@ Each setting is declared once; commands, forms, pages and documents derive from 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
@@ -94,15 +94,19 @@ def require_bounds(of: Any) -> None:
             raise UsageError(f"{setting.name}{own} of the move is {found}: {limits}")
 
 
-def read(of: type[_D], given: Mapping[str, Any]) -> _D:
+def read(of: type[_D], given: Mapping[str, Any], known: Iterable[str] = ()) -> _D:
+    """Read settings; null, an empty text and an absent key have one meaning: the default.
+
+    ``known``: the names that an error lists; those of the type by default.
+    """
     try:
-        return adapter(of).validate_python(dict(given))
+        return adapter(of).validate_python({k: v for k, v in given.items() if v not in (None, "")})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "request"
         if first["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
-            known = ", ".join(setting.name for setting in settings_of(of))
-            raise UsageError(f"move has no setting {where!r}: known are {known}") from None
+            names = ", ".join(known or (setting.name for setting in settings_of(of)))
+            raise UsageError(f"move has no setting {where!r}: known are {names}") from None
         raise UsageError(f"move setting {where!r} cannot be used: {cause(first['msg'])}") from None
 
 

@@ -62,6 +62,15 @@ def test_choices_are_the_values_of_the_type_and_a_meaning_follows_its_value() ->
     assert {setting.name for setting in SETTINGS if setting.kind == "names"} == {"topics", "groups"}
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: each.name)
+@pytest.mark.parametrize("none", [None, ""])
+def test_null_and_an_empty_text_mean_what_an_absent_key_means(
+    setting: MoveSetting, none: str | None
+) -> None:
+    if setting.name not in MOVE:
+        assert read(MoveRequest, {**MOVE, setting.name: none}) == read(MoveRequest, MOVE)
+
+
 def test_a_run_refuses_what_is_none_of_its_settings() -> None:
     with pytest.raises(UsageError, match="'dry_run' cannot be used"):
         read(RunSettings, {"dry_run": "perhaps"})
