@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.cases import cases
+from tests.certificates import Authority
 from tests.integration.copying import CopyLab
 from tests.integration.securing import (
     PASSWORD,
@@ -380,3 +381,15 @@ def _cut_connections(port: int) -> None:
         if connection.raddr and connection.raddr.port == port and connection.fd >= 0:
             with suppress(OSError), socket.socket(fileno=os.dup(connection.fd)) as end:
                 end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("place", ["{0}/*.crt", "{0}/other.crt,{0}/broker.crt", "{0}"])
+def test_the_authority_of_a_broker_may_be_in_one_of_several_files(
+    secured: SecuredBroker, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "other.crt").write_text(Authority("other").own.pem)
+    (tmp_path / "broker.crt").write_text(secured.authority.own.pem)
+    properties = {**secured.ways_in()["TLS"], "ssl.ca.location": place.format(tmp_path)}
+
+    assert _copying_refused(translate_security(properties)) is None
+    assert _others_refused(translate_security(properties)) is None

@@ -145,6 +145,9 @@ class ServiceSettings:
 def _parse(attribute: str, value: Any, folder: Path) -> Any:
     if attribute.endswith("password"):
         return Secret(value)
+    if attribute.endswith("ca_location") and value:
+        parts = (str(folder / user_path(part.strip())) for part in value.split(","))
+        return Path(",".join(parts))
     if attribute.endswith("_location"):
         return folder / user_path(value) if value else None
     return value

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from srm.config.values import at_place
 from srm.errors import ConfigError
 from srm.extras import library
+from srm.files import user_path
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives import serialization
@@ -179,6 +180,10 @@ _MODULE: Final = re.compile(
     r"\s*(?:\w+\.)*(\w+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE
 )
 _UNSECURED: Final = "unsecuredLogin"
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
+_CERTIFICATE_PEM: Final = re.compile(
+    "-----BEGIN (?:X509 )?CERTIFICATE-----[^-]+-----END (?:X509 )?CERTIFICATE-----"
+)
 _PEM_BREAK: Final = re.compile(r"\\n")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -212,6 +217,12 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     _translate_tls_limits(settings)
     _translate_keystore(settings)
     _translate_truststore(settings)
+    for prefix in ("ssl.ca", "https.ca"):
+        location = settings.get(f"{prefix}.location", "")
+        with at_place(f"{prefix}.location"):
+            if (pem := read_authorities(location)) is not None:
+                del settings[f"{prefix}.location"]
+                settings[f"{prefix}.pem"] = settings.get(f"{prefix}.pem", "") + pem
     _translate_jaas(settings)
     _translate_tokens(settings)
     if settings.get("ssl.endpoint.identification.algorithm") == "":
@@ -295,7 +306,8 @@ def _openssl_name(suite: str) -> str:
 def _store_type(settings: dict[str, str], store: str) -> str:
     location = settings.get(f"ssl.{store}.location", "")
     suffix = location.rpartition(".")[2].lower()
-    guessed = {"p12": "PKCS12", "pfx": "PKCS12", "pem": "PEM", "crt": "PEM"}.get(suffix, "JKS")
+    usual = "PEM" if location and Path(location).is_dir() else "JKS"
+    guessed = {"p12": "PKCS12", "pfx": "PKCS12", "pem": "PEM", "crt": "PEM"}.get(suffix, usual)
     return settings.pop(f"ssl.{store}.type", guessed).upper()
 
 
@@ -344,6 +356,47 @@ def _translate_truststore(settings: dict[str, str]) -> None:
             settings["ssl.ca.pem"] = read_trusted(location, password)
     else:
         raise ConfigError(f"ssl.truststore.type: {kind} is not one of JKS, PKCS12, PEM")
+
+
+def names_several(location: str) -> bool:
+    """Return whether a location is a list, a glob or a folder, but not one that OpenSSL reads.
+
+    OpenSSL reads folders that ``openssl rehash`` has made.
+    """
+    if location and Path(location).exists():
+        found = Path(location)
+        return found.is_dir() and not any(_HASHED.fullmatch(one.name) for one in found.iterdir())
+    return any(sign in location for sign in ",*?[")
+
+
+def read_authorities(location: str) -> str | None:
+    """Return the certificates of a list of files, globs and folders as one text; None for one file.
+
+    Other files of a folder are skipped.
+    """
+    if not names_several(location):
+        return None
+    found = dict[str, None]()
+    for part in filter(None, map(str.strip, location.split(","))):
+        path = user_path(part)
+        inside = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else []
+        files = inside or ([path] if path.exists() else sorted(path.parent.glob(path.name)))
+        texts = [_content(str(one)).decode("latin-1") for one in files or [path]]
+        certificates = _CERTIFICATE_PEM.findall("\n".join(texts))
+        if not certificates:
+            raise ConfigError(f"{part}: holds no certificate (PEM); name files such as *.crt")
+        found |= dict.fromkeys(certificates)
+    return "\n".join(found) + "\n"
+
+
+def trust(context: ssl.SSLContext, location: str) -> None:
+    """Let a context trust the authorities of a file, or of the files that a location names."""
+    if (pem := read_authorities(location)) is not None:
+        context.load_verify_locations(cadata=pem)
+    elif Path(location).is_dir():
+        context.load_verify_locations(capath=location)
+    else:
+        context.load_verify_locations(location)
 
 
 def _translate_jaas(settings: dict[str, str]) -> None:

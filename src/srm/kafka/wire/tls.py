@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from srm.config.security import DEFAULT_SUITES, NO_TLS_1_3, ONLY_TLS_1_3
+from srm.config.security import DEFAULT_SUITES, NO_TLS_1_3, ONLY_TLS_1_3, trust
 from srm.errors import AuthorizationError, ConfigError, SrmError, UnavailableError
 from srm.extras import library
 from srm.kafka.wire.security import Tls
@@ -91,9 +91,8 @@ def authorities(alias: str, location: str, pem: str, key: str) -> ssl.SSLContext
 
 def _load_authorities(context: ssl.SSLContext, alias: str, path: str, pem: str, key: str) -> None:
     if path:
-        name = "capath" if Path(path).is_dir() else "cafile"
         where = f"cluster {alias}: {key}.location: {path}"
-        _reading(where, lambda: context.load_verify_locations(**{name: path}))
+        _reading(where, lambda: trust(context, path))
     if pem:
         _reading(f"cluster {alias}: {key}.pem", lambda: context.load_verify_locations(cadata=pem))
     if not path and not pem:
@@ -141,6 +140,8 @@ def _reading(where: str, read: Callable[[], _T]) -> _T:
     """Turn what is wrong with a file or a text into one line."""
     try:
         return read()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
     except ssl.SSLError as error:
         raise ConfigError(f"{where}: not usable: {_reason(error)}") from error
     except OSError as error:

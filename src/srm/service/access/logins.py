@@ -23,6 +23,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srm.config.model import AccessSettings, RemoteSettings, ServiceSettings
+from srm.config.security import trust
 from srm.errors import ConfigError, UnavailableError
 from srm.files import file_stamp
 from srm.service.access import access
@@ -87,7 +88,7 @@ class _Chain:
         if self._settings.auth == "mtls":
             # A handshake checks against the authorities of the context that it ends with.
             ca = self._settings.ca_location
-            load("service.ssl.ca.location", ca, context.load_verify_locations)
+            load("service.ssl.ca.location", ca, lambda path: trust(context, str(path)))
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
@@ -109,12 +110,12 @@ def load_chain(
 
 
 def authorities(key: str, path: Path | None) -> ssl.SSLContext:
-    """Return a client's context that trusts the authorities of a file, or of the system."""
+    """Return a client's context that trusts the authorities of files, or of the system."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if path is None:
         context.load_default_certs()
     else:
-        load(key, path, context.load_verify_locations)
+        load(key, path, lambda path: trust(context, str(path)))
     return context
 
 
@@ -123,6 +124,8 @@ def load(key: str, path: Path | None, read: Callable[[Path], object]) -> None:
         raise ConfigError(f"{key} is missing")
     try:
         read(path)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
     except ssl.SSLError as error:
         why = error.reason or "it cannot be used"
         raise ConfigError(f"{key}: {path}: {why.lower().replace('_', ' ')}") from None
