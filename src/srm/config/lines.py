@@ -197,6 +197,11 @@ def _reaches(setting: Setting, alias: str, kind: ClientKind, flow: Flow | None) 
     return setting.kind is not None and alias in sides[kind]
 
 
+def transforms_refusal(names: str, instead: str = "remove the line") -> str:
+    """Say that single message transforms would be lost."""
+    return f"records are copied byte for byte, without {names}; {instead} to copy them so"
+
+
 _PREFIX: Final = ("consumer.", "producer.override.", "producer.", "admin.", "worker.")
 _SHOWN: Final = 3
 _ALIAS: Final = r"[\w-]{1,60}"
@@ -234,6 +239,8 @@ def check_settings(
                 problems.append(f"{line.at(path)}: {problem}")
             elif line.key not in seen:
                 unknown.append(f"{line.key} (line {line.line}{_foreign(line.key, clusters)})")
+        elif setting.name == "transforms" and line.value:
+            problems.append(f"{line.at(path)}: {line.key}: {transforms_refusal(line.value)}")
         elif warning := (_client_warning if setting.is_client else _key_warning)(setting):
             warnings.append(f"{line.at(path)}: {line.key}: {warning}")
         if line.key in seen:

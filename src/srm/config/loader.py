@@ -26,12 +26,13 @@ from srm.config.lines import (
     resolve_client,
     resolve_key,
 )
-from srm.config.security import translate_security
+from srm.config.security import names_several, translate_security
 from srm.domain.moves.routing import ROUTING_ALONE, in_order
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_patterns
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
+from srm.domain.text.amount import reasons_text
 from srm.errors import ConfigError
 from srm.files import is_file, user_path
 
@@ -53,13 +54,17 @@ _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5}
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A properties file whose lines were understood; one of the ``warnings`` lists unknown keys."""
+    """A properties file whose lines were understood; one of the ``warnings`` lists unknown keys.
+
+    ``literal``: those of values that are used as written, though they look like references.
+    """
 
     path: str
     clusters: tuple[str, ...]
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     unknown: int = 0
+    literal: tuple[str, ...] = ()
 
     @property
     def flows(self) -> tuple[Flow, ...]:
@@ -109,7 +114,14 @@ def load_config(
     logs.prefer(config.log_format)
     if file.unknown:
         _warn_of_unknown(file.path, file.unknown)
+    for text in file.literal:
+        _warn(text)
     return config
+
+
+@cache
+def _warn(text: str) -> None:
+    logger.warning("%s", text)
 
 
 @cache
@@ -146,7 +158,10 @@ def understand(
     classified = [(line, classify(line, clusters)) for line in lines]
     warnings, unknown = check_settings(classified, clusters, path, strict=strict)
     settings = tuple(setting for _, setting in classified if setting is not None)
-    return SettingsFile(path, clusters, settings, warnings, unknown)
+    literal = tuple(properties.literal_warnings(lines, path))
+    if strict and literal:
+        raise ConfigError(reasons_text(literal))
+    return SettingsFile(path, clusters, settings, (*literal, *warnings), unknown, literal)
 
 
 def build_config(file: SettingsFile, *, stores: bool = True) -> model.Config:
@@ -477,7 +492,11 @@ def _client(
         name: resolved.value
         for name, resolved in resolve_client(alias, kind, file.settings, flow).items()
         if keys.CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
-        if stores or not name.startswith(_STORES)
+        if stores
+        or not (
+            name.startswith(_STORES)
+            or (name.endswith(".ca.location") and names_several(resolved.value))
+        )
     }
     with values.at_place(file.path, f"cluster {alias}"):
         translated = translate_security(given)

@@ -17,10 +17,12 @@ from typing import Any, Final
 from javaproperties import join_key_value
 
 from srm.config.keys import KEYS, PROVIDERS_KEY, find_key
-from srm.config.lines import resolve_client
+from srm.config.lines import resolve_client, transforms_refusal
 from srm.config.loader import SettingsFile, build_config, understand
 from srm.config.properties import Property, parse_properties, read_properties
 from srm.config.values import at_place, is_secret, shown
+from srm.domain.names import java_pattern
+from srm.domain.names.policy import split_patterns
 from srm.errors import ConfigError, StackError, UsageError
 from srm.files import is_file, write_atomically
 
@@ -266,6 +268,7 @@ class _Imported:
     flows: dict[str, dict[str, str]] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    without_transforms: bool = False
 
     def leave(self, prefix: str, of: Mapping[str, Any], *known: str) -> None:
         left = {*of} - {*known}
@@ -287,9 +290,14 @@ class _Imported:
             self.notes.append(f"{prefix}.{key}: two values, {used} is used, not {other}")
 
 
-def sections_of(documents: Iterable[Mapping[str, Any]], origin: str) -> list[Section]:
-    """Translate decoded connectors, or one Strimzi resource; ignore other documents."""
-    found = _Imported()
+def sections_of(
+    documents: Iterable[Mapping[str, Any]], origin: str, *, without_transforms: bool = False
+) -> list[Section]:
+    """Translate decoded connectors, or one Strimzi resource; ignore other documents.
+
+    ``without_transforms``: leave out transforms that change more than a prefix of topics.
+    """
+    found = _Imported(without_transforms=without_transforms)
     known = [*documents]
     resources = [one for one in known if one.get("kind") == _STRIMZI]
     with at_place(origin):
@@ -343,6 +351,7 @@ def _add_connector(found: _Imported, kind: str, config: Mapping[str, Any]) -> No
             alias = ends[_SIDES.index(side)]
             found.add(found.clusters.setdefault(alias, {}), alias, key.removeprefix(side), value)
     _select_all(found, flow, kind)
+    _add_transforms(found, flow, config)
 
 
 def _flow(found: _Imported, flow: str) -> dict[str, str]:
@@ -391,6 +400,60 @@ def _add_mirror(found: _Imported, flow: str, mirror: Mapping[str, Any]) -> None:
             found.notes.append(f"{flow} is disabled: its {name} is paused")
         found.leave(f"{flow} {name}.", connector, "tasksMax", "config", "pause", "state")
         _select_all(found, flow, kind)
+        _add_transforms(found, flow, _part(connector, "config"))
+
+
+_ROUTER: Final = "org.apache.kafka.connect.transforms.RegexRouter"
+_REGEX: Final = re.compile(r"\^?(.*?)(?:\((?:\?<\w+>)?\.[*+]\)|(\.[*+]))\$?")
+_REPLACEMENT: Final = re.compile(r"([\w.-]*)(?:\$([01])|\$\{\w+\})")
+
+
+def _add_transforms(found: _Imported, flow: str, config: Mapping[str, Any]) -> None:
+    """Make a policy of transforms that change the prefix of copies; refuse others."""
+    names = str(config.get("transforms") or "")
+    if not names:
+        return
+    lines, source = found.flows[flow], flow.partition("->")[0]
+    java = lines.get("replication.policy.class", KEYS["replication.policy.class"].default or "")
+    separator = lines.get("replication.policy.separator", ".")
+    of_default = java.endswith(".DefaultReplicationPolicy")
+    prefix: str | None = f"{source}{separator}" if of_default else ""
+    for name in split_patterns(names):
+        of = {key: str(config.get(f"transforms.{name}.{key}", "")) for key in _OF_ROUTER}
+        prefix = None if prefix is None else _new_prefix(prefix, of)
+    if not of_default and not java.endswith(".IdentityReplicationPolicy"):
+        prefix = None
+    after = (prefix or "").removeprefix(source)
+    if prefix == "":
+        lines["replication.policy.class"] = "IdentityReplicationPolicy"
+    elif prefix == source + after and re.fullmatch(r"[._-]+", after):
+        lines["replication.policy.class"] = "DefaultReplicationPolicy"
+        lines["replication.policy.separator"] = after
+    elif not found.without_transforms:
+        instead = "use srm config import --without-transforms"
+        raise ConfigError(f"{flow}.transforms: {transforms_refusal(names, instead)}")
+    else:
+        return
+    key = f"{flow}.transforms"
+    found.left = {one: why for one, why in found.left.items() if not one.startswith(key)}
+    found.notes.append(f"{flow}.transforms: {names} became replication.policy.class")
+
+
+_OF_ROUTER: Final = ("type", "regex", "replacement", "predicate")
+
+
+def _new_prefix(prefix: str, of: Mapping[str, str]) -> str | None:
+    """Return what a RegexRouter makes of a prefix, None where it does something else."""
+    regex = _REGEX.fullmatch(of["regex"])
+    replacement = _REPLACEMENT.fullmatch(of["replacement"])
+    if of["type"] != _ROUTER or of["predicate"] or regex is None or replacement is None:
+        return None
+    before = java_pattern.parse(regex[1])
+    whole = replacement[2] == "0"
+    if not before.is_literal or (regex[2] and not whole) or before.prefix not in {"", prefix}:
+        return None
+    rest = prefix if whole else prefix.removeprefix(before.prefix)
+    return replacement[1] + rest
 
 
 def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
@@ -408,14 +471,14 @@ def _add_cluster(found: _Imported, cluster: Mapping[str, Any]) -> None:
         protocol = ("SASL_" if sasl else "") + ("SSL" if tls is not None else "PLAINTEXT")
         add("security.protocol", protocol)
     trusted = _parts(_part(cluster, "tls"), "trustedCertificates")
-    others = " and ".join(str(one.get("secretName")) for one in trusted[1:])
-    added = f", with the certificates of {others} added" if others else ""
-    for one in trusted[:1]:
-        name = one.get("certificate") or one.get("pattern") or "ca.crt"
+    if trusted:
+        folders = [f"{_CERTIFICATES}/{one.get('secretName')}" for one in trusted]
+        names = [one.get("certificate") or one.get("pattern") or "ca.crt" for one in trusted]
         add("ssl.truststore.type", "PEM")
-        location = f"{_CERTIFICATES}/{one.get('secretName')}/{name}"
-        add("ssl.truststore.location", location)
-        found.notes.append(f"{location}: mount the Secret {one.get('secretName')} there{added}")
+        add("ssl.truststore.location", ",".join(map("{}/{}".format, folders, names)))
+        for folder in dict.fromkeys(folders):
+            of = folder.rpartition("/")[2]
+            found.notes.append(f"{folder}: mount the Secret {of} there")
     if secret := _part(login, "passwordSecret"):
         add("sasl.mechanism", kind.upper())
         add("sasl.username", login.get("username", ""))

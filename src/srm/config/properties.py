@@ -15,15 +15,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import javaproperties
 
-from srm.config.keys import PROVIDERS_KEY
-from srm.config.values import at_place, shown
+from srm.config.keys import PROVIDERS_KEY, SPARK_PREFIX
+from srm.config.values import at_place, is_secret, shown
 from srm.domain.names.policy import split_patterns
 from srm.errors import ConfigError
 from srm.files import read_text
@@ -66,6 +66,8 @@ def read_properties(path: Path) -> tuple[Property, ...]:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    if b"\0" in data:
+        raise ConfigError(f"{path}: not UTF-8 but perhaps UTF-16; save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -83,6 +85,42 @@ def with_overrides(
     overrides = overrides or {}
     kept = [line for line in properties if line.key not in overrides]
     return (*kept, *(Property(key, value.strip()) for key, value in overrides.items()))
+
+
+_FREE_TEXTS: Final = ("failover.command", "failover.notifier.arguments", "failover.webhook.url")
+_SHELL: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
+_SHELL_WITHIN: Final = re.compile(r"""(?:^|[\s,:/="'])\$(?:\{\w+\}|[A-Z_][A-Z0-9_]+\b)""")
+_COMMENT: Final = re.compile(r"\s#[\s\w]")
+_BLANKS: Final = re.compile(r"\s#\s")
+
+
+def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
+    """Yield a line for each value that is used as written, though it was meant otherwise.
+
+    Of secrets only a value that is nothing but a variable's name counts as one.
+    """
+    lines = tuple(lines)
+    written = {line.key: line.value for line in lines}
+    providers = {*split_patterns(written.get(PROVIDERS_KEY, ""))}
+    for line in lines:
+        if line.key.endswith(_FREE_TEXTS) or line.key.startswith(SPARK_PREFIX):
+            continue
+        found = _REFERENCE.search(line.value)
+        if found and found[1] not in providers:
+            named = ", ".join([*sorted(providers), found[1]])
+            why = f"${{{found[1]}:...}} is not replaced; add {PROVIDERS_KEY} = {named}"
+        elif _is_of_shell(line):
+            why = f"a shell's variables are not replaced; use ${{env:NAME}}, {PROVIDERS_KEY} = env"
+        elif (_BLANKS if is_secret(line.key) else _COMMENT).search(line.value):
+            why = "# and what follows belong to the value; write a comment on a line of its own"
+        else:
+            continue
+        yield f"{line.at(path)}: {line.key}: {why}"
+
+
+def _is_of_shell(line: Property) -> bool:
+    is_whole = is_secret(line.key) and "jaas" not in line.key
+    return (_SHELL.fullmatch if is_whole else _SHELL_WITHIN.search)(line.value) is not None
 
 
 Connections = Callable[[str], Mapping[str, str]]

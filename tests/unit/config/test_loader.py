@@ -556,3 +556,24 @@ def test_unknown_parts_of_acl_sync_are_refused(load: Load) -> None:
     assert known.sync_acls_include == ("prefixed", "groups")
     with pytest.raises(ConfigError, match=r"sync\.acls\.include: 'users' is not one of prefixed"):
         load("sync.acls.include = users\n")
+
+
+def test_values_that_were_meant_otherwise_are_warned_at_each_first_load_and_refused_by_the_strict(
+    load: Load, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        config = load("provenance.header.name = ${env:NAME}\n")
+
+    (said,) = caplog.messages
+    assert "provenance.header.name: ${env:...} is not replaced; add config.providers = env" in said
+    assert said in config.warnings
+    with pytest.raises(ConfigError, match=r"is not replaced; add config\.providers = env"):
+        read_settings(tmp_path / "srm.properties", strict=True)
+
+
+def test_transforms_are_refused_as_copies_would_lack_them(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"P->B\.transforms: records are copied byte for byte"):
+        load("P->B.transforms = rename\n")
+    assert load("transforms =\n").warnings
+    with pytest.raises(ConfigError, match=r"a variable needs its provider in config\.providers"):
+        load("topics = ${env:TOPICS}\n")

@@ -8,6 +8,7 @@ import pytest
 
 from srm.config.properties import (
     Property,
+    literal_warnings,
     parse_properties,
     read_properties,
     with_overrides,
@@ -54,6 +55,17 @@ def test_utf8_is_read_and_latin1_is_still_understood(tmp_path: Path) -> None:
     assert read_properties(file)[0].value == "é"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16_is_refused_by_name(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "srm.properties"
+    path.write_bytes("clusters = P, B".encode(encoding))
+
+    with pytest.raises(
+        ConfigError, match=r"srm\.properties: not UTF-8 but perhaps UTF-16; save it"
+    ):
+        read_properties(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.properties: cannot be read \(No such file"):
         read_properties(tmp_path / "none.properties")
@@ -65,3 +77,39 @@ def test_an_override_replaces_the_line_and_says_so() -> None:
     assert lines == (Property("b", "2", 2), Property("a", "9"), Property("c", "3"))
     assert lines[1].at("f.properties") == "override"
     assert lines[0].at("f.properties") == "f.properties line 2"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("topics = ${env:TOPICS}", "${env:...} is not replaced; add config.providers = env"),
+        ("P.sasl.password = ${file:/x:y}", "${file:...} is not replaced; add config.providers"),
+        ("P.sasl.password = $PW", "a shell's variables are not replaced; use ${env:NAME}"),
+        ("P.sasl.password = ${PW}", "a shell's variables are not replaced"),
+        ('P.sasl.jaas.config = X required password="$PW";', "a shell's variables"),
+        ("P.bootstrap.servers = $HOST:9092", "a shell's variables"),
+        ("topics = orders # of sales", "# and what follows belong to the value; write a comment"),
+        ("tasks.max = 4 #four", "# and what follows belong to the value"),
+    ],
+)
+def test_a_value_that_was_meant_otherwise_is_a_warning(line: str, why: str) -> None:
+    (found,) = literal_warnings(parse_properties(line), "srm.properties")
+
+    key = line.partition(" ")[0]
+    assert found.startswith(f"srm.properties line 1: {key}: {why}")
+    assert "PW" not in found
+    assert "/x" not in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "config.providers = env\ntopics = ${env:TOPICS}",
+        "topics = ^orders$|pay$, a#b",
+        "P.sasl.password = a$PW #1!",
+        "P->B.failover.command = sh -c 'echo $HOME # done'",
+        "spark.executor.extraJavaOptions = -Dx=${env:HOME}",
+    ],
+)
+def test_other_values_with_these_signs_are_none(line: str) -> None:
+    assert [*literal_warnings(parse_properties(line), "srm.properties")] == []

@@ -292,12 +292,19 @@ def import_file(
             "--output", "-o", metavar="FILE", help="Write to this new file, not to stdout."
         ),
     ] = None,
+    without_transforms: Annotated[
+        bool,
+        typer.Option(
+            "--without-transforms", help="Leave out transforms that no policy can replace."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     documents = [document for file in files for document in read_documents(file)]
-    text = new_file.render(
-        new_file.sections_of(documents, ", ".join(map(str, files))), str(output or files[0])
+    sections = new_file.sections_of(
+        documents, ", ".join(map(str, files)), without_transforms=without_transforms
     )
+    text = new_file.render(sections, str(output or files[0]))
     if output is None:
         emit({"text": text}, as_json, lambda _: typer.echo(text, nl=False))
         return

@@ -119,7 +119,7 @@ class _Parser:
                 parts.append("|")
                 prefix, is_literal, is_open = "", False, False
                 continue
-            part, literal = self._repeated()
+            part, literal = self._part()
             parts.append(part)
             is_literal = is_literal and literal is not None
             is_open = is_open and literal is not None
@@ -153,14 +153,16 @@ class _Parser:
             f"{token.place}; {instead}"
         )
 
-    def _repeated(self) -> tuple[str, str | None]:
+    def _part(self) -> tuple[str, str | None]:
         """Return a part with its repetitions, and the only text that it matches, else None."""
         part, literal = self._atom()
         token = self._peek()
         if token is None or not token.is_plain("*+?{"):
             return part, literal
         if literal == "":
-            raise self._error(f"repeated nothing, {token.text}", token, "remove it")
+            is_variable = token.text == "{" and self._tokens[self._at - 1].is_plain("$")
+            of = "a variable needs its provider in config.providers" if is_variable else "remove it"
+            raise self._error(f"repeated nothing, {token.text}", token, of)
         how = self._accept("*+?") or self._count(token)
         how += self._accept("?+")
         if (again := self._peek()) and again.is_plain("*+?{"):
@@ -202,9 +204,9 @@ class _Parser:
 
     def _letter(self, text: str) -> tuple[str, str | None]:
         folded = "i" in self._flags and text.isascii() and text.isalpha()
-        return self._folded(re.escape(text)), None if folded else text
+        return self._fold(re.escape(text)), None if folded else text
 
-    def _folded(self, part: str) -> str:
+    def _fold(self, part: str) -> str:
         return f"(?ai:{part})" if "i" in self._flags else part
 
     def _escape(self, token: _Token) -> tuple[str, str | None]:
@@ -224,7 +226,7 @@ class _Parser:
             inside = _SETS[token.text.lower()]
         else:
             return None
-        return self._folded(f"[{'^' if token.text.isupper() else ''}{inside}]")
+        return self._fold(f"[{'^' if token.text.isupper() else ''}{inside}]")
 
     def _property(self, token: _Token) -> str:
         name, closed = "", self._accept("{") == ""
@@ -285,7 +287,7 @@ class _Parser:
         while not self._accept(")"):
             if not self._peek():
                 raise self._error("unclosed (", opening, _COMMA.format("(a,b) as (a|b)"))
-            parts.append(self._accept("|") or self._repeated()[0])
+            parts.append(self._accept("|") or self._part()[0])
         self._flags = outside
         return f"{head}{''.join(parts)})", literal
 
@@ -346,12 +348,12 @@ class _Parser:
                 ranges += self._range()
         self._at += bracketed
         if negated and not others:
-            return self._folded(f"[^{ranges}]")
+            return self._fold(f"[^{ranges}]")
         found = self._either(ranges, others)
         return f"(?:(?!{found}){_ANY})" if negated else found
 
     def _either(self, ranges: str, others: list[str]) -> str:
-        parts = [*([self._folded(f"[{ranges}]")] if ranges else []), *others]
+        parts = [*([self._fold(f"[{ranges}]")] if ranges else []), *others]
         return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})" if parts else ""
 
     def _intersection(self, left: str, opening: _Token) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from tests.certificates import Authority
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -186,6 +187,8 @@ def test_a_resource_of_strimzi_is_taken_over_with_its_secrets_as_references(
     assert "# - P.sasl.password: key password of the Secret mm2" in text
     assert "# - P->B sourceConnector.autoRestart: srm has no Connect workers." in text
     assert "# - P->B.offset.lag.max: The offset map is exact whatever the lag." in text
+    (tmp_path / "ca.crt").write_text(Authority().own.pem)
+    path.write_text(text.replace("/etc/srm/certificates/p-cluster-ca-cert", str(tmp_path)))
     config = loaded(path, monkeypatch, P_SASL_PASSWORD="secret")
     flow = config.flow(Flow("P", "B"))
     assert (flow.topics, flow.groups) == (("Payments.*|Orders",), ("audit|ledger",))
@@ -234,7 +237,9 @@ def test_all_else_of_a_resource_of_strimzi_is_listed(tmp_path: Path) -> None:
 
     assert "# - replicas: srm has no Connect workers.\n" in shown
     assert "# - rack: srm has no Connect workers.\n" in shown
-    assert "one/ca.crt: mount the Secret one there, with the certificates of two added" in shown
+    files = "/etc/srm/certificates/one/ca.crt,/etc/srm/certificates/two/*.crt"
+    assert f"\nP.ssl.truststore.location = {files}\n" in shown
+    assert "/etc/srm/certificates/two: mount the Secret two there" in shown
     resource.write_text(STRIMZI_V1.replace("groupId", "statusStorageTopic: status, groupId"))
     shown = run("config", "import", str(resource)).stdout
     assert "# - B.statusStorageTopic: srm has no Connect workers.\n" in shown
@@ -334,3 +339,67 @@ def test_other_files_are_refused_in_one_line(
     assert "has no flow of MirrorMaker 2" in unknown
     assert "needs the package PyYAML" in without
     assert not {"\n"} & {*unknown, *without}
+
+
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+
+def routed(regex: str, replacement: str, **more: str) -> str:
+    router = "org.apache.kafka.connect.transforms.RegexRouter"
+    of = {"type": router, "regex": regex, "replacement": replacement}
+    lines = {f"transforms.rename.{key}": value for key, value in of.items()}
+    return json.dumps({**SOURCE["config"], "transforms": "rename", **lines, **more})
+
+
+@pytest.mark.parametrize(
+    ("connector", "lines"),
+    [
+        (routed(r"P\.(.*)", "$1"), {"class": "IdentityReplicationPolicy"}),
+        (routed(r"^P[.](.+)$", "P-$1"), {"class": "DefaultReplicationPolicy", "separator": "-"}),
+        (
+            routed(".*", "P_$0", **{"replication.policy.class": IDENTITY}),
+            {"class": "DefaultReplicationPolicy", "separator": "_"},
+        ),
+    ],
+)
+def test_a_transform_that_changes_the_prefix_of_topics_becomes_a_policy(
+    tmp_path: Path, connector: str, lines: dict[str, str]
+) -> None:
+    source = tmp_path / "source.json"
+    source.write_text(connector)
+
+    shown = run("config", "import", str(source)).stdout
+
+    assert {
+        line.partition("policy.")[2]
+        for line in shown.splitlines()
+        if line.startswith("P->B.replication.policy.")
+    } == {f"{key} = {value}" for key, value in lines.items()}
+    assert "# - P->B.transforms: rename became replication.policy.class" in shown
+    assert "transforms.rename" not in shown
+
+
+@pytest.mark.parametrize(
+    "connector",
+    [
+        routed(r"P\.(.*)", "other.$1"),
+        routed(r"P\.(orders|pay)", "$1"),
+        routed(r"Q\.(.*)", "$1"),
+        routed(r"P\.(.*)", "$1", **{"transforms.rename.predicate": "is-orders"}),
+        routed(r"P\.(.*)", "$1", **{"transforms.rename.type": "a.b.InsertField"}),
+    ],
+)
+def test_another_transform_is_refused_unless_it_may_be_left_out(
+    tmp_path: Path, connector: str
+) -> None:
+    source = tmp_path / "source.json"
+    source.write_text(connector)
+
+    refused = run("config", "import", str(source))
+    done = run("config", "import", str(source), "--without-transforms")
+
+    assert "P->B.transforms: records are copied byte for byte, without rename; use" in str(
+        refused.exception
+    )
+    assert "# - P->B.transforms: Records are copied byte for byte." in done.stdout
+    assert "replication.policy" not in done.stdout
