@@ -79,7 +79,11 @@ class Rates:
 
 def plain(line: FlowLine) -> str:
     progress = line.progress
-    stopped = f"  STOPPED {len(progress.stopped)}" if progress.stopped else ""
+    stopped = ""
+    if progress.stopped:
+        first = progress.stopped[0]
+        why = f"{first.topic}-{first.partition}: {first.why}"
+        stopped = f"  STOPPED {len(progress.stopped)} ({why})"
     trouble = f"  TROUBLE: {progress.trouble}" if progress.trouble else ""
     return (
         f"{line.seconds:7.0f} s  {progress.flow}  {line.records_per_s:,.0f} rec/s  "
@@ -154,21 +158,39 @@ def replicate(
         run_program(replicator, until_caught_up=until_caught_up)
 
 
+def is_begun(progress: FlowProgress) -> bool:
+    """Return whether a flow has more to show than zeros."""
+    return bool(progress.slots_alive or progress.reported or progress.stopped or progress.trouble)
+
+
 @contextmanager
 def replication_view(
     progress: Callable[[], tuple[FlowProgress, ...]], *, as_json: bool
 ) -> Iterator[None]:
-    """Show the progress while the body runs, and once more at its end."""
+    """Show the progress while the body runs, and once more at its end.
+
+    Without a terminal, a flow has no line before a slot or its error does.
+    """
     console = Console()
     if console.is_terminal and not as_json:
         with _live(progress, console):
             yield
         return
-    rates, ended = Rates(), threading.Event()
+    rates, ended, ready = Rates(), threading.Event(), set[str]()
 
     def follow() -> None:
         while not ended.wait(LINE_EVERY_S):
-            _write(rates.lines(progress()), as_json=as_json)
+            lines = rates.lines(progress())
+            begun = [one for one in lines if as_json or is_begun(one.progress)]
+            for one in begun if not as_json else ():
+                if one.progress.slots_alive and one.progress.flow not in ready:
+                    ready.add(one.progress.flow)
+                    sys.stdout.write(f"{one.progress.flow} is ready\n")
+            _write(begun, as_json=as_json)
+
+    if not as_json:
+        sys.stdout.write("starting Spark and the slots\n")
+        sys.stdout.flush()
 
     thread = start_thread("srm view", follow)
     try:
@@ -177,6 +199,8 @@ def replication_view(
         ended.set()
         thread.join(LINE_EVERY_S)
         _write(rates.lines(progress()), as_json=as_json)
+        if not as_json:
+            sys.stdout.write("the replicator has ended\n")
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from rich.console import Console
 
+from srm.cli.flows import replicator
 from srm.cli.flows.replicator import FlowLine, Rates, _write, overview, plain
 from srm.domain.flow_state.replication_records import PartitionStatus, parse_duties
 from srm.errors import UsageError
@@ -84,8 +86,30 @@ def test_stopped_partitions_are_seen_in_both_views():
 
     console.print(overview([line]))
 
-    assert "STOPPED 1" in plain(line)
+    assert "STOPPED 1 (orders-3: MESSAGE_TOO_LARGE)" in plain(line)
     assert "orders-3: MESSAGE_TOO_LARGE" in console.export_text()
+
+
+def test_lines_without_a_terminal_begin_with_the_first_slot_and_say_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicator, "LINE_EVERY_S", 0.01)
+    empty = progress(slots_alive=0, reported=0, partitions=0, lag=0)
+    looks, seen = iter([empty, empty, progress(70)]), threading.Event()
+
+    def look() -> tuple[FlowProgress, ...]:
+        found = next(looks, None)
+        if found is None:
+            seen.set()
+        return (found or progress(70),)
+
+    with replicator.replication_view(look, as_json=False):
+        assert seen.wait(30)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["starting Spark and the slots", "P->B is ready"]
+    assert "copied 70" in lines[2]
+    assert lines[-1] == "the replicator has ended"
 
 
 def _shown(width: int, *flows: FlowProgress) -> str:
