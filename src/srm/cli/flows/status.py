@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -17,10 +17,12 @@ from srm.domain.text.amount import ago, amount, few
 from srm.pages.tables import Listing, exact_time
 
 if TYPE_CHECKING:
+    from srm.domain.names.topics import Flow
     from srm.domain.text.amount import Reason
     from srm.engine.ports import FlowContext
     from srm.engine.status.status import FlowForecast, FlowStatus, Health, State, TopicStatus
     from srm.engine.why import Kind, Why, WhyStep
+    from srm.errors import SrmError
 
 _COLOURS = {
     "caught-up": "green",
@@ -63,20 +65,25 @@ def status(flows: Flows, *, watch: WatchOption = None) -> None:
             [{**document(found), "flow": str(found.flow)} for found in results.values]
             if flows.as_json
             else results.values,
-            lambda console: _render(console, results.values),
+            lambda console: _render(console, results.values, results.failures),
             results.raise_failures,
         )
 
     show(look, watch, as_json=flows.as_json)
 
 
-def _render(console: Console, flows: list[FlowStatus]) -> None:
+def _render(
+    console: Console, flows: list[FlowStatus], failures: Sequence[tuple[Flow, SrmError]] = ()
+) -> None:
     from srm.engine.status.status import flow_health
 
     for number, flow in enumerate(flows):
         if number:
             console.print()
         _render_flow(console, flow, flow_health(flow))
+    for unread, error in failures:
+        known = Text.assemble((str(unread), "bold"), ": ", ("UNKNOWN", "red"), f", {error}")
+        console.print("" if flows else None, known, sep="\n", soft_wrap=True)
 
 
 def _render_flow(console: Console, flow: FlowStatus, health: Health) -> None:
@@ -169,18 +176,18 @@ def _print_topics(console: Console, flow: FlowStatus) -> None:
         )
 
     clusters = f"topic on {flow.flow.source}", f"on {flow.flow.target}"
-    numbers = "partitions", "copied", "remaining"
+    numbers = "partitions", "copied offsets", "to copy"
     heads = *clusters, *numbers, "state", "health", "remark"
     print_table(console, heads, map(cells, flow.topics), right=numbers)
 
 
 def _print_groups(console: Console, flow: FlowStatus) -> None:
     heads = "group", f"on {flow.flow.source}", f"on {flow.flow.target}", "partitions"
-    numbers = "remaining", "skipped"
+    numbers = "lag", "not copied", "skipped"
     rows = (
         (
             *(group.group, group.source_state, group.target_state, counts(group.partitions)),
-            *(group.remaining, group.skipped),
+            *("-" if group.lag is None else group.lag, group.remaining, group.skipped),
         )
         for group in flow.groups
     )
@@ -246,7 +253,7 @@ def render_why(console: Console, answer: Why) -> None:
     for step in answer.steps:
         table.add_row(_mark(step, console), Text(step.question), Text(step.answer))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    todo = answer.action or ("nothing" if answer.ok else "srm knows no remedy")
+    todo = answer.action or ("nothing" if answer.ok else "nothing that srm can do")
     console.print(Text.assemble(("to do: ", "bold"), todo), soft_wrap=True)
 
 

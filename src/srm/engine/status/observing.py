@@ -153,7 +153,7 @@ def _with_groups(
 ) -> FlowStatus:
     """Add all groups by their commits, or by their checkpoints if the source is unavailable."""
     outcomes = () if surveyed is None else surveyed.outcomes
-    groups = _groups(context, outcomes)
+    groups = () if surveyed is None else _groups(context, surveyed)
     if status.source_error and known is not None:
         groups = _groups_by_checkpoints(context, known)
     unread = {} if surveyed is None else surveyed.errors
@@ -165,11 +165,9 @@ def _with_groups(
     return replace(found, hints=tuple(hint.line for hint in hints(context.config, found, outcomes)))
 
 
-def _groups(
-    context: FlowContext, outcomes: Collection[CheckpointOutcome]
-) -> tuple[GroupStatus, ...]:
+def _groups(context: FlowContext, surveyed: Survey) -> tuple[GroupStatus, ...]:
     by_group = defaultdict[str, list[CheckpointOutcome]](list)
-    for outcome in outcomes:
+    for outcome in surveyed.outcomes:
         by_group[outcome.group].append(outcome)
     if not by_group:
         return ()
@@ -183,9 +181,17 @@ def _groups(
             dict(sorted(Counter(outcome.state for outcome in found).items())),
             sum(outcome.remaining for outcome in found),
             sum(outcome.total_skipped for outcome in found),
+            sum(_lag(outcome, surveyed) for outcome in found),
         )
         for group, found in sorted(by_group.items())
     )
+
+
+def _lag(outcome: CheckpointOutcome, surveyed: Survey) -> int:
+    if outcome.direction is None:
+        return 0
+    log = surveyed.facts_of(outcome.upstream, outcome.direction).upstream_log
+    return 0 if log is None else max(0, log.end - max(outcome.upstream_offset, log.start))
 
 
 def _groups_by_checkpoints(context: FlowContext, known: MoveFacts) -> tuple[GroupStatus, ...]:
@@ -257,7 +263,8 @@ def forecast_of(
     again = f"at most {forecast.re_read:,} read again{forecast.still}"
     nothing = next(nothing_to_move(known), None)
     line = nothing.text if nothing else f"{_lost(alias, forecast)}, {again}, {proven}"
-    return FlowForecast(f"if {alias} died now: {line}", forecast, proof)
+    when = f"if {alias} died now" if source else f"without {alias}"
+    return FlowForecast(f"{when}: {line}", forecast, proof)
 
 
 def _lost(source: str, forecast: Forecast) -> str:

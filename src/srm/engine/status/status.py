@@ -96,7 +96,11 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One selected group: its states, its partitions by checkpoint state, records it would skip."""
+    """One selected group: its states, its partitions by checkpoint state, records it would skip.
+
+    ``lag``: offsets after its commits on the source, None if not known. ``remaining``: records
+    before its commits that are not copied yet.
+    """
 
     group: str
     source_state: str
@@ -104,6 +108,7 @@ class GroupStatus:
     partitions: Mapping[str, int]
     remaining: int
     skipped: int
+    lag: int | None = None
 
 
 @dataclass(frozen=True)
@@ -245,7 +250,10 @@ def _topic_status(
         copied,
         remaining,
         state,
-        "; ".join(f"{some(numbers)}: {reason}" for reason, numbers in reasons.items()),
+        "; ".join(
+            f"partition{'s' * (len(numbers) > 1)} {some(numbers)}: {reason}"
+            for reason, numbers in reasons.items()
+        ),
         next((view.action for view in views if view.action), ""),
     )
 

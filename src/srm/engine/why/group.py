@@ -380,7 +380,7 @@ def _exists(look: GroupLook) -> WhyStep:
         return question.no(f"{source} has no group {group}")
     if look.found.state == "dead" and not look.committed:
         text = f"{source} no longer has group {group}, {look.config.flow.target} has checkpoints"
-        return question.no(text)
+        return question.no(text, f"none if it was deleted; else start its consumers on {source}")
     who = f", {amount(len(look.found.members), 'member')}" if look.found.members else ""
     why = f" ({look.found.reason})" if look.found.reason else ""
     return question.yes(f"{look.found.state}{who}{why}")

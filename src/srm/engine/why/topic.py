@@ -310,10 +310,11 @@ def _exists(facts: TopicFacts) -> WhyStep:
     if facts.hidden:
         text = f"{source} does not let srm see whether the topic exists"
         return question.no(text, grant("Read", facts.topic, source))
-    left = f", {facts.config.flow.target} still has its copy {facts.remote}"
-    is_copy = facts.remote in facts.on_target and facts.config.names.original(facts.remote)
-    text = f"{source} has no topic {facts.topic}{left if is_copy else ''}"
-    return question.no(text)
+    text, target = f"{source} has no topic {facts.topic}", facts.config.flow.target
+    if facts.remote not in facts.on_target or not facts.config.names.original(facts.remote):
+        return question.no(text, f"create it on {source}, or correct the name")
+    text += f", {target} still has its copy {facts.remote}"
+    return question.no(text, f"delete {facts.remote} on {target} once no group needs it")
 
 
 def _selection(facts: TopicFacts) -> Iterator[WhyStep]:

@@ -12,7 +12,8 @@ from srm.cli.flows.status import _render
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names.topics import Flow
 from srm.engine.flows.supervision import DriverStatus, SlotStatus
-from srm.engine.status.status import FlowStatus, TopicStatus
+from srm.engine.status.status import FlowStatus, GroupStatus, TopicStatus
+from srm.errors import UnavailableError
 
 WELL = FlowStatus(
     Flow("P", "B"),
@@ -78,6 +79,24 @@ def test_what_a_stopped_partition_says_to_do_is_what_to_do_about_the_flow() -> N
 
     assert lines[0].startswith("P->B: STOPPED")
     assert lines[1] == "why 1 topic stopped: Payments: grant Read on topic T"
+
+
+def test_a_flow_that_cannot_be_read_has_its_line_next_to_the_others() -> None:
+    out = StringIO()
+    failed = Flow("B", "P"), UnavailableError("P does not answer", "start it")
+
+    _render(Console(file=out, width=200), [WELL], [failed])
+
+    assert out.getvalue().splitlines()[-1] == "B->P: UNKNOWN, P does not answer; start it"
+
+
+def test_groups_have_their_lag_next_to_what_is_not_copied() -> None:
+    group = GroupStatus("g", "empty", "empty", {"translated": 1}, 3, 0, lag=40)
+
+    head, row = shown(replace(WELL, groups=(group, replace(group, lag=None))))[-3:-1]
+
+    assert head.split()[-4:] == ["lag", "not", "copied", "skipped"]
+    assert row.split()[-3:] == ["40", "3", "0"]
 
 
 def test_a_paused_flow_says_since_when_and_by_whom_and_keeps_its_errors() -> None:

@@ -73,7 +73,7 @@ def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_say
     assert standing is not None
     assert standing.forecast.at_most is not None
     assert standing.line.startswith(
-        f"if P died now: up to {standing.forecast.at_most:,} records lost "
+        f"without P: up to {standing.forecast.at_most:,} records lost "
         "(3 when P last answered, 3 min 20 s ago), at most"
     )
 

@@ -90,6 +90,7 @@ def test_what_is_left_to_copy_is_counted_from_the_position(sites) -> None:
         25,
     )
     assert (status.groups[0].partitions, status.groups[0].remaining) == ({"not-copied-yet": 1}, 10)
+    assert status.groups[0].lag == 15
 
 
 def test_liveness_is_the_age_of_the_last_sign_of_life(sites) -> None:
@@ -167,7 +168,7 @@ def test_a_stopped_partition_stops_its_topic_with_the_reason_and_the_lost_range(
     [topic] = flow_status(sites.flow("P->B")).topics
 
     assert topic.state == "stopped"
-    assert topic.reason == "0: retention overrun (offsets 10 to 19)"
+    assert topic.reason == "partition 0: retention overrun (offsets 10 to 19)"
     assert topic.action == "set a policy"
 
 
@@ -178,7 +179,7 @@ def test_a_reason_that_names_its_partition_or_range_is_not_told_of_them_once_mor
 
     [topic] = flow_status(sites.flow("P->B")).topics
 
-    assert topic.reason == "0: records 10 to 19 are gone"
+    assert topic.reason == "partition 0: records 10 to 19 are gone"
 
 
 def test_what_is_wrong_with_several_partitions_alike_is_told_once(sites) -> None:
@@ -192,7 +193,9 @@ def test_what_is_wrong_with_several_partitions_alike_is_told_once(sites) -> None
 
     found = flow_status(sites.flow("P->B")).topics
 
-    assert [topic.reason for topic in found] == ["0, 2: P is away; 1: no right"]
+    assert [topic.reason for topic in found] == [
+        "partitions 0, 2: P is away; partition 1: no right"
+    ]
 
 
 def test_what_a_slot_says_to_do_is_not_said_of_a_map_that_is_damaged(sites) -> None:
@@ -204,7 +207,7 @@ def test_what_a_slot_says_to_do_is_not_said_of_a_map_that_is_damaged(sites) -> N
 
     [topic] = flow_status(sites.flow("P->B")).topics
 
-    assert (topic.reason, topic.action) == ("0: a block is missing", "")
+    assert (topic.reason, topic.action) == ("partition 0: a block is missing", "")
 
 
 def test_a_topic_without_its_replica_is_not_created_yet(sites) -> None:
