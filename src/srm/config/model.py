@@ -241,6 +241,7 @@ class FlowConfig:
     failover_notifier: str = ""
     failover_notifier_arguments: str = "{}"
     failover_dry_run_schedule: str | None = None
+    create_missing_topics: bool = True
     redirect: RedirectSettings = RedirectSettings()
     topic_filter: type[NameFilter] = NameFilter
     group_filter: type[NameFilter] = NameFilter

@@ -249,8 +249,12 @@ def plan_acls(
     there: Collection[Acl],
     source_topics: Collection[str],
     config: FlowConfig,
+    *,
+    written: bool = False,
 ) -> TopicSyncPlan:
     """Add the ACLs of the source (``here``) that the target (``there``) lacks to a plan.
+
+    ``written``: the topics are for producers, who keep their right to write.
 
     ACLs of principals that write to a remote topic, as replicators do, are not surplus. A prefix
     counts if one of the ``source_topics`` has it and is selected.
@@ -261,7 +265,7 @@ def plan_acls(
     add: set[Acl] = set()
     findings: dict[SyncFinding, None] = {}
     for acl in sorted(here):
-        copies = frozenset(_copies(acl, selected, config))
+        copies = frozenset(_copies(acl, selected, config, written=written))
         wanted |= copies
         for copy in copies.difference(there):
             if acl in there and acl.covers(copy.resource, copy.name):
@@ -288,12 +292,16 @@ def plan_acls(
     )
 
 
-def _copies(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator[Acl]:
+def _copies(
+    acl: Acl, selected: Collection[str], config: FlowConfig, *, written: bool
+) -> Iterator[Acl]:
     included = config.sync_acls_include
     named = acl.pattern == "literal" and acl.name != ANY_NAME
     if acl.resource == "topic":
         is_fence = named and acl == write_denial(acl.name)  # it would shut out the replicator
-        if not (is_fence or (acl.permission == "Allow" and acl.operation == "Write")):
+        if acl.permission == "Allow" and acl.operation == "All" and not written:
+            acl = replace(acl, operation="Read")
+        if not is_fence and (written or (acl.permission, acl.operation) != ("Allow", "Write")):
             yield from _on_remote_topics(acl, selected, config)
     elif acl.resource == "group":
         groups = config.group_names
@@ -305,8 +313,6 @@ def _copies(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator
 
 def _on_remote_topics(acl: Acl, selected: Collection[str], config: FlowConfig) -> Iterator[Acl]:
     names, everything = config.names, acl.name == ANY_NAME and acl.pattern == "literal"
-    if acl.permission == "Allow" and acl.operation == "All":
-        acl = replace(acl, operation="Read")
     if acl.pattern == "literal" and not everything:
         if names.selects(acl.name):
             yield replace(acl, name=names.remote(acl.name))
@@ -437,14 +443,26 @@ def _look(context: FlowContext, todo: Collection[str] = ()) -> TopicSyncPlan:
     if todo or not config.sync_topic_acls_enabled:
         return found
     try:
-        rules = context.source.acls()
-        if reason := context.target.no_fence_reason():
-            raise ConfigError(reason)  # noqa: TRY301 - one answer to both
-        rules_there = context.target.acls()
+        return with_acls(found, context.source, context.target, source_topics, config)
     except (AuthorizationError, ConfigError) as error:
         why = f"ACLs are not synced: {error}; or set sync.topic.acls.enabled = false"
         return replace(found, notes=(why,))
-    return plan_acls(found, rules, rules_there, source_topics, config)
+
+
+def with_acls(
+    found: TopicSyncPlan,
+    source: Cluster,
+    target: Cluster,
+    source_topics: Collection[str],
+    config: FlowConfig,
+    *,
+    written: bool = False,
+) -> TopicSyncPlan:
+    """Read the ACLs of both clusters for :func:`plan_acls`; ConfigError without an authorizer."""
+    rules = source.acls()
+    if reason := target.no_fence_reason():
+        raise ConfigError(reason)
+    return plan_acls(found, rules, target.acls(), source_topics, config, written=written)
 
 
 def apply(context: FlowContext, planned: TopicSyncPlan, remove_acls: Collection[Acl] = ()) -> None:

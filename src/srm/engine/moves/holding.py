@@ -28,6 +28,7 @@ from srm.domain.moves.progress import HELD, MoveProgress, hold_again
 from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
+from srm.engine.control.originals import create_originals
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import gate, reading
 from srm.engine.moves.effects import (
@@ -58,6 +59,7 @@ from srm.engine.moves.records import (
     transact,
     write_clock,
 )
+from srm.engine.moves.surroundings import absent_originals
 from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
 from srm.threads import start_thread
 
@@ -213,6 +215,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
     if texts := (*(each.text for each in fresh.blocking), *gate.deleted_commits(plan, fresh.facts)):
         raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(texts)}")
+    create_originals(context.forward, absent_originals(context, fresh.facts))
     _remove_remnants(context, fresh.facts)
     if fresh.facts.is_away:
         return pause_flow(context, plan, fresh.facts)
@@ -426,7 +429,9 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
         if not plan.request.is_unplanned:
             with renewals(context, plan, lease):
                 seen = gate.patient_look(context, plan, known)
-            gate.require(seen.status.blocking + seen.status.unapplied, plan, "clients may not go")
+                closed = seen.status.blocking + seen.status.unapplied
+                gate.require(closed, plan, "clients may not go")
+                create_originals(context.forward, absent_originals(context, seen.facts))
             groups, ends = seen.facts.plans, seen.facts.original_ends()
             ids = {tp.topic: seen.facts.source.topics[tp.topic].topic_id for tp in ends}
             going = seen.progress.at(

@@ -28,6 +28,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text
 from srm.engine.cluster_ports import Cluster, tolerate
+from srm.engine.control.originals import create_originals
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
@@ -43,6 +44,7 @@ from srm.engine.moves.records import (
     bring_about,
     transact,
 )
+from srm.engine.moves.surroundings import absent_originals
 from srm.engine.moves.verification import VerifyStatus, report, verify
 from srm.errors import (
     AuthorizationError,
@@ -182,6 +184,8 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
     if progress.step not in HELD:
         raise GateClosedError(f"move {plan.move_id} is {progress.step}: {hold_again(plan.move_id)}")
     facts = read_facts(context, plan.request, plan.topics, plan.group_names)
+    if create_originals(context.forward, absent_originals(context, facts)):  # deleted since hold
+        facts = read_facts(context, plan.request, plan.topics, plan.group_names)
     left = left_alone(facts)
     decisions = apply_positions(context, plan, progress.attempt, facts, left)
     left |= {one.group: _refusal(one) for one in decisions if not one.in_place}

@@ -14,8 +14,9 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Finding, amount, problem, some, warning
 from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.control_topics import CONTROL_ID
+from srm.engine.control.originals import original_findings, plan_originals
 from srm.engine.control.recorded_copies import copies_in, flows_beside
-from srm.engine.control.topic_sync import plan_remote_topics
+from srm.engine.control.topic_sync import TopicSyncPlan, plan_remote_topics
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import driver_status
 from srm.engine.flows.target_topics import StateTopic
@@ -37,7 +38,7 @@ def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Fin
     For a lost source only its target and the configuration are read.
     """
     yield from _way_back(context, facts)
-    yield from _absent(context, facts)
+    yield from original_findings(context.forward, absent_originals(context, facts))
     yield from _from_home(facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
@@ -66,22 +67,19 @@ def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
         )
 
 
-def _absent(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
-    """Warn of topics that the target has only as copies, but for copies of a third cluster."""
+def absent_originals(context: MoveContext, facts: MoveFacts) -> TopicSyncPlan:
+    """Plan the topics that the target has only as copies, but for copies of a third cluster."""
     here = facts.target.topics if facts.is_away else facts.source.topics
     beside = flows_beside(context.reverse.config.flow, facts.source.topics)
     written, came_from = {one.source for one in beside}, context.forward.config.names.came_from
-    for pair in sorted(facts.pairs, key=lambda one: one.original):
-        name, topic = pair.original, here.get(pair.target_topic if facts.is_away else pair.topic)
-        is_absent = name not in facts.target.topics and came_from(name) not in written
-        if pair.direction == "forward" and topic and is_absent:
-            yield warning(
-                "no-original",
-                f"topic {name} does not exist on {facts.request.target}, producers sent there fail "
-                f"or write to a topic with the brokers' defaults: create it first with "
-                f"kafka-topics.sh --bootstrap-server HOST:PORT --create --topic {name} "
-                f"--partitions {topic.partitions}",
-            )
+    names = {
+        pair.target_topic if facts.is_away else pair.topic
+        for pair in facts.pairs
+        if pair.direction == "forward"
+        if pair.original not in facts.target.topics and came_from(pair.original) not in written
+    }
+    like = {name: here[name] for name in sorted(names & here.keys())}
+    return plan_originals(context.forward, like, is_away=facts.is_away)
 
 
 def _from_home(facts: MoveFacts) -> Iterator[Finding]:

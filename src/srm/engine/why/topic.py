@@ -12,10 +12,11 @@ from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.flow_topics import FlowTopics, Refusal
-from srm.domain.text.amount import Reason, ago, amount, grant, some
+from srm.domain.text.amount import Finding, Reason, ago, amount, grant, some
 from srm.engine.cluster_ports import TopicDescription, TopicSetting
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
+from srm.engine.control.originals import original_findings, plan_originals
 from srm.engine.control.topic_sync import plan_remote_topics
 from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_leader
 from srm.engine.flows.supervision import SEE_LOG, SlotStatus, down_reasons, state_topic
@@ -47,7 +48,7 @@ from srm.engine.why.answer import (
 )
 from srm.errors import AuthorizationError, SrmError, UnavailableError
 
-_BESIDE: Final = frozenset({"settings", "losses", "heard"})
+_BESIDE: Final = frozenset({"settings", "losses", "heard", "original"})
 """Steps whose problem does not prevent copying a topic."""
 _PARTLY: Final = frozenset({"assigned", "partitions"})
 
@@ -107,7 +108,7 @@ class Copying:
     ``settings``: why the copy does not get the settings of the topic.
 
     The rights of srm as consumer, admin client and producer are None without an answer or the
-    topic.
+    topic. ``absent``: what a move finds if the target has the topic only as a copy, None if not.
     """
 
     status: FlowStatus
@@ -119,6 +120,7 @@ class Copying:
     creation: SrmError | None = None
     settings: SrmError | None = None
     rate: float | None = None
+    absent: tuple[Finding, ...] | None = None
 
     @property
     def down(self) -> Reason | None:
@@ -232,6 +234,7 @@ def _copying(
         creation=creation,
         settings=settings,
         rate=recent_rate(context, [topic], now_ms) if status.remaining else None,
+        absent=None if copy is None else _absent(context, facts, known, copy),
     )
 
 
@@ -251,6 +254,17 @@ def _refusals(
     creation = [target.creation_problem(spec) for spec in plan.create]
     settings = [target.change_problem(name, one) for name, one in plan.configs.items()]
     return next(iter(creation), None), next(iter(settings), None)
+
+
+def _absent(
+    context: FlowContext, facts: TopicFacts, known: TopicDescription, copy: TopicDescription
+) -> tuple[Finding, ...] | None:
+    if facts.topic in facts.on_target or not facts.names.is_original(facts.topic):
+        return None
+    is_away = bool(facts.source_error)
+    like = copy if is_away else known
+    planned = plan_originals(context, {like.name: like}, is_away=is_away)
+    return tuple(original_findings(context, planned))
 
 
 def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:
@@ -297,6 +311,7 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
     yield _losses(copying.partitions)
     yield _heard(facts, copying)
     yield _lag(facts, copying)
+    yield from _original(facts, copying)
 
 
 def _exists(facts: TopicFacts) -> WhyStep:
@@ -409,6 +424,20 @@ def _copy(facts: TopicFacts, copying: Copying) -> WhyStep:
         return question.no(text, f"srm topics sync --flow '{facts.config.flow}'")
     text = f"{remote} with {amount(found.partitions, 'partition')}"
     return question.yes(f"{text}{_former(copying.partitions)}")
+
+
+def _original(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
+    topic, target = facts.topic, facts.config.flow.target
+    question = Question("original", f"does {target} have the topic itself, for producers?")
+    if copying.absent is None:
+        if facts.names.is_original(topic) and topic in facts.on_target:
+            yield question.yes()
+        return
+    found = sorted(copying.absent, key=lambda one: not one.blocks)
+    if found and found[0].blocks:
+        yield question.because(found[0])
+    elif found:
+        yield question.yes("; ".join(one.line for one in found))
 
 
 def _former(views: Collection[PartitionRow]) -> str:

@@ -67,15 +67,6 @@ def test_a_topic_that_the_opposite_flow_does_not_copy_does_not_return(world: Wor
     assert "srm-control topics --source B --target P --add Payments" in warning
 
 
-def test_a_topic_that_the_target_has_only_as_a_copy_has_to_be_created(world: World) -> None:
-    world.b.delete_topic("Payments")
-
-    [warning, *_] = warned(world)
-
-    assert "Payments does not exist on B, producers sent there fail" in warning
-    assert "--create --topic Payments --partitions 1" in warning
-
-
 def test_members_that_follow_no_route_are_named(world: World) -> None:
     world.p.join("near")
     [member] = world.p.groups(["near"])["near"].members

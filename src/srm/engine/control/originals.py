@@ -1,0 +1,138 @@
+"""Topics that producers of a move write on its target and that it has only as copies.
+
+A move creates them before its clients go, as a topic sync creates a remote topic. Their settings
+and ACLs are those of the topic on the source; if the source is lost, those of its copy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from srm.config.model import FlowConfig
+from srm.domain.names.flow_topics import RecordedCopies
+from srm.domain.names.policy import IdentityReplicationPolicy, NameFilter, RestoringPolicy, literal
+from srm.domain.names.record_headers import RecordSettings
+from srm.domain.names.rights import Acl, writers_of
+from srm.domain.text.amount import Finding, amount, problem, some, warning
+from srm.engine.cluster_ports import Topics, TopicSpec
+from srm.engine.control.topic_sync import TopicSyncPlan, plan_remote_topics, with_acls
+from srm.engine.ports import FlowContext
+from srm.errors import AuthorizationError, ConfigError, ConflictError
+
+log = logging.getLogger(__name__)
+_TRIED: Final = 50
+"""Topics of which the target is queried whether it would create them, a request each."""
+
+
+def plan_originals(context: FlowContext, like: Topics, *, is_away: bool) -> TopicSyncPlan:
+    """Plan missing topics by those that they are ``like``, of the source or copies of a lost one.
+
+    A copy does not show who may write to its original.
+    """
+    if not like:
+        return TopicSyncPlan()
+    cluster = context.target if is_away else context.source
+    config = _returning(context.config, like, is_away=is_away)
+    found = plan_remote_topics(like, {}, config, cluster.topic_settings(like))
+    found = replace(found, findings=())
+    if not config.sync_topic_acls_enabled:
+        return found
+    try:
+        found = with_acls(found, cluster, context.target, like, config, written=not is_away)
+    except AuthorizationError as error:
+        return replace(found, notes=(f"its ACLs are not known: {error}",))
+    except ConfigError:  # no authorizer
+        return found
+    notes = tuple(f"{one.text}: {one.action}" for one in found.findings)
+    if is_away:
+        rules = {*context.target.acls(), *found.acls}
+        if closed := [one.name for one in found.create if not writers_of(one.name, rules)]:
+            notes += (f"no ACL lets a producer write to {some(closed)}: add it there",)
+    acls = tuple(acl for acl in found.acls if acl.resource == "topic")
+    return replace(found, acls=acls, findings=(), notes=notes)
+
+
+def _returning(config: FlowConfig, like: Topics, *, is_away: bool) -> FlowConfig:
+    """Return settings of a flow that gives the topics their original names, and no headers."""
+    return replace(
+        config,
+        policy=RestoringPolicy(config.policy) if is_away else IdentityReplicationPolicy(),
+        topics=tuple(map(literal, like)),
+        topics_exclude=(),
+        topic_filter=NameFilter,
+        records=RecordSettings(),
+        back=None,
+        both_enabled=False,
+        recorded=RecordedCopies(),
+        joined=frozenset(),
+    )
+
+
+def original_findings(context: FlowContext, planned: TopicSyncPlan) -> Iterator[Finding]:
+    """Yield what is created, one finding for topics alike, and what cannot be."""
+    target, is_on = context.target, context.config.create_missing_topics
+    alike = defaultdict[tuple[str, str], list[str]](list)
+    for number, spec in enumerate(planned.create):
+        refusal = target.creation_problem(spec) if is_on and number < _TRIED else None
+        if refusal is not None:
+            text = f"topic {spec.name} does not exist on {target.alias} and cannot be created"
+            yield problem("no-original", f"{text}: {refusal}", refusal.action)
+        elif is_on:
+            alike[_shape(spec, planned.acls), ""].append(spec.name)
+        else:
+            alike["", _command(context, spec)].append(spec.name)
+    for (shape, command), names in alike.items():
+        topics, it = f"topics {some(names)} do", "them"
+        if len(names) == 1:
+            topics, it = f"topic {names[0]} does", "it"
+        what = f"{topics} not exist on {target.alias}"
+        if is_on:
+            text = f"{what}: a move creates {it} before clients go, with {shape}"
+            yield warning("no-original", text)
+        else:
+            key = f"{context.config.flow}.create.missing.topics"
+            text = f"{what}, where producers would write, and {key} is false"
+            yield problem("no-original", text, command)
+    for note in planned.notes:
+        yield warning("no-original", note)
+
+
+def _shape(spec: TopicSpec, acls: tuple[Acl, ...]) -> str:
+    factor = spec.replication_factor
+    replicas = "the brokers' replication factor" if factor < 0 else f"replication factor {factor}"
+    settings = [f"{name}={value}" for name, value in sorted(spec.configs.items())]
+    rules = sum(acl.name == spec.name for acl in acls)
+    own = [amount(rules, "ACL")] if rules else []
+    return ", ".join([amount(spec.partitions, "partition"), replicas, *settings, *own])
+
+
+def _command(context: FlowContext, spec: TopicSpec) -> str:
+    server = context.config.redirect.addresses.get(context.target.alias) or "HOST:PORT"
+    factor = spec.replication_factor
+    options = [] if factor < 0 else ["--replication-factor", str(factor)]
+    settings = (("--config", f"{name}={value}") for name, value in sorted(spec.configs.items()))
+    words = *options, *chain.from_iterable(settings)
+    what = f"--create --topic {spec.name} --partitions {spec.partitions}"
+    return " ".join((f"kafka-topics.sh --bootstrap-server {server} {what}", *words))
+
+
+def create_originals(context: FlowContext, planned: TopicSyncPlan) -> bool:
+    """Create what a plan lacks, and return whether it lacked any; safe to repeat at any point.
+
+    ConflictError: that is switched off; else the error of a target that refuses it.
+    """
+    if not planned.create:
+        return False
+    if not context.config.create_missing_topics:
+        raise ConflictError("; ".join(one.line for one in original_findings(context, planned)))
+    target = context.target
+    if planned.acls:  # first: a run that finds the topic looks no further
+        target.create_acls(planned.acls)
+    target.create_topics(planned.create)
+    log.info("%s: created %s", target.alias, some([spec.name for spec in planned.create]))
+    return True
