@@ -21,11 +21,12 @@ def running_airflow(
 ) -> Iterator[tuple[EmbeddedAirflow, AirflowApi]]:
     """Start all components of an Airflow in a folder; leave nothing running.
 
-    ``config``: srm's properties file. ``dag_file``: name of the file without its ending.
+    ``config``: srm's properties file. ``dag_file``: name of the file without its ending, or ``*``.
     """
     home, project = folder / "home", folder / "project"
     (project / "dags").mkdir(parents=True)
-    shutil.copy(PROJECT / "dags" / f"{dag_file}.py", project / "dags")
+    for file in (PROJECT / "dags").glob(f"{dag_file}.py"):
+        shutil.copy(file, project / "dags")
     marked = {HOME_MARK: str(home), **environ}
     airflow = EmbeddedAirflow(home, project, free_port(), config, marked)
     try:

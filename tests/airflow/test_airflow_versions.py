@@ -1,17 +1,30 @@
-"""Airflow 3.1 and 3.2: DAGs and plugin load, and the steps of a move behave as with the newest."""
+"""Airflow 3.1, 3.2 and 3.3: DAGs and plugin load, the steps of a move and its form work."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from importlib.metadata import version
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import distribution, version
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
-from tests.cases import needs_all_cases
+from playwright.sync_api import Browser, Locator, Page, expect
+from tests.airflow.copies import copied_site, reporting
+from tests.cases import cases
+from tests.chromium import browser
+from tests.waiting import eventually
 
-pytestmark = [needs_all_cases, pytest.mark.airflow, pytest.mark.timeout(1800)]
+from srm_lab.demo.airflow_api import AirflowApi
+from srm_lab.stack.kafka import KafkaBroker
+
+__all__ = ("browser",)
+
+pytestmark = [pytest.mark.airflow, pytest.mark.timeout(1800)]
 
 PROJECT = Path(__file__).resolve().parents[2]
 NEEDED = (
@@ -31,12 +44,24 @@ for file in files:
     runpy.run_path(str(file))
 print(len(files), "files of DAGs")
 """
+RUN = """
+import pathlib, sys
+from tests.airflow.running import running_airflow
+folder, config = map(pathlib.Path, sys.argv[1:])
+paused = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True"}
+with running_airflow(folder, config, "*", paused) as (airflow, _):
+    print(airflow.url, flush=True)
+    sys.stdin.read()
+"""
+INSTALLED = version("apache-airflow")
 
 
-@pytest.fixture(params=["3.1.8", "3.2.2"])
-def python(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The interpreter of an environment with another Airflow; uv's cache has its packages."""
-    home = tmp_path / "venv"
+@pytest.fixture(scope="module", params=cases([INSTALLED], ["3.1.8", "3.2.2"]))
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of an environment with an Airflow; uv's cache has the packages of others."""
+    if request.param == INSTALLED:
+        return sys.executable
+    home = tmp_path_factory.mktemp("venv")
     uv = (sys.executable, "-m", "uv")
     provider = "apache-airflow-providers-apache-spark"
     packages = (f"apache-airflow=={request.param}", f"{provider}=={version(provider)}")
@@ -48,10 +73,12 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_dags_plugin_and_steps_of_a_move_work(python: str, tmp_path: Path) -> None:
+    if python == sys.executable:
+        pytest.skip("the tests themselves run in this one")
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "PYTHONPATH": os.pathsep.join(str(PROJECT / name) for name in ("src", "plugins")),
+        "PYTHONPATH": paths(),
     }
 
     loaded = _run([python, "-W", "ignore", "-c", LOAD, str(PROJECT)], environment)
@@ -60,6 +87,100 @@ def test_dags_plugin_and_steps_of_a_move_work(python: str, tmp_path: Path) -> No
 
     assert f"{len(list((PROJECT / 'dags').glob('*.py')))} files of DAGs" in loaded
     assert " passed" in tested
+
+
+@pytest.mark.kafka
+def test_every_form_opens_ready_and_a_move_is_triggered_approved_and_reported(
+    python: str, clusters: dict[str, KafkaBroker], browser: Browser, tmp_path: Path
+) -> None:
+    file = tmp_path / "srm.properties"
+    with (
+        copied_site(clusters, file) as site,
+        reporting(site),
+        served(python, file, tmp_path) as url,
+        AirflowApi(url) as api,
+        browser.new_context(viewport={"width": 1280, "height": 1200}) as context,
+    ):
+        context.set_default_timeout(120_000)
+        page, move = context.new_page(), f"srm_failover.{site.x.alias}.{site.y.alias}"
+        site.commit(60)
+        dags = api._call("GET", "/dags", params={"limit": 100})["dags"]
+        files = {dag["relative_fileloc"]: dag["dag_id"] for dag in dags if dag["dag_id"] != move}
+        assert "srm_failover" in files.values()
+        for dag in files.values():
+            open_form(page, f"{url}/dags/{dag}")
+
+        run = trigger(page, api, url, move, "dry_run")
+        await_task(api, move, run, "report", "success")
+        assert site.routes() == {None}
+
+        run = trigger(page, api, url, move, "ask_approval")
+        await_task(api, move, run, "approve", "awaiting_input", "deferred")
+        page.goto(f"{url}/dags/{move}/runs/{run}/tasks/approve/required_actions")
+        page.get_by_role("button", name="Approve", exact=True).click()
+        await_task(api, move, run, "report", "success")
+        assert site.routes() == {(site.y.alias, "go")}
+        page.goto(f"{url}/dags/{move}/runs/{run}")
+        page.get_by_role("link", name="Report of the move").click()
+        expect(page.frame_locator("iframe").locator(".verdict")).to_have_text("clean")
+
+
+@contextmanager
+def served(python: str, config: Path, folder: Path) -> Iterator[str]:
+    """Run an Airflow with all DAGs, the periodic ones paused; give its address."""
+    found = Path(str(distribution("kafka-srm").locate_file("")))
+    [entry_points] = found.glob("kafka_srm-*.dist-info")
+    shutil.copytree(entry_points, folder / "installed" / entry_points.name)
+    environment = {**os.environ, "PYTHONPATH": paths(folder / "installed", PROJECT)}
+    command = [python, "-W", "ignore", "-c", RUN, str(folder / "airflow"), str(config)]
+    with subprocess.Popen(
+        command, cwd=PROJECT, env=environment, text=True, stdin=PIPE, stdout=PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        try:
+            address = process.stdout.readline().strip()
+            assert address, "Airflow has not started"
+            yield address
+        finally:
+            process.stdin.close()
+
+
+def open_form(page: Page, address: str) -> Locator:
+    """Open the form of a DAG; nothing in it is marked as missing, and it can be sent."""
+    page.goto(address)
+    page.get_by_role("button", name="Trigger").first.click()
+    form = page.get_by_role("dialog")
+    expect(form.get_by_role("button", name="Trigger").last).to_be_enabled()
+    for section in form.locator("button[data-part=item-trigger]").all():
+        expect(section.locator("svg")).to_have_count(1)  # the arrow alone
+    return form
+
+
+def trigger(page: Page, api: AirflowApi, url: str, dag: str, switch: str) -> str:
+    """Press the button of a form with nothing but one switch changed; return the run."""
+    before = {run["dag_run_id"] for run in api.runs(dag)}
+    form = open_form(page, f"{url}/dags/{dag}")
+    form.get_by_role("button", name="Move", exact=True).click()
+    form.locator(f"label:has([name=element_{switch}])").click()
+    form.get_by_role("button", name="Trigger").last.click()
+    expect(form).to_be_hidden()
+    [run] = {run["dag_run_id"] for run in api.runs(dag)} - before
+    return str(run)
+
+
+def await_task(api: AirflowApi, dag: str, run: str, task: str, *states: str) -> None:
+    def is_there() -> bool:
+        tasks = api.run(dag, run).tasks
+        assert "failed" not in tasks.values(), api.failure(dag, run)
+        return tasks.get(task) in states
+
+    eventually(is_there, f"{task} is {states[0]}")
+
+
+def paths(*folders: Path) -> str:
+    """Return the search path of an environment that has not installed srm."""
+    return os.pathsep.join(map(str, (*folders, PROJECT / "src", PROJECT / "plugins")))
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:

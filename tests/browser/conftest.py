@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page
 from tests.browser.answers import Answers, Offsets
+from tests.chromium import browser
 from tests.served import served
 from tests.service_site import site
 
 from srm.service.app import create_app
 from srm.service.views.views import Views
 
+__all__ = ("browser",)
+
 WIDE, NARROW = 1280, 390
 _SANDBOX = "can escape its sandboxing"  # so Chromium says of each frame as Airflow makes them
 _HEIGHT = {WIDE: 800, NARROW: 844}
-
-
-expect.set_options(timeout=120_000)
-
-
-# Not for the session: as long as Playwright is there, its event loop runs in this thread, and no
-# other test could run one.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium; without it only a run that leaves nothing out fails."""
-    path = shutil.which("chromium")
-    if path is None:
-        if os.environ.get("TEST_EVERYTHING"):
-            pytest.fail("chromium is missing: apt-get install chromium")
-        pytest.skip("there is no chromium")
-    with sync_playwright() as playwright:
-        # Root, as in a container, has no sandbox; the pages are our own.
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 OpenPage = Callable[..., Page]
