@@ -282,7 +282,6 @@ def _typed_source(planned: MovePlan) -> str:
     if not sys.stdin.isatty():
         raise UsageError(f"an unplanned move abandons {source}: approve the forecast with --yes")
     typed = typer.prompt(
-        f"{planned.summary()}\n"
         f"Nothing was done yet. Type the name of the cluster to abandon ({source})",
         err=True,
     )

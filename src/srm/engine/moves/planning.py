@@ -674,6 +674,11 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
             f"decided as auto.offset.reset of clients says. While {flow.source} answers, run "
             f"srm checkpoints emit --flow '{flow}'",
         )
+    if plain := [plan.group for plan in facts.plans if not facts.followers(plan.group)]:
+        yield warning(
+            "plain-members",
+            f"{_have(plain)} no client that follows routes: start the members on {target} after go",
+        )
     if unserved := facts.without_leader:
         yield warning(
             "no-leader",

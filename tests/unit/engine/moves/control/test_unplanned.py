@@ -327,6 +327,8 @@ def test_members_whose_clients_work_on_the_source_are_of_a_session_that_its_targ
 
     problems = moves.report(disaster.context, "m1").problems
     is_gone = works_on == "P"
+    plain = "group near has" if is_gone else "2 groups (far, near) have"
+    assert f"{plain} no client that follows routes: start the members on B after go" in warnings
     assert any("as after a restart of its brokers" in line for line in warnings) == is_gone
     assert any("far was not changed" in problem for problem in problems) != is_gone
     assert ("P.Payments-0" in world.offsets("B", "far")) == is_gone
