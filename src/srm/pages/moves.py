@@ -31,11 +31,12 @@ def as_text(view: RenderableType, width: int = 150) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
-def plan_view(plan: MovePlan, most: int = MOST_ROWS) -> RenderableType:
-    """Show a plan; ``most`` limits the rows, the costly ones first."""
+def plan_view(plan: MovePlan, most: int = MOST_ROWS, *, is_kept: bool = True) -> RenderableType:
+    """Show a plan; ``most`` limits the rows, the costly ones first; one not kept has no id."""
     request = plan.request
     what = some(plan.topics or plan.group_names)
-    title = f"{request.operation} {request.flow}, move {plan.move_id}: {what}"
+    name = f", move {plan.move_id}" if is_kept else ""
+    title = f"{request.operation} {request.flow}{name}: {what}"
     head = "group", f"on {request.source}", "committed", "lag", f"on {request.target}"
     rows = [
         (group.group, position)

@@ -37,7 +37,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
-from srm.domain.text.amount import reasons_text, some
+from srm.domain.text.amount import moment, reasons_text, some
 from srm.domain.text.documents import adapter
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import effects, holding, planning, verification
@@ -207,7 +207,7 @@ def release(move_id: MoveArgument, pair: TwoClusters) -> None:
 
 
 def _show_plan(common: Common, planned: MovePlan) -> None:
-    common.emit(planned, lambda console: console.print(plan_view(planned)))
+    common.emit(planned, lambda console: console.print(plan_view(planned, is_kept=False)))
     _require_clear(planned)
 
 
@@ -408,14 +408,16 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
 
 _SENT: Final = "clients have been sent to {target}; "
 _AGAIN: Final = "'srm failover run --move-id {move}' "
-_FINISH: Final = f"{_SENT}after a kill {_AGAIN}verifies and reports it"
+_FINISH: Final = f"{_SENT}if no process carries it, {_AGAIN}"
 _HELD: Final = f"after a kill {_AGAIN}continues it, 'srm failover release {{move}}' ends it"
+_UNFINISHED: Final = frozenset[MoveStep]({"gone", "verified"})
+"""Steps after go that a process has to finish: a late time shows that none does."""
 _NEXT: Final[Mapping[MoveStep, str]] = {
     **dict.fromkeys(HELD, _HELD),
     "planned": f"no client is held; {_AGAIN}executes it",
     "released": f"clients remain on {{source}}; {_AGAIN}tries again",
-    "gone": _FINISH,
-    "verified": _FINISH,
+    "gone": f"{_FINISH}verifies and reports it; it waits until its groups work on {{target}}",
+    "verified": f"{_FINISH}makes the report, which is missing",
     "reported": f"{_SENT}'srm failover report {{move}}' shows how it went",
 }
 
@@ -470,7 +472,9 @@ def whereabouts(planned: MovePlan, progress: MoveProgress) -> str:
     )
     held = "" if held_s is None else f" after {held_s:,.1f} s of hold"
     why = f": {progress.reason}" if progress.reason else ""
-    return f"{planned.move_id}: {progress.step}{held}{why}; {said}"
+    at_ms = progress.times_ms.get(progress.step) if progress.step in _UNFINISHED else None
+    since = "" if at_ms is None else f" since {moment(at_ms):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{planned.move_id}: {progress.step}{since}{held}{why}; {said}"
 
 
 def render_moves(

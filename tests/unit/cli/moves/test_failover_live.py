@@ -131,12 +131,13 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
     planned = MovePlan("m1", 1, request, ("T",), groups=(), findings=(), fingerprint="f")
 
     def said(step: MoveStep) -> str:
-        return whereabouts(planned, MoveProgress("m1", step=step))
+        return whereabouts(planned, MoveProgress("m1", step=step, times_ms={"gone": 7_000}))
 
     assert all(said(step).endswith("'srm failover release m1' ends it") for step in HELD)
     assert said("gone") == (
-        "m1: gone; clients have been sent to B; after a kill 'srm failover run "
-        "--move-id m1' verifies and reports it"
+        "m1: gone since 1970-01-01 00:00:07 UTC; clients have been sent to B; if no process "
+        "carries it, 'srm failover run --move-id m1' verifies and reports it; it waits until its "
+        "groups work on B"
     )
     assert said("released").startswith(
         "m1: released; clients remain on P; 'srm failover run --move-id m1'"
@@ -171,7 +172,7 @@ def on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         (10, "released after .* s of hold; clients remain on P; 'srm .* m1' tries again"),
         (
             18,
-            "verified; clients have been sent to B; after a kill 'srm .* m1' verifies and",
+            "verified since .* UTC; clients have been sent to B; .* 'srm .* m1' makes the report",
         ),
     ],
 )
