@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -26,11 +26,12 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount
 from srm.engine import emission
 from srm.engine.groups import group_sync
-from srm.engine.groups.checkpoints import CheckpointSummary
+from srm.engine.groups.checkpoints import CheckpointSummary, unselected_reason
 from srm.engine.groups.group_sync import GroupSyncSummary
 from srm.engine.groups.translate import TranslatedOffset
 from srm.engine.groups.translate import translate as translate_offset
 from srm.engine.ports import FlowContext
+from srm.errors import UsageError
 from srm.wiring import open_flow
 
 GroupsOption = Annotated[
@@ -58,7 +59,7 @@ def emit_command(
     flows: Flows, *, group: GroupsOption = None, dry_run: DryRunOption = False
 ) -> None:
     def call(context: FlowContext) -> CheckpointSummary:
-        require_groups(context, group)
+        require_selected(context, group)
         return emission.emit(context, group or None, dry_run=dry_run)
 
     results = flows.each("translating committed offsets", call, span="checkpoints.emit")
@@ -68,12 +69,21 @@ def emit_command(
 
 def sync(flows: Flows, *, group: GroupsOption = None, dry_run: DryRunOption = False) -> None:
     def call(context: FlowContext) -> GroupSyncSummary:
-        require_groups(context, group)
+        require_selected(context, group)
         return group_sync.sync(context, group or None, dry_run=dry_run)
 
     results = flows.each("comparing offsets of groups", call, span="groups.sync")
     results.emit(flows.as_json, _render_offsets)
     raise_group_errors({g: why for one in results.values for g, why in _errors(one).items()})
+
+
+def require_selected(context: FlowContext, groups: Collection[str] | None) -> None:
+    """Make sure that the flow selects each named group, and one of its clusters has it."""
+    require_groups(context, groups)
+    flow, names = context.config.flow, context.config.group_names
+    for group in groups or ():
+        if not names.matches(group):
+            raise UsageError(f"{group}: {unselected_reason(flow, group).text}")
 
 
 def _errors(summary: GroupSyncSummary) -> dict[str, str]:

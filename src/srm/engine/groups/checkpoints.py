@@ -222,6 +222,11 @@ def proof_share(context: FlowContext) -> ProofShare:
     return ProofShare.after(budget, last)
 
 
+def unselected_reason(flow: Flow, group: str) -> Reason:
+    why = f"srm why {shlex.quote(group)} --flow '{flow}' --kind group"
+    return Reason(f"group not selected: {why}", why)
+
+
 def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool = False) -> Survey:
     """Translate the commits of all selected (or given) groups; ``remember`` keeps their listing."""
     selection = selection_of(context.config)
@@ -235,8 +240,7 @@ def survey(context: FlowContext, groups: Groups | None = None, *, remember: bool
     commits, errors = per_group(context.source.commits_of(wanted))
     if groups is not None:
         unselected, flow = sorted(set(groups) - set(wanted)), context.config.flow
-        why = f"group not selected: srm-control groups {flow.options}"
-        errors.update({group: Reason(f"{why} --add {shlex.quote(group)}") for group in unselected})
+        errors.update({group: unselected_reason(flow, group) for group in unselected})
     if isinstance(groups, Mapping):
         commits = {
             group: {place: offset for place, offset in offsets.items() if place in groups[group]}

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.overrides import overrides
 
+from srm.cli.flows.groups import require_selected
 from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.metrics import CheckpointMetric, Measured, decode_measured
@@ -16,7 +17,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.groups.checkpoints import CheckpointSummary, emit, survey, texts
 from srm.engine.ports import FlowContext
-from srm.errors import AuthorizationError, UnavailableError
+from srm.errors import AuthorizationError, UnavailableError, UsageError
 
 GROUP = "billing"
 
@@ -118,7 +119,15 @@ def test_only_the_groups_asked_for_are_translated_and_unselected_ones_named(site
 
     assert [outcome.group for outcome in summary.outcomes] == [GROUP]
     assert list(summary.errors) == ["other"]
-    assert "srm-control groups" in summary.errors["other"]
+    assert "srm why other" in summary.errors["other"]
+
+
+def test_a_named_group_that_the_flow_does_not_select_is_bad_input_for_commands(sites) -> None:
+    sites.change("P->B", groups=("bill.*",))
+    sites.commit("P", "other", "Payments", 40)
+
+    with pytest.raises(UsageError, match="other: group not selected: srm why other"):
+        require_selected(sites.flow("P->B"), ["other"])
 
 
 def test_a_group_that_is_named_is_asked_for_even_if_no_broker_lists_it(
