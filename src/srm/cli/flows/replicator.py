@@ -158,11 +158,6 @@ def replicate(
         run_program(replicator, until_caught_up=until_caught_up)
 
 
-def is_begun(progress: FlowProgress) -> bool:
-    """Return whether a flow has more to show than zeros."""
-    return bool(progress.slots_alive or progress.reported or progress.stopped or progress.trouble)
-
-
 @contextmanager
 def replication_view(
     progress: Callable[[], tuple[FlowProgress, ...]], *, as_json: bool
@@ -181,11 +176,11 @@ def replication_view(
     def follow() -> None:
         while not ended.wait(LINE_EVERY_S):
             lines = rates.lines(progress())
-            begun = [one for one in lines if as_json or is_begun(one.progress)]
-            for one in begun if not as_json else ():
+            for one in lines if not as_json else ():
                 if one.progress.slots_alive and one.progress.flow not in ready:
                     ready.add(one.progress.flow)
                     sys.stdout.write(f"{one.progress.flow} is ready\n")
+            begun = [p for p in lines if as_json or p.progress.trouble or p.progress.flow in ready]
             _write(begun, as_json=as_json)
 
     if not as_json:

@@ -94,7 +94,7 @@ def test_lines_without_a_terminal_begin_with_the_first_slot_and_say_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replicator, "LINE_EVERY_S", 0.01)
-    empty = progress(slots_alive=0, reported=0, partitions=0, lag=0)
+    empty = progress(slots_alive=0)  # with the positions of an earlier run
     looks, seen = iter([empty, empty, progress(70)]), threading.Event()
 
     def look() -> tuple[FlowProgress, ...]:
