@@ -209,6 +209,7 @@ class FlowConfig:
     sync_group_offsets_enabled: bool
     sync_group_offsets_interval: timedelta | None
     refresh_groups_interval: timedelta | None
+    forget_groups_after: timedelta
     emit_heartbeats_enabled: bool
     emit_heartbeats_interval: timedelta
     heartbeats_replication_enabled: bool

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 from srm import logs, telemetry
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.groups.proof import FlowProof, merge_proofs
+from srm.domain.groups.proof import merge_proofs
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.runs import OffsetRange, split_ranges
@@ -37,7 +37,7 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.groups.checkpoints import (
     CheckpointSummary,
     emit,
-    idle_groups,
+    forget_commits,
     proof_share,
     selected_groups,
 )
@@ -317,7 +317,9 @@ def emit_spread(spark: SparkSession, config: Config, flow: Flow) -> CheckpointSu
     found = merge_checkpoints(start, *over_groups(spark, config, flow, groups, call))
     if found.proof is not None:
         with open_flow(config, flow) as context:
-            keep_proof(context, _with_idle_groups(context, found))
+            rows = context.target.compacted_topic(context.config.checkpoints_topic).read_stamped()
+            unread = forget_commits(context, found.outcomes, found.errors, rows)
+            keep_proof(context, replace(found.proof, unread=(*found.proof.unread, *unread)))
     return found
 
 
@@ -330,15 +332,6 @@ def sync_spread(spark: SparkSession, config: Config, flow: Flow) -> GroupSyncSum
             return start
         groups = selected_groups(context, remember=True)
     return merge_syncs(start, *over_groups(spark, config, flow, groups, sync))
-
-
-def _with_idle_groups(context: FlowContext, summary: CheckpointSummary) -> FlowProof:
-    config, proof = context.config, summary.proof or FlowProof(str(summary.flow), summary.time_ms)
-    topic = config.checkpoints_topic
-    emitted = {c.key() for outcome in summary.outcomes if (c := outcome.checkpoint) is not None}
-    surveyed = {outcome.group for outcome in summary.outcomes} | summary.errors.keys()
-    still = idle_groups(context.target.compacted_topic(topic).read().keys() - emitted, surveyed)
-    return replace(proof, unread=(*proof.unread, *still))
 
 
 def merge_checkpoints(

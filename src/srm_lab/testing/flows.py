@@ -58,6 +58,7 @@ def flow_config(flow: Flow = P_TO_B, **settings: Any) -> FlowConfig:
         sync_group_offsets_enabled=True,
         sync_group_offsets_interval=None,
         refresh_groups_interval=None,
+        forget_groups_after=300 * SECOND,
         emit_heartbeats_enabled=False,
         emit_heartbeats_interval=SECOND,
         heartbeats_replication_enabled=False,

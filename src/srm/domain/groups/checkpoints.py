@@ -18,7 +18,7 @@ are true, as the group has read everything before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -71,6 +71,20 @@ class Selection:
         forward = direction == "forward"
         name = self.names.remote(topic) if forward else self.mapped_topic(topic, direction)
         return TopicPartition(name, number)
+
+    def upstream_topic(self, topic: str) -> str:
+        """Return the topic of the commits whose checkpoints name this one."""
+        names = self.names
+        return names.original(topic) or names.replica(topic)
+
+    def covers(self, commits: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions whose checkpoints translate these commits, selected or not."""
+        found = set[TopicPartition]()
+        for place in commits:
+            names, topic = self.names, place.topic
+            is_replica = names.is_replica(topic) and not names.is_shared(topic)
+            found.add(self.downstream(place, "reverse" if is_replica else "forward"))
+        return found
 
     def selects_group(self, group: str, commits: Mapping[TopicPartition, int]) -> bool:
         return self.groups.matches(group) and any(

@@ -13,7 +13,9 @@ Heartbeat    source alias, target alias          INT16 0, INT64 epoch ms
 ===========  ==================================  ==================================================
 
 All are in partition 0 of their topic. MM2's readers fail on null values in two of the three topics,
-so srm never deletes these records with a tombstone.
+so srm never deletes these records with a tombstone. The checkpoint of a commit that its source no
+longer has gets the mark ``:gone:<epoch ms>`` behind its metadata; a forgotten one is at offset 0,
+with nothing else in them.
 
 The metadata of a checkpoint is free text, which MM2 copies from the commit. srm stores the ids of
 both topics in it: ``srm:<id on the source>:<id on the target>``, and ``:share`` for a share group.
@@ -44,6 +46,7 @@ MAX_STRING_BYTES = 32767
 
 _IDS: Final = "srm:"
 _SHARE: Final = ":share"
+_GONE: Final = ":gone:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ class TopicIds:
     @classmethod
     def of_metadata(cls, text: str) -> TopicIds | None:
         """Decode the metadata of a checkpoint, None if srm did not write it."""
-        source, _, target = text.removeprefix(_IDS).removesuffix(_SHARE).partition(":")
+        ids = text.partition(_GONE)[0].removesuffix(_SHARE)
+        source, _, target = ids.removeprefix(_IDS).partition(":")
         return cls(source, target) if text.startswith(_IDS) and target else None
 
 
@@ -112,11 +116,35 @@ class Checkpoint:
 
     @property
     def is_share(self) -> bool:
-        return self.topic_ids is not None and self.metadata.endswith(_SHARE)
+        return self.topic_ids is not None and _SHARE in self.metadata
+
+    @property
+    def gone_since_ms(self) -> int:
+        """When the commit was first missing on the source, 0 unless it was in the last look."""
+        since = self.metadata.rpartition(_GONE)[2]
+        return int(since) if _GONE in self.metadata and since.isdecimal() else 0
+
+    @property
+    def is_forgotten(self) -> bool:
+        return self.gone_since_ms > 0 and self.metadata.startswith(_GONE)
+
+    def without_commit(self, now_ms: int, forget_after_ms: int) -> Checkpoint:
+        """Return what replaces this once its commit is gone: it lives as long as that.
+
+        A first look marks it. A later one, after this time, forgets it.
+        """
+        since = self.gone_since_ms
+        if not since:
+            return replace(self, metadata=f"{self.metadata}{_GONE}{now_ms}")
+        if self.is_forgotten or now_ms - since < forget_after_ms:
+            return self
+        return self.at_the_start()
 
     def at_the_start(self) -> Checkpoint:
         """Return the checkpoint of a group that has read no record of these topics."""
-        return replace(self, upstream_offset=0, downstream_offset=0, metadata="")
+        since = self.gone_since_ms
+        mark = f"{_GONE}{since}" if since else ""
+        return replace(self, upstream_offset=0, downstream_offset=0, metadata=mark)
 
     @staticmethod
     def group_of(key: bytes) -> str:

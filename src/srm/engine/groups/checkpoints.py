@@ -11,7 +11,6 @@ import logging
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache, partial
@@ -159,7 +158,8 @@ def emit(
         _logger.error("%s: group %s: %s", config.flow, wrong.group, wrong.evidence)
     topic = config.checkpoints_topic
     table = context.target.compacted_topic(topic)
-    existing = table.read()
+    rows = table.read_stamped()
+    existing = {key: row.value for key, row in rows.items()}
     checkpoints = [
         checkpoint
         for outcome in found.outcomes
@@ -175,7 +175,7 @@ def emit(
         table.write(changed)
         _write_latency(context, found, changed.keys(), now_ms)
     if groups is None and not dry_run:
-        still = idle_groups(existing.keys() - records.keys(), found.groups | found.errors.keys())
+        still = forget_commits(context, found.outcomes, found.errors, rows)
         keep_proof(context, replace(proof, unread=(*proof.unread, *still)))
     level = logging.INFO if groups is None else logging.DEBUG
     _logger.log(level, "%s: wrote %d of %d checkpoints", config.flow, len(changed), len(records))
@@ -207,13 +207,47 @@ def _write_latency(
     write_metrics(context, "checkpoints", encode_checkpoints(metrics))
 
 
-def idle_groups(keys: Iterable[bytes], surveyed: Collection[str]) -> tuple[str, ...]:
-    """Return the groups with checkpoints under these keys that were not surveyed."""
-    groups: set[str] = set()
-    for key in keys:
-        with suppress(IntegrityError):
-            groups.add(Checkpoint.group_of(key))
-    return tuple(sorted(groups.difference(surveyed)))
+def forget_commits(
+    context: FlowContext,
+    outcomes: Iterable[CheckpointOutcome],
+    errors: Collection[str],
+    rows: Mapping[bytes, Stamped],
+) -> tuple[str, ...]:
+    """Mark, then forget, checkpoints of commits that the source no longer has.
+
+    Returns the groups whose checkpoints nothing was read about. A commit counts as gone if the
+    source answers for its group and has the commit's topic. ``outcomes`` are of all surveyed
+    groups, ``rows`` the checkpoints before they were written.
+    """
+    config, now_ms, selection = context.config, context.now_ms(), selection_of(context.config)
+    commits, emitted = defaultdict[str, list[TopicPartition]](list), set[bytes]()
+    for outcome in outcomes:
+        commits[outcome.group].append(outcome.upstream)
+        if outcome.checkpoint is not None:
+            emitted.add(outcome.checkpoint.key())
+    left = [one for one in _decode_rows(rows) if one.key() not in emitted and not one.is_forgotten]
+    others = {one.group for one in left} - commits.keys() - {*errors}
+    wanted = sorted(filter(selection.groups.matches, others))
+    answered, _ = context.source.commits_of(wanted) if wanted else ({}, {})
+    covered = {name: selection.covers(places) for name, places in (commits | answered).items()}
+    gone = [
+        one
+        for one in left
+        if one.group in covered and one.topic_partition not in covered[one.group]
+    ]
+    topics, changed = context.source.topics() if gone else {}, dict[bytes, bytes | None]()
+    for one in gone:
+        known = topics.get(selection.upstream_topic(one.topic_partition.topic))
+        ids = one.topic_ids
+        if known is None or (ids is not None and ids.source not in {"", known.topic_id}):
+            continue  # what is true of a deleted or hidden topic does not follow from commits
+        next_one = one.without_commit(now_ms, config.forget_groups_after // _MS)
+        if next_one != one:
+            changed[one.key()] = next_one.value()
+    if changed:
+        context.target.compacted_topic(config.checkpoints_topic).write(changed)
+        _logger.info("%s: commits of %d checkpoints are gone", config.flow, len(changed))
+    return tuple(sorted(others - covered.keys()))
 
 
 def proof_share(context: FlowContext) -> ProofShare:
@@ -273,9 +307,11 @@ def texts(reasons: Mapping[str, Reason]) -> dict[str, str]:
 
 
 def read_checkpoints(
-    target: Cluster, topic: str, topics: Topics, group: str | None = None
+    target: Cluster, topic: str, topics: Topics, group: str | None = None, *, gone: bool = False
 ) -> list[Checkpoint]:
     """Return the checkpoints of a flow, for the ``topics`` of the target, read before.
+
+    Those of commits that the source no longer has, and forgotten ones, are only in with ``gone``.
 
     A checkpoint of a former topic with this name counts as offset 0. So does one of MM2, without a
     topic id, after the end of the log. Those of missing partitions, and damaged ones, are skipped.
@@ -283,7 +319,8 @@ def read_checkpoints(
     found = [
         one
         for one in _decode_rows(target.compacted_topic(topic).read_stamped(), group)
-        if (known := topics.get(one.topic_partition.topic)) is not None
+        if (gone or not one.gone_since_ms)
+        and (known := topics.get(one.topic_partition.topic)) is not None
         and one.topic_partition.partition < known.partitions
     ]
     of_mm2 = {

@@ -141,7 +141,8 @@ class Away(SideFacts):
     ``copies`` by original partition; ``recent``: number of records of each copy within the last
     :data:`.RATE_MS` of its topic, ``newest``: time of its last one.
     ``growth``: of the source, as slots see it; ``transactions``: open on the target.
-    ``commits``: commits of idle groups on the source, if it was queried.
+    ``commits``: commits of idle groups on the source, if it was queried. ``deleted``: groups that
+    it no longer had in the last looks, with the time of the first (epoch ms).
     """
 
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
@@ -153,6 +154,7 @@ class Away(SideFacts):
     transactions: tuple[str, ...] = ()
     commits: Mapping[str, Offsets] = field(default_factory=dict)
     without_copy: tuple[str, ...] = ()
+    deleted: Mapping[str, int] = field(default_factory=dict)
 
     def group(self, name: str) -> GroupDescription:
         """Describe a group as empty: a move does not wait for members on a lost cluster.

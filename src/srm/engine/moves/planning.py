@@ -17,7 +17,7 @@ from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_pro
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
-from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
+from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, utc, warning
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -667,6 +667,13 @@ def _have(groups: Sequence[str]) -> str:
 
 def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
     target, flow = facts.request.target, facts.request.flow
+    for group, since_ms in sorted(facts.away.deleted.items()):
+        if group not in facts.groups:
+            yield warning(
+                "not-moved",
+                f"group {group} is not moved: deleted on {flow.source} since {utc(since_ms)}; "
+                f"--group {group} moves it all the same",
+            )
     if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:
         yield warning(
             "no-checkpoint",

@@ -242,15 +242,27 @@ def groups_after_loss(
 
 
 def _read_last_places(
-    context: MoveContext, on_target: Topics, ledger: GroupLedger, wanted: Collection[str]
+    context: MoveContext,
+    on_target: Topics,
+    ledger: GroupLedger,
+    wanted: Collection[str],
+    named: Collection[str],
 ) -> Away:
-    """Read the newer of checkpoint and settled own write in the wanted topics of the target."""
+    """Read the newer of checkpoint and settled own write in the wanted topics of the target.
+
+    Those of commits that the source no longer had are only read for ``named`` groups.
+    """
     target, config = context.target, context.forward.config
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
-    found = dict[str, dict[TopicPartition, LastPlace]]()
-    for one in read_checkpoints(target, topic, on_target):
+    found, since = dict[str, dict[TopicPartition, LastPlace]](), dict[str, int]()
+    gone = set[tuple[str, TopicPartition]]()
+    for one in read_checkpoints(target, topic, on_target, gone=True):
         place = one.topic_partition
-        if place.topic in wanted:
+        if one.is_forgotten or (one.gone_since_ms and one.group not in named):
+            gone.add((one.group, place))
+            if place.topic in wanted and not one.is_forgotten:
+                since[one.group] = max(one.gone_since_ms, since.get(one.group, 0))
+        elif place.topic in wanted:
             found.setdefault(one.group, {})[place] = LastPlace(
                 one.downstream_offset,
                 one.upstream_offset,
@@ -259,7 +271,8 @@ def _read_last_places(
             )
     for entry in ledger.entries():
         place = entry.topic_partition
-        if place.topic not in wanted or not entry.settled:
+        is_gone = (entry.group, place) in gone
+        if place.topic not in wanted or not entry.settled or is_gone:
             continue
         places = found.setdefault(entry.group, {})
         known = places.get(place)
@@ -268,7 +281,9 @@ def _read_last_places(
         elif known is None or entry.time_ms > known.time_ms:
             written = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
             places[place] = replace(written, is_share=known is not None and known.is_share)
-    return Away(config.flow.source, places=found, proof=read_proof(target, config.flow))
+    deleted = {group: at for group, at in since.items() if group not in found}
+    proof = read_proof(target, config.flow)
+    return Away(config.flow.source, places=found, proof=proof, deleted=deleted)
 
 
 def _read_side(
@@ -376,7 +391,8 @@ def read_target(
     topics = chosen.topics if chosen else read
     pairs = topic_pairs(context, read)
     ledger = read_ledger(target, on_target)
-    away = _read_last_places(context, on_target, ledger, {pair.target_topic for pair in pairs})
+    names = {pair.target_topic for pair in pairs}
+    away = _read_last_places(context, on_target, ledger, names, request.groups)
     routing = RoutingTables(RoutingHistory.read(target))
     groups = chosen.groups if chosen else groups_after_loss(context, request, away, routing)
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.names import internal_topics
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
+from srm.engine.groups.proving import read_proof
 
 GROUP = "billing"
+TOPIC = internal_topics.checkpoints("P")
 FLOWS = ("P->B", "B->P")
 Steps = dict[int, tuple[str, ...]]
 
@@ -130,3 +134,57 @@ def test_a_group_that_reads_on_while_it_is_carried_over_is_written(sites) -> Non
 
     with before_calls(sites, read_on):
         assert sync(sites.flow("P->B")).applied == 1
+
+
+def rows(sites) -> list[Checkpoint]:
+    table = sites.clusters["B"].compacted_topic(TOPIC)
+    return [Checkpoint.decode(*row) for row in table.read().items()]
+
+
+def test_a_checkpoint_lives_as_long_as_its_commit(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    emit(sites.flow("P->B"))
+    delete(sites, "P")
+
+    emit(sites.flow("P->B"))
+    [marked] = rows(sites)
+    assert (marked.downstream_offset, marked.is_forgotten) == (41, False)
+    assert marked.gone_since_ms == sites.clock()
+    sites.clock.advance(299_000)
+    emit(sites.flow("P->B"))
+    assert rows(sites) == [marked]
+    sites.clock.advance(2_000)
+    emit(sites.flow("P->B"))
+
+    [forgotten] = rows(sites)
+    assert (forgotten.downstream_offset, forgotten.is_forgotten) == (0, True)
+    proof = read_proof(sites.clusters["B"], sites.flow("P->B").config.flow)
+    assert proof is not None
+    assert proof.unread == ()
+
+
+def test_a_group_that_starts_again_lower_gets_a_checkpoint_from_its_new_commit(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    emit(sites.flow("P->B"))
+    delete(sites, "P")
+    for _ in range(2):
+        emit(sites.flow("P->B"))
+        sites.clock.advance(301_000)
+    sites.commit("P", GROUP, "Payments", 3)
+    emit(sites.flow("P->B"))
+
+    assert [(one.downstream_offset, one.gone_since_ms) for one in rows(sites)] == [(4, 0)]
+
+
+def test_a_group_or_topic_that_the_source_does_not_show_keeps_its_checkpoint(sites) -> None:
+    sites.commit("P", GROUP, "Payments", 40)
+    sites.commit("P", "hidden", "Payments", 40)
+    emit(sites.flow("P->B"))
+    before = rows(sites)
+    sites.clusters["P"]._groups.hide("hidden")
+    sites.clusters["P"].delete_topic("Payments")
+    for _ in range(2):
+        emit(sites.flow("P->B"))
+        sites.clock.advance(301_000)
+
+    assert rows(sites) == before

@@ -68,6 +68,25 @@ def test_the_plan_says_what_is_lost_and_where_groups_go_on(disaster: Disaster) -
     assert disaster.pause() is None
 
 
+def test_a_group_deleted_on_the_source_is_listed_apart_and_moves_only_if_named(
+    disaster: Disaster,
+) -> None:
+    forward, every = disaster.world.context().forward, replace(UNPLANNED, groups=())
+    emit(forward)
+    sync(forward)
+    disaster.world.p._groups.expire("far")
+    disaster.world.b.delete_groups(["far"])
+    emit(forward)
+    disaster.world.p.fail()
+
+    plan = moves.plan(disaster.context, every, dry_run=True)
+    named = moves.plan(disaster.context, replace(every, groups=("far",)), dry_run=True)
+
+    assert plan.group_names == ("near",)
+    assert any("group far is not moved: deleted on P since" in line for line in plan.warnings)
+    assert named.group_names == ("far",)
+
+
 def test_producers_that_would_find_no_topic_there_are_warned_of(disaster: Disaster) -> None:
     disaster.world.p.fail()
     disaster.world.b.delete_topic("Payments")
