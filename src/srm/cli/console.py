@@ -189,10 +189,12 @@ class _Stdout:
     has_document = False
 
 
-def require_terminal(*, as_json: bool) -> None:
-    """Make sure that an operator can approve the plan."""
+def require_terminal(
+    *, as_json: bool, instead: str = "review with --dry-run, then pass --yes"
+) -> None:
+    """Make sure that an operator can approve the plan, or answer questions."""
     if as_json or not sys.stdin.isatty():
-        raise UsageError("no terminal to confirm on: review with --dry-run, then pass --yes")
+        raise UsageError(f"no terminal to confirm on: {instead}")
 
 
 def open_console(*, stderr: bool = False) -> Console:

@@ -8,9 +8,9 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -33,7 +33,7 @@ from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_pattern
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import reasons_text
-from srm.errors import ConfigError
+from srm.errors import ConfigError, SrmError
 from srm.files import is_file, user_path
 
 logger = logging.getLogger(__name__)
@@ -90,8 +90,8 @@ def find_config(path: Path | str | None = None) -> Path:
     file = user_path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
     if not is_file(file):
         raise ConfigError(
-            f"no properties file at {file}: name one with --config or ${CONFIG_VARIABLE}, or put "
-            f"{DEFAULT_FILE} into this folder"
+            f"no properties file at {file}: name one with --config or ${CONFIG_VARIABLE}, or write "
+            f"{DEFAULT_FILE} with srm init"
         )
     return file
 
@@ -187,6 +187,39 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> model.Config:
         sha256=settings_sha256(file),
         log_format=file.value("log.format"),
     )
+
+
+def find_problems(
+    file: SettingsFile, open_client: Callable[[str, values.ClientProperties], object]
+) -> tuple[SrmError, ...]:
+    """Return all that is wrong with an understood file, each cause once, of which a build has one.
+
+    ``open_client`` opens the files that the properties of a client name.
+    """
+    found: dict[str, SrmError] = {}
+
+    def attempt(act: Callable[[], object]) -> None:
+        try:
+            act()
+        except SrmError as error:
+            found.setdefault(str(error), error)
+
+    opened: list[values.ClientProperties] = []
+
+    def try_client(alias: str, kind: model.ClientKind, flow: Flow | None) -> None:
+        client = values.ClientProperties(_client(file, alias, kind, flow, stores=True))
+        if client not in opened:
+            opened.append(client)
+            open_client(alias, client)
+
+    for flow in (None, *file.flows):
+        for alias in file.clusters if flow is None else (flow.source, flow.target):
+            for kind in model.CLIENT_KINDS:
+                attempt(partial(try_client, alias, kind, flow))
+        for key in keys.FLOW_KEYS if flow is not None else ():
+            attempt(partial(file.value, key.name, flow))
+    attempt(partial(build_config, file))
+    return tuple(found.values())
 
 
 def _family(file: SettingsFile, prefix: str) -> dict[str, str]:

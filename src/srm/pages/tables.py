@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -46,7 +47,7 @@ class Listing(Table):
         cells = [list(column.cells) for column in self.columns]
         room, wide = options.max_width, options.update(max_width=1_000_000)
         if Measurement.get(console, wide, self).maximum <= room:
-            yield from super().__rich_console__(console, options)
+            yield from _without_padding(super().__rich_console__(console, options))
             return
         ranges = [
             _measure(console, wide, [column.header, *each] if self.show_header else each)
@@ -86,6 +87,24 @@ class Listing(Table):
         if row:
             part.add_row(*row)
         return part
+
+
+def _without_padding(parts: RenderResult) -> RenderResult:
+    """Drop the blanks at the ends of lines: a pipe would get each row as long as the longest."""
+    line: list[Segment] = []
+    for part in parts:
+        if not isinstance(part, Segment):
+            yield part
+            continue
+        line.append(part)
+        if part.text == "\n":
+            while len(line) > 1 and not line[-2].text.strip():
+                del line[-2]
+            if len(line) > 1:
+                line[-2] = line[-2]._replace(text=line[-2].text.rstrip())
+            yield from line
+            line.clear()
+    yield from line
 
 
 def _measure(

@@ -22,17 +22,18 @@ from srm.cli.console import (
     flow_option,
     require_terminal,
 )
-from srm.cli.flows.doctor import Check, Checks, check_clusters, check_connections, render_checks
+from srm.cli.flows.doctor import Check, Checks, check_clusters, check_file, render_checks
 from srm.cli.flows.for_flows import print_table, say
 from srm.config import new_file
 from srm.config.keys import CLIENT_KEYS, KEYS
 from srm.config.lines import Candidate, Resolved, resolve_client
-from srm.config.loader import DEFAULT_FILE, SettingsFile, build_config, read_settings
+from srm.config.loader import DEFAULT_FILE, SettingsFile, read_settings, settings_sha256
 from srm.config.model import CLIENT_KINDS, REDIRECT_SECRETS, Config, FlowConfig, plain_value
 from srm.config.values import shown
 from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
-from srm.errors import UsageError
+from srm.domain.text.amount import amount
+from srm.errors import ConfigError, UsageError
 from srm.files import is_file, read_text
 
 
@@ -66,19 +67,21 @@ class Explanation:
 def check(
     common: Common,
     *,
-    strict: Annotated[bool, typer.Option("--strict", help="Treat unknown keys as errors.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     online: Annotated[
         bool, typer.Option("--online", help="Also check the clusters, as srm doctor does.")
     ] = False,
 ) -> None:
-    resolved = build_config(read_settings(common.config, strict=strict))
-    check_connections(resolved)
-    checks = Checks()
-    if online:
+    file, checks = read_settings(common.config, strict=strict), Checks()
+    resolved = check_file(file, checks)
+    if online and resolved is not None:
         check_clusters(resolved, checks)
-    report = _report(resolved, checks)
+    report = _report(file, resolved, checks)
     common.emit(report, lambda console: _show_report(console, report, resolved))
     checks.raise_problems()
+    if strict and report.warnings:
+        number = amount(len(report.warnings), "warning")
+        raise ConfigError(f"{number}, first {report.warnings[0]}", "correct them, or omit --strict")
 
 
 def explain(
@@ -92,7 +95,13 @@ def explain(
     common.emit(explanations, lambda console: _show_explanations(console, explanations, file))
 
 
-def _report(config: Config, checks: Checks) -> CheckReport:
+def _report(file: SettingsFile, config: Config | None, checks: Checks) -> CheckReport:
+    if config is None:
+        found = tuple(checks)
+        clusters = dict.fromkeys(file.clusters, "")
+        return CheckReport(
+            file.path, clusters, {}, file.warnings, (), settings_sha256(file), None, found
+        )
     key = config.report_key.read()
     return CheckReport(
         path=config.path,
@@ -135,8 +144,18 @@ def _notes(config: Config) -> Iterator[str]:
                 )
 
 
-def _show_report(console: Console, report: CheckReport, config: Config) -> None:
+def _show_report(console: Console, report: CheckReport, config: Config | None) -> None:
     console.print(f"{report.path}: clusters {', '.join(report.clusters)}", highlight=False)
+    if config is not None:
+        _show_flows(console, report, config)
+    for text in report.warnings:
+        say(console, f"warning: {text}")
+    for text in report.notes:
+        say(console, f"note: {text}")
+    render_checks(console, report.findings)
+
+
+def _show_flows(console: Console, report: CheckReport, config: Config) -> None:
     rows = (
         (
             *(flow, "yes" if one.enabled else "no"),
@@ -148,11 +167,6 @@ def _show_report(console: Console, report: CheckReport, config: Config) -> None:
     print_table(console, ("flow", "enabled", "topics", "groups", "reverse"), rows)
     signed = "not signed" if report.report_key_id is None else f"signed: {report.report_key_id}"
     console.print(f"settings sha256 {report.sha256}; reports of moves {signed}", soft_wrap=True)
-    for text in report.warnings:
-        say(console, f"warning: {text}")
-    for text in report.notes:
-        say(console, f"note: {text}")
-    render_checks(console, report.findings)
 
 
 def _explain(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explanation]:
@@ -257,7 +271,8 @@ def init(
         raise UsageError(f"{output} exists: name another file with --output")
     servers = dict(map(_address, bootstrap or ()))
     if not yes:
-        require_terminal(as_json=as_json)
+        servers_of = "--bootstrap-servers A=HOST:PORT for each cluster"
+        require_terminal(as_json=as_json, instead=f"give {servers_of}, and --yes")
         clusters = typer.prompt("Aliases of the clusters", default=clusters)
     aliases = split_patterns(clusters)
     if unknown := sorted({*servers} - {*aliases}):

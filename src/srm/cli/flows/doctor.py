@@ -24,7 +24,7 @@ from srm import __version__
 from srm.cli import completing
 from srm.cli.console import Common
 from srm.cli.flows.for_flows import Flows, say
-from srm.config.loader import build_config, read_settings
+from srm.config.loader import SettingsFile, build_config, find_problems, read_settings
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.config.values import at_place
 from srm.domain.names.internal_topics import TRANSACTIONS
@@ -45,6 +45,7 @@ from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
 from srm.kafka.cluster import KafkaCluster, same_clusters
+from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.security import read_security
 from srm.pages.tables import Listing
 from srm.replication.driver.discovery import internal_topic_specs
@@ -110,11 +111,17 @@ class Checks(list[Check]):
             raise kind(f"{amount(len(problems), 'problem')}, first {first}", problems[0].action)
 
 
-def check_connections(config: Config) -> None:
-    """Refuse what would only fail when something connects; nothing connects here."""
-    for (alias, _, _), client in config.clients.items():
-        with at_place(config.path):
-            read_security(alias, client)
+def check_file(file: SettingsFile, checks: Checks) -> Config | None:
+    """Add each problem of a file, also with the files that it names; None if it has some."""
+
+    def open_client(alias: str, client: Mapping[str, str]) -> None:
+        with at_place(file.path):
+            SecurityAccess(read_security(alias, client))
+
+    problems = find_problems(file, open_client)
+    for error in problems:
+        checks.fail("configuration", error)
+    return None if problems else build_config(file)
 
 
 def check_clusters(config: Config, checks: Checks) -> None:
@@ -290,6 +297,8 @@ def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
     on_target, syncs = internal_topic_specs(context.config)
     on_source = [syncs] if syncs and context.config.offset_syncs_location == "source" else []
     rest = [syncs] if syncs and not on_source else []
+    causes: dict[str, list[str]] = {}
+    errors: dict[str, SrmError] = {}
     for cluster, specs in (
         (context.source, on_source),
         (context.target, [*on_target, *rest, *plan.create[:1]]),
@@ -297,7 +306,11 @@ def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
         existing = cluster.topics()
         for spec in specs:
             if spec.name not in existing and (problem := cluster.creation_problem(spec)):
-                yield problem
+                cause = problem.what.replace(spec.name, "{}")
+                causes.setdefault(cause, []).append(spec.name)
+                errors.setdefault(cause, problem)
+    for cause, error in errors.items():
+        yield type(error)(cause.replace("{}", some(causes[cause])), error.action)
     if plan.skipped:
         yield Check(name, "ok", plan.skipped)
         return
@@ -323,13 +336,13 @@ def doctor(common: Common) -> None:
     checks = Checks()
     checks.extend(_host())
     try:
-        resolved = build_config(read_settings(common.config))
-        check_connections(resolved)
+        resolved = check_file(read_settings(common.config), checks)
     except SrmError as error:
         checks.fail("configuration", error)
     else:
-        checks.append(_configuration(resolved))
-        check_clusters(resolved, checks)
+        if resolved is not None:
+            checks.append(_configuration(resolved))
+            check_clusters(resolved, checks)
     common.emit(list(checks), lambda console: render_checks(console, checks))
     checks.raise_problems()
 

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import certifi
 import pytest
 from typer.testing import CliRunner
 
@@ -26,6 +27,47 @@ def srm(*arguments: str) -> str:
     return result.stdout
 
 
+@pytest.fixture
+def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the file's authorities be some that exist."""
+    path = tmp_path / MIRROR_MAKER.name
+    path.write_text(MIRROR_MAKER.read_text().replace("/etc/kafka/ca.pem", certifi.where()))
+    monkeypatch.setattr(f"{__name__}.MIRROR_MAKER", path)
+
+
+def test_check_shows_all_that_is_wrong_at_once_and_no_row_is_padded(tmp_path: Path) -> None:
+    """Missing files of both formats, and a wrong number."""
+    path = tmp_path / "srm.properties"
+    path.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+        "P.security.protocol = SSL\nP.ssl.ca.location = /none.pem\nB.security.protocol = SSL\n"
+        "B.ssl.truststore.location = /none.jks\nB.ssl.truststore.password = x\ntasks.max = x\n"
+    )
+    for words, others in ((["config", "check"], 0), (["doctor"], 1)):
+        result = CliRunner().invoke(app, [*words, "--config", str(path)])
+
+        rows = [line for line in result.stdout.splitlines() if line.startswith("problem ")]
+        assert [sum(name in row for row in rows) for name in ("none.pem", "none.jks")] == [1, 1]
+        assert (len(rows), sum("tasks.max" in row for row in rows)) == (3, 1)
+        assert [line for line in result.stdout.splitlines() if line.endswith(" ")] == []
+        assert ("versions" in result.stdout) == bool(others)
+        assert isinstance(result.exception, ConfigError)
+
+
+def test_check_fails_on_warnings_if_strict(tmp_path: Path) -> None:
+    path = tmp_path / "srm.properties"
+    path.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+        "offset.lag.max = 1\n"
+    )
+    command = ["config", "check", "--config", str(path)]
+
+    assert CliRunner().invoke(app, command).exit_code == 0
+    strict = CliRunner().invoke(app, [*command, "--strict"])
+    assert str(strict.exception).startswith("1 warning, first ")
+
+
+@pytest.mark.usefixtures("complete")
 def test_check_shows_flows_warnings_and_what_selects_nothing() -> None:
     text = srm("check")
 
@@ -51,6 +93,7 @@ def test_check_notes_that_no_flow_is_enabled(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("complete")
 def test_check_as_json_has_every_setting_of_every_flow() -> None:
     report = json.loads(srm("check", "--json"))
 
