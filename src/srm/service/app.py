@@ -99,7 +99,7 @@ class AllowedHosts:
         request = Request(scope)
         host = request.headers.get("Host", "no host")
         detail = f"host {host} is not allowed; add it to {_KEY}"
-        refusal = problem(request, 403, "Host is not allowed", detail)
+        refusal = problem(request, 403, detail)
         await refusal(scope, receive, send)
 
 

@@ -26,7 +26,7 @@ from srm.domain.text.documents import adapter, read_json
 from srm.errors import ElsewhereError, IntegrityError, UnavailableError, UsageError
 from srm.service.federation import peers
 from srm.service.views import documents
-from srm.service.views.responses import INTERNAL_MARK
+from srm.service.views.responses import ELSEWHERE, INTERNAL_MARK
 
 UNKNOWN_FORMAT: Final = "its service answers in an unknown format: check its version"
 _TEXT_LENGTH: Final = 200
@@ -232,8 +232,8 @@ class Federation:
 
         async def get(service: peers.ServiceAnnouncement) -> peers.Reply:
             reply = await self.remote.get(service, target, path, headers, most_bytes)
-            title = _problem(reply).get("title") if reply.status == 404 else None
-            if reply.status < 500 and title != ElsewhereError.__name__:
+            kind = _problem(reply).get("type") if reply.status == 404 else None
+            if reply.status < 500 and kind != ELSEWHERE:
                 self._answered[target] = service.url
                 return reply
             raise UnavailableError(f"{service.url}: {_detail(reply)}")

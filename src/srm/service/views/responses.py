@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import Depends, FastAPI, Path, Query, Request
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, cause, encode
-from srm.errors import SrmError, UsageError
+from srm.errors import ElsewhereError, SrmError, UsageError
 from srm.service.access.access import one_line
 from srm.service.views.documents import GroupDetail, Page, Problem
 from srm.service.views.flow_rows import group_detail
@@ -94,18 +95,24 @@ async def _slice(offset: Offset = 0, limit: Limit = 100) -> Slice:
 SliceDep = Annotated[Slice, Depends(_slice)]
 
 
+ELSEWHERE: Final = "urn:srm:elsewhere"
+"""Type of the problem that another service may know what was requested."""
+
+
 def containing(items: Iterable[_T], search: str, *names: Callable[[_T], str]) -> list[_T]:
     wanted = search.lower()
     return [one for one in items if any(wanted in name(one).lower() for name in names)]
 
 
-def problem(request: Request, status: int, title: str, detail: str) -> Response:
-    document = Problem("about:blank", title, status, detail, request.url.path)
+def problem(request: Request, status: int, detail: str, kind: str = "about:blank") -> Response:
+    title = HTTPStatus(status).phrase
+    document = Problem(kind, title, status, detail, request.url.path)
     return Response(encode(document), status_code=status, media_type=PROBLEM)
 
 
 def problem_of(request: Request, error: SrmError) -> Response:
-    answered = problem(request, error.http_status, type(error).__name__, str(error))
+    kind = ELSEWHERE if isinstance(error, ElsewhereError) else "about:blank"
+    answered = problem(request, error.http_status, str(error), kind)
     if error.retriable:
         answered.headers["Retry-After"] = "5"
     return answered
@@ -120,18 +127,18 @@ def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, SrmError):
         return problem_of(request, error)
     if isinstance(error, HTTPException):
-        title = "Not found" if error.status_code == 404 else str(error.detail)
-        answered = problem(request, error.status_code, title, str(error.detail))
+        answered = problem(request, error.status_code, str(error.detail))
         answered.headers.update(error.headers or {})
         return answered
     if isinstance(error, RequestValidationError):
         text = "; ".join(
-            f"{'.'.join(map(str, one['loc'][1:]))}: {cause(one['msg'])}" for one in error.errors()
+            f"{'.'.join(map(str, one['loc'][1:] or one['loc']))}: {cause(one['msg'])}"
+            for one in error.errors()
         )
-        return problem(request, 422, "The request cannot be understood", text)
+        return problem(request, 422, text)
     path = one_line(request.url.path)
     _logger.error("%s %s failed", request.method, path, exc_info=error)
-    return problem(request, 500, "Internal error", f"{type(error).__name__}; see the log")
+    return problem(request, 500, f"{type(error).__name__}; see the log")
 
 
 Metric = Literal[

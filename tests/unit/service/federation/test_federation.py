@@ -152,7 +152,7 @@ def test_a_target_that_nobody_watches_is_missing_by_name(site: Site, gateway: Te
 def test_what_another_service_asks_goes_no_further(site: Site, gateway: TestClient) -> None:
     told = gateway.get("/internal/v2/flows/P/B")
 
-    assert (told.status_code, told.json()["title"]) == (404, "ElsewhereError")
+    assert (told.status_code, told.json()["title"]) == (404, "Not Found")
     here = gateway.get("/internal/v2/flows").json()
     assert [row["flow"] for row in here["items"]] == ["B->P", "C->P"]
     narrowed = gateway.get("/internal/v2/flows", headers={"X-SRM-Target": "B"})
