@@ -8,6 +8,8 @@ const formats = { rate, count, millis };
 // Steps of an axis of durations, in milliseconds; no thirds of minutes and hours.
 const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 30000];
 steps.push(...[1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1440, 2880, 7200, 14400].map((minutes) => minutes * 60000));
+// Steps of an axis of counts: whole numbers.
+const wholes = [...Array(12).keys()].flatMap((power) => [1, 2, 5].map((one) => one * 10 ** power));
 const drawn = new Map();
 
 export function startCharts() {
@@ -127,7 +129,7 @@ function draw(figure, one) {
   if (isEmpty) return;
   const format = formats[figure.dataset.unit];
   const stat = place.dataset.stat;
-  const incrs = figure.dataset.unit === "millis" ? { incrs: steps } : {};
+  const incrs = { millis: { incrs: steps }, count: { incrs: wholes } }[figure.dataset.unit] || {};
   const options = optionsOf(plot, format, incrs, stat, whole, from / 1000, end / 1000);
   one.plot = new window.uPlot(options, data, plot);
 }
@@ -157,7 +159,7 @@ function optionsOf(plot, format, incrs, stat, whole, from, end) {
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     scales: {
       x: { range: () => [from, end] },
-      y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] },
+      y: { range: (_, low, high) => [0, Math.max(high * 1.08, 1)] },
     },
     bands: [{ series: [3, 2], fill: colour("--series-band") }],
     axes: [
@@ -198,7 +200,7 @@ function tip(format, whole) {
         if (box.hidden) return;
         const moment = new Date(plot.data[0][at] * 1000);
         const strong = document.createElement("b");
-        strong.textContent = `${format(values[0])} ${whole}`;
+        strong.textContent = `${format(values[0])} ${whole === "sum" ? "in total" : whole}`;
         const time = document.createElement("span");
         time.className = "soft";
         time.textContent = `${moment.toLocaleTimeString()} · min ${format(values[1])} · max ${format(values[2])}`;
