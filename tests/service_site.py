@@ -50,7 +50,9 @@ PAST = "failback-manual__2026-10-13T07-30-00-00-00"
 EVIL = "<script>alert('group')</script>"
 WHY = "records 120,000 to 131,400 were deleted on P before they were copied: <b>retention</b>"
 TODO = set_key(P_B, "data.loss.policy", "continue")
-LINE = "if {} died now: 48,210 records (41 s) lost, at most 9,120 read again, 3 of 4 groups proven"
+LINE = (
+    "if {} died now: 48,210 records (41 s) lost, 9,120 read again by 4 groups, 3 of 4 groups proven"
+)
 _S, _MIN = 1000, 60_000
 
 

@@ -213,7 +213,7 @@ def test_a_dead_cluster_is_given_up_when_somebody_has_approved_what_that_costs(
             "Airflow",
             shown["body"],
         )
-        assert approval["numbers"]["records_read_again_at_most"] == 40
+        assert approval["numbers"]["unread_backlog"] == 40
     assert [event for event, _ in Notified.told] == ["approval", "done", "approval", "done"]
 
 

@@ -37,7 +37,8 @@ def plan_view(plan: MovePlan, most: int = MOST_ROWS, *, is_kept: bool = True) ->
     what = some(plan.topics or plan.group_names)
     name = f", move {plan.move_id}" if is_kept else ""
     title = f"{request.operation} {request.flow}{name}: {what}"
-    head = "group", f"on {request.source}", "committed", "lag", f"on {request.target}"
+    lag, again = ("unread backlog", ()) if request.is_unplanned else ("lag", ("re-read",))
+    head = "group", f"on {request.source}", "committed", lag, f"on {request.target}"
     rows = [
         (group.group, position)
         for group in plan.groups
@@ -50,13 +51,14 @@ def plan_view(plan: MovePlan, most: int = MOST_ROWS, *, is_kept: bool = True) ->
         (
             *(name, position.name, number(position.committed), number(position.lag)),
             f"{position.target_topic}-{position.partition}",
-            *(number(position.resume), number(position.re_read), number(position.skipped)),
-            position.state,
+            number(position.resume),
+            *(number(position.re_read) for _ in again),
+            *(number(position.skipped), position.state),
         )
         for name, position in rows[:most]
     )
     return Group(
-        plain_table((*head, "resumes at", "re-read", "skipped", "state"), cells, title),
+        plain_table((*head, "resumes at", *again, "skipped", "state"), cells, title),
         *_left_out(rows, most),
         *([forecast_view(plan.forecast, request.source, most)] if plan.forecast else []),
         *_list_names("warning", plan.warnings, "yellow", most),
@@ -68,13 +70,12 @@ def forecast_view(forecast: Forecast, source: str, most: int = MOST_ROWS) -> Ren
     topics = sorted(forecast.topics, key=lambda one: (-one.not_copied, one.topic))[:most]
     head = "topic", "not copied", "at most", "oldest", f"{source} last answered"
     groups = sorted(forecast.groups, key=lambda g: (-g.skipped, -g.re_read, g.group))[:most]
-    of_groups = "group", "re-read at most", "skipped", "checkpoint written"
     unknown = [line for topic in forecast.topics for line in topic.unknown]
     return Group(
         Text.assemble(("if it is abandoned now: ", "bold"), forecast.line(source)),
         plain_table(head, map(topic_cells, topics)),
         *_left_out(forecast.topics, most),
-        *([plain_table(of_groups, map(group_cells, groups))] if groups else []),
+        *([plain_table(GROUP_HEAD, map(group_cells, groups))] if groups else []),
         *_left_out(forecast.groups, most),
         *_list_names("unknown", unknown, "yellow", most),
         *_list_names("open transaction", forecast.transactions, "yellow", most),
@@ -87,8 +88,13 @@ def topic_cells(topic: TopicForecast) -> tuple[str, ...]:
     return topic.topic, *counts, seconds(topic.seconds), ago(topic.age_ms)
 
 
+GROUP_HEAD: Final = ("group", "unread backlog", "read again", "skipped", "checkpoint written")
+
+
 def group_cells(group: GroupForecast) -> tuple[str, ...]:
-    return group.group, number(group.re_read), number(group.skipped), ago(group.age_ms)
+    backlog, again = (None, group.re_read) if group.by_commits else (group.re_read, None)
+    counts = number(backlog), number(again), number(group.skipped)
+    return group.group, *counts, ago(group.age_ms)
 
 
 def _left_out(rows: Sized, most: int) -> list[Text]:

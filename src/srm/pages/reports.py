@@ -206,7 +206,7 @@ def _forecast(forecast: Forecast, source: str) -> Iterator[str]:
         SHOWN_ROWS,
     )
     yield from table(
-        ("group", "read again at most", "skipped", "checkpoint written"),
+        moves.GROUP_HEAD,
         map(moves.group_cells, forecast.groups),
         SHOWN_ROWS,
     )

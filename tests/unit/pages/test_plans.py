@@ -72,7 +72,7 @@ def test_an_unplanned_move_is_approved_with_what_is_lost() -> None:
     assert "**P is abandoned:** the flow P->B is paused" in text
     assert "312 records (0.4 s) of P not copied, 350 at most" in text
     assert "| Payments | 312 | 350 | 0.4 s | 1.2 s ago |" in text
-    assert r"| my\|group | 15 | 2 | 3.1 s ago |" in text, "a name is no markup"
+    assert r"| my\|group | 15 | - | 2 | 3.1 s ago |" in text, "a name is no markup"
     assert "- Unknown: Payments-2 is not copied: stopped" in text
     assert "- Known by name only: late" in text
     assert "- Open transaction: producer 17 of P.Payments-0" in text

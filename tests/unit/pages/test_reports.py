@@ -198,7 +198,7 @@ def test_what_nobody_has_counted_is_not_said_to_be_nothing() -> None:
     assert DISASTER.forecast is not None
     blind = replace(DISASTER, forecast=replace(DISASTER.forecast, groups=(), unseen=("billing",)))
     assert str(result_of(blind).read_again) == "2 or more"
-    assert "read again by 0 groups, an unknown number by billing;" in blind.forecast.line("P")
+    assert "0 read again, unknown for billing;" in blind.forecast.line("P")
 
 
 def test_a_residue_that_was_merged_may_be_read_again_too() -> None:

@@ -87,6 +87,7 @@ class GroupForecast:
     ``skipped``: records that the target does not hold any more.
     ``age_ms``: age of the newest checkpoint, or of the last emission that found it unchanged.
     ``stood_still``: that emission found the place unchanged; the group may have read since then.
+    ``by_commits``: ``re_read`` is what it committed on the source since; else its unread backlog.
     """
 
     group: str
@@ -95,6 +96,7 @@ class GroupForecast:
     skipped: int
     age_ms: int | None
     stood_still: bool = False
+    by_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,22 @@ class Forecast:
         return sum(group.re_read for group in self.groups)
 
     @property
-    def still(self) -> str:
-        count = sum(group.re_read for group in self.groups if group.stood_still)
-        return f", {count:,} of that by groups without progress at the last check" if count else ""
+    def unread_backlog(self) -> int:
+        """Records on the target after the places of groups whose commits are unknown."""
+        return sum(group.re_read for group in self.groups if not group.by_commits)
+
+    @property
+    def again(self) -> str:
+        """Say what groups read again, and the backlog of those whose commits are unknown."""
+        rest = [group for group in self.groups if not group.by_commits]
+        counted = f"{self.re_read - self.unread_backlog:,} read again by"
+        known = f"{counted} {amount(len(self.groups) - len(rest), 'group')}"
+        if not rest:
+            return known if self.groups else "0 read again"
+        count = sum(group.re_read for group in rest if group.stood_still)
+        still = f", {count:,} of it without progress at the last check" if count else ""
+        backlog = f"unread backlog {self.unread_backlog:,} of {amount(len(rest), 'group')}{still}"
+        return backlog if len(rest) == len(self.groups) else f"{known}, {backlog}"
 
     def numbers(self) -> dict[str, int | float | None]:
         """Return the numbers to approve by name, in records or seconds."""
@@ -161,7 +176,7 @@ class Forecast:
             "records_not_copied": self.not_copied,
             "records_lost_at_most": self.at_most,
             "seconds_lost": self.seconds,
-            "records_read_again_at_most": None if self.unseen else self.re_read,
+            "unread_backlog": None if self.unseen else self.re_read,
             "seconds_since_the_source_answered": None if age_ms is None else age_ms / 1000,
             "groups": len(self.groups),
         }
@@ -175,11 +190,10 @@ class Forecast:
         elif self.at_most > self.not_copied:
             bound = f", {self.at_most:,} at most"
         known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
-        unseen = f", an unknown number by {some(self.unseen)}" if self.unseen else ""
+        unseen = f", unknown for {some(self.unseen)}" if self.unseen else ""
         return (
-            f"{lost}{seconds} of {source} not copied{bound}; at most {self.re_read:,} read again "
-            f"by {amount(len(self.groups), 'group')}{self.still}{unseen}; {source} last answered "
-            f"{known}"
+            f"{lost}{seconds} of {source} not copied{bound}; {self.again}{unseen}; "
+            f"{source} last answered {known}"
         )
 
 

@@ -464,16 +464,26 @@ class MoveFacts:
             plan.total_skipped,
             None if stamp_ms is None else max(0, now_ms - stamp_ms),
             is_still,
+            self.by_commits(plan),
+        )
+
+    def by_commits(self, plan: GroupPlan) -> bool:
+        """Return True if its commits on the source are known wherever it has a backlog."""
+        known = self.away.commits.get(plan.group, {})
+        late = (one for one in plan.positions if self.read_again_of(plan.group, one))
+        return all(
+            one.committed is not None and TopicPartition(one.topic, one.partition) in known
+            for one in late
         )
 
     def read_again(self, plan: GroupPlan) -> int:
-        """Return the maximum number of records that a group would read again."""
+        """Return the records that a group would read again, or its unread backlog."""
         return sum(self.read_again_of(plan.group, position) for position in plan.positions)
 
     def read_again_of(self, group: str, position: PartitionMove) -> int:
         """Return that of one partition: all records on the target after the last known position.
 
-        The group may have read any of them since; an idle group has read those that it committed.
+        The group may have read any of them since; with its commits, it has read those it committed.
         Without a position it may have read all, and auto.offset.reset may be earliest. A look that
         leaves out the commits on the target counts nothing there.
         """

@@ -15,7 +15,6 @@ from heapq import nlargest
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import read_pause
 from srm.domain.groups.checkpoints import CheckpointOutcome
-from srm.domain.groups.group_sync import IDLE
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Forecast
@@ -224,17 +223,15 @@ _GROUPS = 50
 
 
 def with_commits(context: FlowContext, known: MoveFacts, limit: int | None) -> MoveFacts:
-    """Add source commits of the idle among the ``limit`` groups that re-read most: some lag."""
+    """Add source commits of the ``limit`` groups that have the largest backlog."""
     counts = {plan.group: known.read_again(plan) for plan in known.plans}
     late = [group for group, count in counts.items() if count]
     some = late if limit is None else nlargest(limit, late, key=counts.__getitem__)
     try:
-        described = context.source.groups(some) if some else {}
-        idle = [group for group in some if group in described and described[group].state in IDLE]
-        commits, _ = per_group(context.source.commits_of(idle))
+        commits, _ = per_group(context.source.commits_of(some))
     except SrmError as error:
         flow = context.config.flow
-        log.log(loudness(error), "%s: commits of idle groups are not known: %s", flow, error)
+        log.log(loudness(error), "%s: commits of groups are not known: %s", flow, error)
         return known
     return known.with_commits(commits)
 
@@ -265,9 +262,8 @@ def forecast_of(
     forecast, alias = known.forecast(now_ms, source), context.config.flow.source
     proof = known.away.proof
     proven = "no group proven yet" if proof is None else proof.line(now_ms)
-    again = f"at most {forecast.re_read:,} read again{forecast.still}"
     nothing = next(nothing_to_move(known), None)
-    line = nothing.text if nothing else f"{_lost(alias, forecast)}, {again}, {proven}"
+    line = nothing.text if nothing else f"{_lost(alias, forecast)}, {forecast.again}, {proven}"
     when = f"if {alias} died now" if source else f"without {alias}"
     return FlowForecast(f"{when}: {line}", forecast, proof)
 

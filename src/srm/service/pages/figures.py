@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Annotated, Final, Literal
 
@@ -122,21 +122,27 @@ WishDep = Annotated[Wish, Depends()]
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The metrics of a flow or topic in a range; ``figures`` by metric, None: not measured."""
+    """The metrics of a flow or topic in a range; ``figures`` by metric, None: not measured.
+
+    ``is_copied``: False while source or replicator is silent; no window is of now then.
+    """
 
     wanted: Wish
     begin_ms: int
     end_ms: int
     windows: tuple[Measured, ...]
     figures: dict[str, Statistics | None]
+    is_copied: bool = True
 
     def value(self, metric: str) -> float | None:
         found = self.figures[metric]
         return None if found is None else float(getattr(found, self.wanted.statistic(metric)))
 
     def latest(self, metric: str) -> float | None:
-        """Return the chosen statistic of the newest window, None if it lacks it or is too old."""
-        if not self.windows or not is_fresh(self.windows[-1].end_ms, self.end_ms):
+        """Return the statistic of the newest window; None if that lacks it, or is not of now."""
+        if not (self.is_copied and self.windows) or not is_fresh(
+            self.windows[-1].end_ms, self.end_ms
+        ):
             return None
         found = self.windows[-1].figures(metric)
         return float(getattr(found, self.wanted.statistic(metric))) if found.count else None
@@ -148,7 +154,7 @@ class Measures:
         whole = METRICS[metric].whole
         of = " of a partition" if whole == "sum" else ""
         extremes = f"min {found.min:,.1f}, max {found.max:,.1f}{of}"
-        return f"in {minutes} min: {whole} {getattr(found, whole):,.1f}, {extremes}"
+        return f"in {minutes} min: avg {getattr(found, whole):,.1f}, {extremes}"
 
     def picture(self, metric: str) -> Sparkline | None:
         """Draw a metric, with a gap for each unmeasured period."""
@@ -169,7 +175,9 @@ def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
     end = now_ms()
     begin = end - wanted.milliseconds
     windows = tuple(touching(views.series(flow.target).between(flow, topic, begin, end)))
-    return _measures(wanted, begin, end, windows)
+    look = views.find(flow)
+    idle = look is not None and look.view is not None and look.view.status.idle
+    return replace(_measures(wanted, begin, end, windows), is_copied=not idle)
 
 
 def newest(window: Measured | None, wanted: Wish) -> Measures:

@@ -216,7 +216,8 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
     yield "srm_flow_source_up", labels, not view.status.source_error
     if view.status.heard_ms:
         yield "srm_flow_source_heard_timestamp_seconds", labels, view.status.heard_ms / 1000
-    yield "srm_flow_lag_offsets", labels, row.lag
+    if row.lag_at_ms is None:
+        yield "srm_flow_lag_offsets", labels, row.lag
     yield from _replicator(view.status, labels)
     yield from _states(view, labels)
     yield from _group_totals(groups, labels)
@@ -233,7 +234,7 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
             withheld=proof.withheld,
             unread_groups=len(proof.unread),
         )
-    yield from _window_samples("srm_flow", labels, row, look)
+    yield from _window_samples("srm_flow", labels, row.lag, look)
 
 
 def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
@@ -251,6 +252,7 @@ def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
             lost_at_most_records=found.records_lost_at_most,
             lost_seconds=found.seconds_lost,
             read_again_records=found.records_read_again,
+            unread_backlog_records=found.unread_backlog,
             unseen_groups=found.groups_unseen,
             unknown_partitions=len(found.unknown),
         )
@@ -301,10 +303,11 @@ def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample
         labels = (look.flow.source, look.flow.target, row.topic)
         states = Counter[str]([row.state])
         yield from _count_samples("srm_topic_state", labels, TOPIC_HEALTH, states)
-        yield "srm_topic_lag_offsets", labels, row.lag
+        if look.view is not None and not look.view.status.source_error:
+            yield "srm_topic_lag_offsets", labels, row.lag
         yield "srm_topic_partitions", labels, row.partitions
         yield "srm_topic_copied_offsets", labels, row.copied
-        yield from _window_samples("srm_topic", labels, row, look)
+        yield from _window_samples("srm_topic", labels, row.lag, look)
 
 
 def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
@@ -316,7 +319,8 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
             labels,
             checkpoint_timestamp_seconds=None if known_ms is None else known_ms / 1000,
             checkpoint_partitions=row.partitions,
-            read_again_records=row.records_read_again,
+            read_again_records=row.records_read_again if row.by_commits else None,
+            unread_backlog_records=0 if row.by_commits else row.records_read_again,
             skipped_records=row.records_skipped,
             can_go_on=row.can_go_on,
             proven=not row.proof,
@@ -324,15 +328,13 @@ def group_samples(flow: Flow, groups: Iterable[GroupRow]) -> Iterator[Sample]:
         )
 
 
-def _window_samples(
-    first: str, labels: Labels, row: FlowSummary | TopicRow, look: FlowLook
-) -> Iterator[Sample]:
+def _window_samples(first: str, labels: Labels, lag: int, look: FlowLook) -> Iterator[Sample]:
     """Yield the end of the newest window and its current rates; ``first`` begins their names."""
-    if row.measured is None:
+    topic = "".join(labels[2:])
+    if (newest := look.measured.get(topic)) is None:
         return
-    yield f"{first}_window_end_timestamp_seconds", labels, row.measured.end_ms / 1000
-    now = _of_now(row.measured, row.lag, look)
-    if now is None:
+    yield f"{first}_window_end_timestamp_seconds", labels, newest.end_ms / 1000
+    if (window := look.now(topic)) is None or (now := _of_now(window, lag, look)) is None:
         return
     seconds = max(1, now.end_ms - now.start_ms) / 1000
     yield f"{first}_rate_records_per_second", labels, now.records / seconds

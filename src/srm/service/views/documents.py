@@ -49,7 +49,8 @@ class ForecastLine:
 
     ``records_lost`` were not copied when the source last answered.
     ``records_lost_at_most`` adds those that it may have accepted since; None: no bound is known.
-    ``records_read_again`` is an upper bound.
+    ``records_read_again`` is what groups committed since their checkpoints, ``unread_backlog`` what
+    is after those of groups whose commits are unknown; they read again what they read of it.
     """
 
     line: str
@@ -58,6 +59,7 @@ class ForecastLine:
     records_lost_at_most: int | None
     seconds_lost: float | None
     records_read_again: int
+    unread_backlog: int
     groups: int
     groups_unseen: int
     groups_proven: int | None = None
@@ -71,7 +73,7 @@ class FlowSummary:
     ``looked_ms`` is the time of the look; ``heard_ms`` when the source last answered a slot
     (0: unknown). ``groups`` counts those with a checkpoint. ``lag`` is in source offsets.
     ``lag_at_ms`` is the time of ``lag`` if the source did not answer that look (0: unknown).
-    ``measured`` is the newest window of the whole flow.
+    ``measured`` is the newest window of the whole flow; None while source or replicator is silent.
     ``error`` is why the latest look failed. Then all fields except ``state`` and ``reasons`` are
     from the last successful look.
     """
@@ -128,7 +130,8 @@ class GroupRow:
     """One group of a flow, and whether its checkpoints let it resume without the source.
 
     ``checkpoint_ms`` is the time as of which its position is known.
-    ``records_read_again`` is an upper bound; in ``GroupDetail`` the sum over its partitions.
+    ``records_read_again`` is the sum over its partitions: ``by_commits`` on the source since the
+    checkpoint, else its unread backlog.
     ``records_skipped`` are those that the target no longer holds.
     ``followers`` counts clients that follow routes on the target.
     ``can_go_on`` is None without a checkpoint or after a failed look; ``reason`` is why not.
@@ -146,6 +149,7 @@ class GroupRow:
     reason: str
     proof: str
     works_there: bool = False
+    by_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +197,6 @@ class GroupDetail:
     row: GroupRow
     positions: tuple[PositionRow, ...]
     unread: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def by_commits(self) -> bool:
-        """True if ``records_read_again`` follows from committed offsets in all partitions."""
-        return bool(self.positions) and all(one.by_commits for one in self.positions)
 
     @property
     def lag(self) -> int | None:

@@ -47,6 +47,11 @@ class FlowLook:
     changes: tuple[documents.Event, ...] = ()
     healed: tuple[documents.Event, ...] = ()
 
+    def now(self, topic: str = "") -> Measured | None:
+        """Return the newest window of a topic or of the flow; None while nothing is copied."""
+        idle = self.view is not None and self.view.status.idle
+        return None if idle else self.measured.get(topic)
+
 
 @dataclass(frozen=True, eq=False)
 class MoveLook:
@@ -135,7 +140,7 @@ def summary(look: FlowLook) -> documents.FlowSummary:
         groups=len(view.groups),
         lag=status.remaining,
         replicator=_replicator(view),
-        measured=look.measured.get(""),
+        measured=look.now(),
         forecast=None if status.standing is None else forecast_line(status.standing),
         error=look.error,
         lag_at_ms=status.heard_ms if status.source_error else None,
@@ -165,7 +170,8 @@ def forecast_line(current: FlowForecast) -> documents.ForecastLine:
         records_lost=forecast.not_copied,
         records_lost_at_most=forecast.at_most,
         seconds_lost=forecast.seconds,
-        records_read_again=forecast.re_read,
+        records_read_again=forecast.re_read - forecast.unread_backlog,
+        unread_backlog=forecast.unread_backlog,
         groups=len(forecast.groups),
         groups_unseen=len(forecast.unseen),
         groups_proven=None if proof is None else proof.proven,
@@ -191,7 +197,7 @@ def topic_rows(look: FlowLook) -> tuple[documents.TopicRow, ...]:
             reasons=health.reasons,
             groups=tuple(sorted(groups[topic.topic])),
             lag=topic.remaining,
-            measured=look.measured.get(topic.topic),
+            measured=look.now(topic.topic),
             going_on=sum(one.state in GOING_ON for one in view.partitions.get(topic.topic, ())),
         )
         for topic, health in healths
@@ -238,6 +244,7 @@ def _group_row(plan: GroupPlan, outlook: MoveFacts, error: str) -> documents.Gro
         f"latest look failed: {error}" if error else reason,
         group_proof(plan.group, outlook.away.proof)[1],
         outlook.works_there(plan.group),
+        outlook.by_commits(plan),
     )
 
 
@@ -268,7 +275,10 @@ def group_detail(
     sides = {look.flow.source: commits.source, look.flow.target: commits.target}
     unread = {alias: side.error for alias, side in sides.items() if side.error}
     again = sum(position.records_read_again for position in positions)
-    row = replace(_group_row(plan, outlook, look.error), records_read_again=again)
+    counted = bool(positions) and all(one.by_commits for one in positions)
+    row = replace(
+        _group_row(plan, outlook, look.error), records_read_again=again, by_commits=counted
+    )
     return documents.GroupDetail(row, positions, unread)
 
 

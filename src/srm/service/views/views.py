@@ -250,7 +250,7 @@ def _of_replicator(flow: str, view: FlowState) -> Iterator[Event]:
     status = view.status
     if status.pause is not None:
         text = f"paused by {status.pause.by}: {status.pause.reason}"
-        yield Event(status.pause.time_ms, "paused", flow, "", None, text)
+        yield Event(status.pause.time_ms, "paused", flow, "", None, text, status.pause.move_id)
     driver = status.driver
     if driver is None:
         return

@@ -51,7 +51,7 @@ def test_yes_is_an_approval_with_the_numbers_of_the_forecast(
         "records_not_copied": 312,
         "records_lost_at_most": 330,
         "seconds_lost": 0.4,
-        "records_read_again_at_most": None,  # of the group without a checkpoint it is not known
+        "unread_backlog": None,  # of the group without a checkpoint it is not known
         "seconds_since_the_source_answered": 1.5,
         "groups": 1,
     }

@@ -20,7 +20,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.records import MoveStore
-from srm.engine.status.observing import flow_status, observe, read_forecast
+from srm.engine.status.observing import flow_status, observe
 
 __all__ = ["disaster"]
 
@@ -184,9 +184,7 @@ def test_the_seal_of_a_copy_is_no_record_that_is_read_again(disaster: Disaster) 
     counts = [{one.group: one.re_read for one in each.groups} for each in (planned, final)]
     assert counts == [{"far": 90, "near": 0}] * 2
     looked = {plan.group: shown.read_again(plan) for plan in shown.plans}
-    assert looked == {"far": 91, "near": 0}  # a look that repeats counts the marker amid records
-    rehearsed = read_forecast(world.context().forward).forecast
-    assert {one.group: one.re_read for one in rehearsed.groups} == counts[0]
+    assert looked == {"far": 0, "near": 0}, "by the commits on the source, which answers"
     assert topic.copied == 101  # as before the seal
 
 

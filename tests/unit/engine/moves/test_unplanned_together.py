@@ -84,7 +84,7 @@ def test_what_a_group_without_readable_offsets_reads_again_is_not_known(disaster
     assert plan.forecast is not None
     assert [one.group for one in plan.forecast.groups] == ["near"]
     assert plan.forecast.unseen == ("far",)
-    assert plan.numbers()["records_read_again_at_most"] is None
+    assert plan.numbers()["unread_backlog"] is None
     assert "group far is not changed: its offsets cannot be read" in str(plan.warnings)
 
 

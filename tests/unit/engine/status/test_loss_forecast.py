@@ -59,7 +59,8 @@ def test_the_line_says_what_is_lost_read_again_and_proven(world: CopiedTopic) ->
 
     assert status.standing is not None
     assert status.standing.line.startswith("if P died now: 3 records")
-    assert status.standing.line.endswith("lost, at most 2 read again, 1 of 1 groups proven 3 s ago")
+    again = "lost, 0 read again by 1 group, 1 of 1 groups proven 3 s ago"
+    assert status.standing.line.endswith(again)
 
 
 def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_says_so(
@@ -74,7 +75,7 @@ def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_say
     assert standing.forecast.at_most is not None
     assert standing.line.startswith(
         f"without P: up to {standing.forecast.at_most:,} records lost "
-        "(3 when P last answered, 3 min 20 s ago), at most"
+        "(3 when P last answered, 3 min 20 s ago), 0 read again"
     )
 
 
@@ -93,7 +94,7 @@ def test_while_the_source_answers_all_that_it_has_and_the_copy_has_not_is_lost(
     assert status.standing is not None
     forecast = status.standing.forecast
     assert (forecast.not_copied, forecast.at_most) == (status.remaining, 500)
-    assert "500 records (20 s) lost, at most" in status.standing.line
+    assert "500 records (20 s) lost, 0 read again" in status.standing.line
 
 
 @pytest.mark.parametrize("look", [flow_status, lambda context: observe(context).status])
@@ -262,7 +263,7 @@ def test_what_it_has_committed_since_its_checkpoint_it_reads_again(world: Copied
     assert standing.forecast.re_read == 1
 
 
-def test_of_a_group_with_members_or_without_the_source_it_is_all_behind_the_checkpoint(
+def test_its_commits_count_while_the_source_answers_else_it_is_an_unread_backlog(
     world: CopiedTopic,
 ) -> None:
     emit(world.forward)
@@ -271,7 +272,12 @@ def test_of_a_group_with_members_or_without_the_source_it_is_all_behind_the_chec
     world.p.leave("audit")
     world.p.fail()
 
-    assert running_group.forecast.re_read == read_forecast(world.forward).forecast.re_read == 2
+    without_source = read_forecast(world.forward)
+
+    assert "0 read again by 1 group, " in running_group.line
+    assert "without P: " in without_source.line
+    assert "unread backlog 2 of 1 group, " in without_source.line
+    assert without_source.forecast.numbers()["unread_backlog"] == 2
 
 
 def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: CopiedTopic) -> None:
@@ -288,9 +294,9 @@ def test_what_groups_would_read_again_that_stood_still_is_told_apart(world: Copi
     still = {group.group: group.stood_still for group in standing.forecast.groups}
     assert still == {"audit": True, "reader": False}
     assert standing.forecast.re_read == 2 + 1
-    told = "at most 3 read again, 2 of that by groups without progress at the last check, 2 of 2"
+    told = "unread backlog 3 of 2 groups, 2 of it without progress at the last check, 2 of 2"
     assert told in standing.line
-    assert "of that by groups without progress" in standing.forecast.line("P")
+    assert "2 of it without progress" in standing.forecast.line("P")
 
 
 def test_nothing_is_counted_where_only_the_commits_on_the_target_would_tell(

@@ -67,7 +67,7 @@ def test_a_rate_and_a_lag_are_shown_of_the_whole_or_of_one_partition() -> None:
     assert (whole.latest("byte-rate"), worst.latest("byte-rate")) == (1000, 1000)
     assert (whole.value(LAG), worst.value(LAG)) == (60, 90)
     assert (whole.latest(LAG), worst.latest(LAG)) == (20, 20)
-    assert whole.title(LAG) == "in 15 min: sum 60.0, min 0.0, max 90.0 of a partition"
+    assert whole.title(LAG) == "in 15 min: avg 60.0, min 0.0, max 90.0 of a partition"
 
 
 def test_the_heads_of_figures_say_which_they_are(client: TestClient) -> None:

@@ -53,9 +53,27 @@ def test_a_flow_tells_its_lag_its_state_and_what_a_disaster_would_cost(views: Vi
 def test_a_group_tells_what_it_would_read_again_and_whether_it_can_go_on(views: Views) -> None:
     values = told(views)
 
-    assert values["srm_group_read_again_records", "P", "B", "audit"] == 2
+    assert values["srm_group_read_again_records", "P", "B", "audit"] == 0, "by its commits"
+    assert values["srm_group_unread_backlog_records", "P", "B", "audit"] == 0
     assert values["srm_group_can_go_on", "P", "B", "audit"] == 1
     assert values["srm_flow_groups", "P", "B", "yes"] == 1
+
+
+def test_a_silent_source_leaves_no_figures_of_now(everything: Views) -> None:
+    """Lag 0, 2.59 kB/s and 81 ms were shown of a flow that had stopped a minute before."""
+    [watch] = everything._watches.values()
+    [(flow, look)] = watch.look.flows.items()
+    assert look.view is not None
+    away = replace(look.view, status=replace(look.view.status, source_error="P does not answer"))
+    watch.look = replace(watch.look, flows={flow: replace(look, view=away)})  # type: ignore[misc]
+
+    names = {name for name, *_ in told(everything)}
+    summary, [topic] = everything.flows()[0], everything.topics(flow)
+
+    assert "srm_flow_window_end_timestamp_seconds" in names
+    assert not [name for name in names if "_lag_offsets" in name or "_rate_" in name]
+    assert not [name for name in names if "_replication_latency_" in name]
+    assert (summary.measured, topic.measured, summary.lag_at_ms is None) == (None, None, False)
 
 
 def test_windows_are_told_in_seconds_with_their_end(everything: Views) -> None:
@@ -117,7 +135,9 @@ def topic(measured: Measured) -> TopicRow:
 
 def test_the_rate_is_of_all_partitions_beside_the_slowest_and_the_fastest() -> None:
     spread = replace(MEASURED, byte_rate=Statistics(100, 900, 1000, 2))
-    look = FlowLook(P_TO_B, flow_config(), looked_ms=MEASURED.end_ms, measured={"": spread})
+    look = FlowLook(
+        P_TO_B, flow_config(), looked_ms=MEASURED.end_ms, measured={"": spread, "Topic": spread}
+    )
 
     values = {name: value for name, _, value in topic_samples(look, [topic(spread)])}
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from fastapi.testclient import TestClient
 from tests.loops import happens, pass_time, run_still
-from tests.service_views import config_of, look_at
+from tests.service_views import config_of, look_at, still_views
 from tests.unit.engine.copying_records import CopiedTopic
 
 from srm.config.model import Config
@@ -19,6 +19,7 @@ from srm.domain.moves.plan import LastPlace
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import SrmError
 from srm.service.access.access import AT_ONCE
+from srm.service.app import create_app
 from srm.service.views import watching
 from srm.service.views.flow_rows import Committed, GroupCommits, group_detail
 from srm.service.views.views import Views
@@ -158,18 +159,16 @@ def test_where_its_place_by_the_checkpoint_is_not_known_what_it_read_since_the_l
     assert position.records_read_again == 12 - 6
 
 
-def test_where_its_commits_are_not_known_all_behind_the_checkpoint_is_read_again_at_most(
-    client: TestClient, clusters: Clusters
+def test_where_its_commits_are_not_known_all_behind_the_checkpoint_is_an_unread_backlog(
+    world: CopiedTopic,
 ) -> None:
-    clusters.away = "P"
+    world.p.fail()
+    client = TestClient(create_app(still_views(look_at(world.forward))))
 
-    group = client.get("/v2/flows/P/B/groups/audit").json()
-    page = client.get("/ui/flows/P/B/groups/audit").text
+    [group] = client.get("/v2/flows/P/B/groups").json()["items"]
 
-    assert [one["records_read_again"] for one in group["positions"]] == [2]
-    assert group["row"]["records_read_again"] == 2
-    assert "it would read at most 2 records again" in page
-    assert "by its commits" not in page
+    assert (group["records_read_again"], group["by_commits"]) == (2, False)
+    assert "unread backlog" in client.get("/ui/flows/P/B/groups").text
 
 
 def test_a_cluster_that_does_not_answer_is_named_and_the_checkpoint_shown(
