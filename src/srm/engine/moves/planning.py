@@ -18,6 +18,7 @@ from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
 from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, utc, warning
+from srm.engine.cluster_ports import Cluster, tolerate
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -47,7 +48,7 @@ from srm.engine.moves.records import (
 )
 from srm.engine.moves.surroundings import surrounding_findings
 from srm.engine.ports import FlowContext
-from srm.errors import ConflictError, UsageError, message
+from srm.errors import ConflictError, UnavailableError, UsageError, message
 
 _REPLACEABLE: Final = frozenset({"planned", "released"})
 Verdicts = Mapping[Where, Verdict]
@@ -68,7 +69,29 @@ def plan(
         raise UsageError(
             f"the move is {request.flow}, but the given flow is {context.forward.config.flow}"
         )
-    move_id = move_id or new_move_id(context, request)
+    try:
+        return _plan(context, request, move_id or new_move_id(context, request), dry_run=dry_run)
+    except UnavailableError as error:
+        if not (remedy := way_without_source(context, request)):
+            raise
+        raise UnavailableError(
+            error.what, "; ".join(filter(None, (error.action, remedy)))
+        ) from error
+
+
+def way_without_source(context: MoveContext, request: MoveRequest) -> str:
+    """Return the command that abandons the source if it alone does not answer, else nothing."""
+
+    def answers(cluster: Cluster) -> bool:
+        return tolerate(cluster.topics, f"cluster {cluster.alias}") is not None
+
+    if request.is_unplanned or answers(context.source) or not answers(context.target):
+        return ""
+    flow = request.flow
+    return f"if {flow.source} is lost: srm failover run --mode unplanned {flow.options}"
+
+
+def _plan(context: MoveContext, request: MoveRequest, move_id: str, *, dry_run: bool) -> MovePlan:
     if not dry_run:
         ensure_topics(context, unplanned=request.is_unplanned)
     store = MoveStore.read(context)

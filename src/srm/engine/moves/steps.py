@@ -27,14 +27,13 @@ from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text
-from srm.engine.cluster_ports import Cluster, tolerate
 from srm.engine.control.originals import create_originals
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.gate import look, patient_look, require
 from srm.engine.moves.holding import go, hold, release, renew, renew_now, renewals
-from srm.engine.moves.planning import left_alone
+from srm.engine.moves.planning import left_alone, way_without_source
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import (
     InForce,
@@ -306,16 +305,10 @@ def carry_out(
 
 def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
     """Return what an operator can do where a cluster does not answer a step, if anything."""
-
-    def answers(cluster: Cluster) -> bool:
-        return tolerate(cluster.topics, f"cluster {cluster.alias}") is not None
-
-    flow, again = plan.request.flow, f"'srm failover run --move-id {plan.move_id}'"
-    if not step.releases:
-        return f"clients have been sent to {flow.target}; {again} verifies and reports the move"
-    if plan.request.is_unplanned or not answers(context.target) or answers(context.source):
-        return ""
-    return f"if {flow.source} is lost: srm failover run --mode unplanned {flow.options}"
+    if step.releases:
+        return way_without_source(context, plan.request)
+    again = f"'srm failover run --move-id {plan.move_id}'"
+    return f"clients have been sent to {plan.request.target}; {again} verifies and reports the move"
 
 
 def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:

@@ -24,7 +24,7 @@ from srm.domain.flow_state.slot_records import SlotHeartbeat
 from srm.domain.moves.plan import MovePlan
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.errors import ConflictError
+from srm.errors import ConflictError, UnavailableError
 
 PAYMENTS = TopicPartition("Payments", 0)
 GONE = "records 100 to 107 are gone: retention passed them"
@@ -237,3 +237,17 @@ def test_a_partition_that_stops_after_the_plan_keeps_the_hold_from_touching_anyb
     with pytest.raises(ConflictError, match="cannot start: replication of Payments-0 is stopped"):
         moves.hold(context, "m1")
     assert behind.routes("P") == {}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_plan_whose_source_does_not_answer_names_the_command_without_it(
+    world: World, dry_run: bool
+) -> None:
+    world.p.fail(UnavailableError("cluster P: connection refused", "start its brokers"))
+
+    with pytest.raises(UnavailableError) as raised:
+        moves.plan(world.context(), REQUEST, "m1", dry_run=dry_run)
+
+    assert raised.value.action == (
+        "start its brokers; if P is lost: srm failover run --mode unplanned --source P --target B"
+    )
