@@ -37,6 +37,7 @@ SLICE_S: Final = 0.05
 DeliveryCallback = Callable[[Any, Any], None]
 
 _DELIVERY_TIMEOUT_MS: Final = 120_000
+_LONGEST_WAIT_MS: Final = 3_600_000
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- librdkafka's local codes are named so
 _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
@@ -93,6 +94,9 @@ class FailoverProducer:
             "acks": "all",
             "allow.auto.create.topics": "false",
         }
+        # A topic that its cluster gets after a move is waited for as a leader is, not for 30 s.
+        wait_ms = min(round(self._wait_s * 1000) or _LONGEST_WAIT_MS, _LONGEST_WAIT_MS)
+        defaults["topic.metadata.propagation.max.ms"] = str(wait_ms)
         settings = ClientSettings(config, "producer", given, defaults, forced)
         logger = logger or ClientLog()
         Producer(settings.without_cluster(), logger=logger)

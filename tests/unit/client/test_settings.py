@@ -8,6 +8,7 @@ import pytest
 
 from srm.client.cluster_producers import ClusterProducers, Reports, Transactions
 from srm.client.membership import remote_name, subscription
+from srm.client.producer import FailoverProducer
 from srm.client.settings import ClientSettings, load_client_config
 from srm.errors import UsageError
 
@@ -79,3 +80,16 @@ def test_subscriptions_follow_the_policy_that_names_copies() -> None:
     assert [remote_name(t, suffixed) for t in wanted] == ["a.of.B", r"^(b|c)\.of\.B$"]
     with pytest.raises(UsageError, match=r"the pattern \^b\.\* cannot select copies"):
         remote_name("^b.*", lambda _topic: "x")
+
+
+@pytest.mark.parametrize(("timeout", "waits"), [("90000", "90000"), ("0", "3600000")])
+def test_a_topic_that_is_missing_after_a_move_is_waited_for_as_long_as_a_delivery(
+    tmp_path: Path, timeout: str, waits: str
+) -> None:
+    path = tmp_path / "clusters.properties"
+    path.write_text("clusters = P\nP.bootstrap.servers = p:1\n")
+    producer = FailoverProducer({"message.timeout.ms": timeout}, clusters=path)
+
+    found = producer._producers.settings.on("P")
+
+    assert found["topic.metadata.propagation.max.ms"] == waits
