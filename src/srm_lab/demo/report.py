@@ -150,7 +150,7 @@ class MoveGroupResult:
 
 
 @dataclass(frozen=True)
-class MoveResult:
+class CarriedMove:
     """One move as it happened; ``steps`` are the seconds of its time without service."""
 
     operation: str
@@ -190,7 +190,7 @@ class DemoReport:
     produced_on: Mapping[str, int]
     unacknowledged: int
     groups: Mapping[str, GroupResult]
-    moves: tuple[MoveResult, ...]
+    moves: tuple[CarriedMove, ...]
     verification: tuple[CopyResult, ...]
     metrics_windows: Mapping[str, int]
     seconds: float

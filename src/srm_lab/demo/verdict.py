@@ -10,7 +10,7 @@ from typing import Any
 
 from srm.domain.verification.verification import VerificationSummary
 from srm_lab.demo.record import PaymentEntry, missing_numbers
-from srm_lab.demo.report import CopyResult, DemoReport, GroupResult, MoveGroupResult, MoveResult
+from srm_lab.demo.report import CopyResult, DemoReport, GroupResult, MoveGroupResult, CarriedMove
 from srm_lab.demo.scenario import SLOW_GROUP, Move
 
 Home = tuple[str, int]
@@ -192,13 +192,13 @@ def _move(
     number: int,
     processed: Mapping[str, Sequence[PaymentEntry]],
     audits: Mapping[str, GroupAudit],
-) -> MoveResult:
+) -> CarriedMove:
     report = move.report
     groups = {
         group: _around(processed[group], audit, number, report["groups"][group])
         for group, audit in audits.items()
     }
-    return MoveResult(
+    return CarriedMove(
         operation=report["operation"],
         source=report["source"],
         target=report["target"],
@@ -257,7 +257,7 @@ def _by_cluster(entries: Sequence[PaymentEntry]) -> dict[str, int]:
 def _problems(
     findings: DemoFindings,
     audits: Mapping[str, GroupAudit],
-    moves: Sequence[MoveResult],
+    moves: Sequence[CarriedMove],
     copies: Sequence[CopyResult],
 ) -> Iterator[str]:
     if lost := count_unacknowledged(findings.acknowledged):

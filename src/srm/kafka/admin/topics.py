@@ -112,7 +112,7 @@ def change_problem(
 ) -> SrmError | None:
     doing = f"checking whether configs of topic {topic} can be changed", "changing configs"
     start = admin.AdminClient.incremental_alter_configs
-    return _problem(clients, doing, "AlterConfigs", start, _changed(topic, changes))
+    return _problem(clients, doing, "AlterConfigs", start, _config_resource(topic, changes))
 
 
 def _problem(
@@ -172,7 +172,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
 
     The broker may return a value in another notation than the one that was set.
     """
-    resources = [(_changed(topic, one), len(one)) for topic, one in changes.items() if one]
+    resources = [(_config_resource(topic, one), len(one)) for topic, one in changes.items() if one]
     if not resources:
         return
 
@@ -198,7 +198,7 @@ def alter(clients: Clients, changes: Mapping[str, Mapping[str, str | None]]) -> 
         _logger.debug("continuing: %s", error)
 
 
-def _changed(topic: str, changes: Mapping[str, str | None]) -> admin.ConfigResource:
+def _config_resource(topic: str, changes: Mapping[str, str | None]) -> admin.ConfigResource:
     operations = [_operation(name, value) for name, value in changes.items()]
     return admin.ConfigResource(admin.ResourceType.TOPIC, topic, incremental_configs=operations)
 

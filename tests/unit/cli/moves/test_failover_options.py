@@ -124,7 +124,7 @@ def test_a_blocked_plan_is_exit_code_4(
     planned = SimpleNamespace(move_id="m1", blocking=("B has no topic P.Payments",), groups=())
     monkeypatch.setattr(failover, "open_move", lambda *_, **__: nullcontext(SimpleNamespace()))
     monkeypatch.setattr(failover.planning, "plan", lambda *_, **__: planned)
-    monkeypatch.setattr(failover, "plan_view", lambda _: "the plan")
+    monkeypatch.setattr(failover, "plan_view", lambda *_, **__: "the plan")
 
     blocked = CliRunner().invoke(app, ["failover", *command])
 

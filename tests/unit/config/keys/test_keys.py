@@ -46,6 +46,7 @@ def test_every_setting_of_a_flow_comes_from_exactly_one_key() -> None:
 
     assert len(named) == len(set(named))
     made_of_several = {
+        "aliases",
         "flow",
         "policy",
         "back",
