@@ -142,7 +142,7 @@ def _no_walk(resume: Any) -> Any:
 
 
 def _without_marker(_: Any) -> Any:
-    async def take(wire: Any, flow: Any, target: Any, lifetime_s: float, **_: Any) -> Claim:
+    async def take(wire: Any, flow: Any, target: Any, lifetime_s: float) -> Claim:
         producer = await wire.init_producer_id(transactional_id(flow, target))
         return Claim(producer, now_s() + lifetime_s)
 

@@ -4,9 +4,6 @@ Each target partition has one transactional id. Taking it over raises the produc
 aborted empty transaction puts a marker with that epoch into the partition's log: from then on the
 broker refuses batches of every older epoch. After that plain idempotent batches are enough.
 
-The first claim on an empty log writes no marker, as there is no older epoch. Brokers stamp markers
-now: in front of older records, one would be the answer to every look-up by time.
-
 Brokers forget idle producers (``producer.id.expiration.ms``) and transactional ids
 (``transactional.id.expiration.ms``). An owner that was suspended for longer could write again. So a
 claim is used for a quarter of the shorter time only, then renewed.
@@ -60,14 +57,12 @@ ReadConfigs = Callable[[], Awaitable[Mapping[str, str]]]
 class Claim:
     """The right to write to one target partition until ``expires`` (monotonic seconds).
 
-    ``leader_epoch``: that of the marker in the target's log, -1 before it is in force; without a
-    marker that of the empty log.
+    ``leader_epoch``: that of the marker in the target's log, -1 before it is in force.
     """
 
     producer: ProducerId
     expires: float
     leader_epoch: int = -1
-    has_marker: bool = True
 
     def holds(self) -> bool:
         return now_s() < self.expires
@@ -89,20 +84,11 @@ def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
     return shortest / 4000
 
 
-async def take(
-    wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float, *, may_be_first: bool = False
-) -> Claim:
-    """Fence every older owner of the partition; in force only after :func:`until_in_force`.
-
-    ``may_be_first``: no claim before it is known, so the first epoch on an empty log has no marker.
-    """
+async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
+    """Fence every older owner of the partition; in force only after :func:`until_in_force`."""
     name = transactional_id(flow, target)
     expires = now_s() + lifetime_s
     producer = await wire.init_producer_id(name)
-    if may_be_first and producer.epoch == 0:
-        log = await wire.log_end(target)
-        if not log.end:
-            return Claim(producer, expires, log.epoch, has_marker=False)
     await wire.abort_empty_transaction(name, producer, target)
     return Claim(producer, expires)
 
@@ -157,8 +143,6 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
     It comes late where the partition lacks in-sync followers. The wait holds no lock and uses no
     long poll, which would delay later requests. ``end``: where the log ended before the claim.
     """
-    if not claim.has_marker:
-        return claim
     deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
     while now_s() < deadline:
         _, log_end = await target.wire.log_range(target.partition)

@@ -102,10 +102,6 @@ class SendQueue:
         return bool(self._waiting)
 
     @property
-    def has_in_flight(self) -> bool:
-        return bool(self._in_flight)
-
-    @property
     def is_empty(self) -> bool:
         """True if all added batches are acknowledged."""
         return not self._waiting and not self._in_flight
@@ -196,8 +192,8 @@ class PartitionCopy:
     - ``held_back``: the map cannot be written, or the position is untold; nothing is fetched.
     - ``is_troubled``: from a stop, also of a former owner, until progress or nothing is left.
     - ``end_at_rest``: end of the source found while nothing was fetched.
-    - ``position_is_unreported``: no report under our claim has the position after a cut or a skip:
-      lost records would be translated as their successors. Nor that of a claim without a marker.
+    - ``position_is_untold``: no report under our claim has the position after a cut or a skip: lost
+      records would be translated as their successors.
     - ``has_lost_start``: nothing can be done before where to start has been found out again.
     - ``others``: target offsets [from, to) of foreign records in a target without a copy.
     - ``over``: decisions that the source's log holds only in part or no more, with their new ends.
@@ -275,17 +271,7 @@ class PartitionCopy:
 
     @property
     def can_send(self) -> bool:
-        return self.phase is Phase.COPYING and self.queue.has_waiting and not self._begins
-
-    @property
-    def _begins(self) -> bool:
-        """True while the first batch of a log without a marker is in flight.
-
-        A broker without a batch of a producer takes any sequence number: it would take the second
-        one even if it refused the first.
-        """
-        is_first = self.claim is not None and not (self.target_next or self.claim.has_marker)
-        return is_first and self.queue.has_in_flight
+        return self.phase is Phase.COPYING and self.queue.has_waiting
 
     @property
     def needs_claim(self) -> bool:
@@ -449,11 +435,6 @@ class PartitionCopy:
         is_known = is_identified or start.garbage or start.has_former or not start.fresh
         return not (self.has_position or is_known)
 
-    @property
-    def may_be_first(self) -> bool:
-        """True if no claim before the next one is known, nor a place in the target's log."""
-        return not (self.target_next or self.map.producer_ids or self._claimed_ids)
-
     def note_others(self, offsets: tuple[int, int] | None) -> None:
         self.others = offsets
 
@@ -529,8 +510,6 @@ class PartitionCopy:
         self.claim = claim
         self._old_id_lapses_at = None
         self._resume_at(claim, resumed)
-        if not claim.has_marker:  # only a report shows the next owner whose batches follow
-            self.position_is_unreported = True
         self.held_back = self.held_back or self.position_is_unreported
         self.phase = Phase.COPYING
         self._forget_reason()
@@ -557,9 +536,7 @@ class PartitionCopy:
 
     def _hold(self, claim: Claim, lineage: Lineage) -> None:
         self.written_by = claim.producer
-        at, epoch = self.target_next, claim.leader_epoch
-        known = lineage if claim.has_marker else lineage.with_epoch(epoch, at)
-        self.target_lineage = known.with_leader(epoch, at)
+        self.target_lineage = lineage.with_leader(claim.leader_epoch, self.target_next)
 
     def rest(self, phase: Phase, stop: Stop) -> None:
         """Leave the copy path (STOPPED or FENCED) until :meth:`take_up`."""
@@ -596,7 +573,6 @@ class PartitionCopy:
             target_lineage=self.target_lineage,
             written_by=self.written_by,
             last_run=self.map.last_run,
-            copy_is_gone=self.start.copy_is_gone,
         )
 
     def state(self) -> tuple[object, ...]:

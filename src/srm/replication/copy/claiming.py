@@ -146,13 +146,7 @@ class Claiming:
             if copy.attempt != attempt:
                 return None
             lifetime_s = await self._context.claim_lifetime.seconds()
-            claim = await take(
-                self._target,
-                self._config.flow,
-                copy.target,
-                lifetime_s,
-                may_be_first=copy.may_be_first and not self._config.joins(copy.source.topic),
-            )
+            claim = await take(self._target, self._config.flow, copy.target, lifetime_s)
             copy.note_claim(claim)
         claim = await until_in_force(target, target_end, claim)
         await self._read_assignment()

@@ -252,8 +252,6 @@ class Lifecycle:
         if copy.in_doubt:
             self._settle_doubt(copy)
         else:
-            if copy.can_send:
-                self._placement.data_waits(copy)
             self._placement.fetch_on(copy)
 
     def claim(self, copy: PartitionCopy) -> None:
