@@ -86,7 +86,9 @@ class FakeRights:
 
     def policy_violation(self, topic: str, changes: Mapping[str, str | None]) -> SrmError | None:
         """Say which setting of a request the policy of the brokers refuses, None if none."""
-        wrong = [name for name, value in changes.items() if self.forbidden.get(name) == value]
+        wrong = [
+            name for name, value in changes.items() if value and self.forbidden.get(name) == value
+        ]
         text = f"topic {topic}: policy violation"
         return ConfigError(text, f"change {wrong[0]}") if wrong else None
 
