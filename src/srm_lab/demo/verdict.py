@@ -10,7 +10,7 @@ from typing import Any
 
 from srm.domain.verification.verification import VerificationSummary
 from srm_lab.demo.record import PaymentEntry, missing_numbers
-from srm_lab.demo.report import CopyResult, DemoReport, GroupResult, MoveGroupResult, CarriedMove
+from srm_lab.demo.report import CarriedMove, CopyResult, DemoReport, GroupResult, MoveGroupResult
 from srm_lab.demo.scenario import SLOW_GROUP, Move
 
 Home = tuple[str, int]
