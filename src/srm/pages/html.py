@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from srm.domain.moves.report import GroupReport, MoveReport
+from srm.domain.moves.report import GroupReport, MoveReport, read_again_by
 from srm.domain.moves.revisions import KeptReport
-from srm.domain.moves.verdict import read_again_by
 from srm.extras import library
 from srm.pages import moves
 from srm.pages.tables import exact_time

@@ -14,8 +14,7 @@ from rich.text import Text
 from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicForecast
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.report import MoveReport
-from srm.domain.moves.verdict import Bounds, read_again_by
+from srm.domain.moves.report import Bounds, MoveReport, read_again_by
 from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, utc
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus

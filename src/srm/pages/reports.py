@@ -13,9 +13,8 @@ from rich.text import Text
 from srm.domain.moves.disaster import Drill, Forecast
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import DECIDED
-from srm.domain.moves.report import MoveReport
+from srm.domain.moves.report import Bounds, MoveReport, read_again_by
 from srm.domain.moves.revisions import KeptReport, short
-from srm.domain.moves.verdict import Bounds, read_again_by
 from srm.domain.text.amount import amount, duration, few, moment, reasons_text, some, utc
 from srm.domain.text.documents import adapter, values_of
 from srm.pages import moves

@@ -20,8 +20,8 @@ from tests.unit.domain.moves.report.reporting import (
 
 from srm.domain.moves.disaster import GroupOutcome
 from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.report import result_of
 from srm.domain.moves.revisions import KeptReport, Signed
-from srm.domain.moves.verdict import result_of
 from srm.errors import UsageError
 from srm.pages import files
 from srm.pages.files import export_report, signature_file

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from srm.domain.moves.progress import HELD, STEPS
+from srm.domain.moves.report import Bounds, read_again_by
 from srm.domain.moves.request import FORM, Operation
-from srm.domain.moves.verdict import Bounds, read_again_by
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import few
 from srm.pages.html import move_timeline, report_page, round_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from srm.domain.moves.verdict import MoveResult
+from srm.domain.moves.report import MoveResult
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason
 from srm.engine.status.status import State as HealthState

@@ -8,9 +8,8 @@ from dataclasses import replace
 from tests.unit.domain.moves.report.reporting import DISASTER, GROUP, REPORT
 
 from srm.domain.moves.disaster import Forecast, GroupForecast, TopicForecast
-from srm.domain.moves.report import MoveReport
+from srm.domain.moves.report import Bounds, MoveReport, read_again_by
 from srm.domain.moves.revisions import KeptReport
-from srm.domain.moves.verdict import Bounds, read_again_by
 from srm.pages.html import report_page
 from srm.pages.moves import as_text, report_line, report_view
 from srm.pages.reports import list_row, list_view, report_markdown, report_summary
