@@ -87,9 +87,14 @@ def driver_of(
 @contextmanager
 def one_broker_as_two_clusters() -> Iterator[None]:
     """Give each alias a cluster id of its own, though both clusters are one broker."""
-    shared = KafkaCluster.cluster_id
+    shared = KafkaCluster.known_id
+
+    def known_id(cluster: KafkaCluster) -> str | None:
+        found = shared.__get__(cluster)
+        return found and f"{found} as {cluster.alias}"
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KafkaCluster, "cluster_id", lambda self: f"{shared(self)} as {self.alias}")
+        patch.setattr(KafkaCluster, "known_id", property(known_id))
         yield
 
 

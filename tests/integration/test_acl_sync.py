@@ -11,6 +11,7 @@ import pytest
 from tests.integration.kafka_tools import run_tool
 from tests.integration.rights import Right, user_with
 from tests.integration.securing import SecuredBroker
+from tests.replicating import one_broker_as_two_clusters
 
 from srm.config.model import ClusterClients, FlowConfig
 from srm.domain.names.rights import Acl
@@ -43,6 +44,7 @@ def opened(
     config: FlowConfig, source: dict[str, str], target: dict[str, str]
 ) -> Iterator[FlowContext]:
     with (
+        one_broker_as_two_clusters(),
         KafkaCluster("P", ClusterClients.alike(source), timeout_s=60) as here,
         KafkaCluster("B", ClusterClients.alike(target), timeout_s=60) as there,
     ):

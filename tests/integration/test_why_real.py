@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from click.testing import Result
@@ -10,6 +11,7 @@ from tests.integration.rights import Right, documented
 from tests.integration.securing import SecuredBroker
 from tests.integration.test_checkpoints_real import Copied, copied, sites
 from tests.integration.test_rights import Srm, srm_with
+from tests.replicating import one_broker_as_two_clusters
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -97,12 +99,13 @@ def test_a_topic_whose_copy_would_have_too_long_a_name_says_so(copied: Copied) -
 
 
 @pytest.fixture(scope="module")
-def secured(secured: SecuredBroker) -> SecuredBroker:
+def secured(secured: SecuredBroker) -> Iterator[SecuredBroker]:
     plain = {"bootstrap.servers": secured.broker.bootstrap}
     with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in ("payments", "P.payments")])
         cluster.commit_idle("analytics", {TopicPartition("payments", 0): 0})
-    return secured
+    with one_broker_as_two_clusters():
+        yield secured
 
 
 def why_with(srm: Srm) -> Why:
