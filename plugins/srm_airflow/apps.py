@@ -77,7 +77,7 @@ def _without_config(error: ConfigError) -> FastAPI:
 
     @app.get("/{path:path}", dependencies=[Depends(guard(identify, "reader"))])
     def explain(request: Request, path: str) -> Response:  # noqa: ARG001 -- any path
-        return problem(request, 503, "No configuration", detail)
+        return problem(request, 503, detail)
 
     return app
 

@@ -109,6 +109,7 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         else:
             effective = settings_now(configured, source, target)
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
+        _compare(context)
         # A restore flow has no opposite flow.
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
 
@@ -198,8 +199,10 @@ def _move_context(
 ) -> MoveContext:
     from srm.engine.moves.records import MoveContext
 
+    there = flow_context(forward, source, target, config.cluster_clients(forward.flow.target))
+    _compare(there)
     return MoveContext(
-        flow_context(forward, source, target, config.cluster_clients(forward.flow.target)),
+        there,
         flow_context(reverse, target, source, config.cluster_clients(forward.flow.source)),
         notary=notary(config),
     )
@@ -329,8 +332,6 @@ def flow_context(
 
     flow = config.flow
     source, target = _join(source, target)
-    if patience.current() is not None and isinstance(source, _Joined):
-        source.cluster_id(), target.cluster_id()  # a command may tolerate the refusal of a call
     return FlowContext(
         config=config,
         source=source,
@@ -365,6 +366,12 @@ class _Joined:
             return found(*args, **more)
 
         return call
+
+
+def _compare(context: FlowContext) -> None:
+    """Refuse one cluster under two aliases before a command, which may tolerate refused calls."""
+    if patience.current() is not None and isinstance(context.source, _Joined):
+        context.source.cluster_id(), context.target.cluster_id()
 
 
 def _join(source: Cluster, target: Cluster) -> tuple[Cluster, Cluster]:

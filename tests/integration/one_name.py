@@ -100,8 +100,8 @@ class NamedTopic:
 
         eventually(done, "all is copied")
 
-    def move(self, source: str, target: str, *groups: str, topic: str = "") -> None:
-        names, topics = tuple(map(self.group, groups)), (topic or self.topic,)
+    def move(self, source: str, target: str, *groups: str, topics: tuple[str, ...] = ()) -> None:
+        names, topics = tuple(map(self.group, groups)), topics or (self.topic,)
         request = MoveRequest("failover", source, target, topics, names, quiet_seconds=0.5)
         move_id = f"{source}-{target}"
         with open_move(self.config, source, target) as context:

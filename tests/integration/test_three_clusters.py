@@ -247,8 +247,7 @@ def test_a_cluster_that_is_away_or_refuses_srm_stops_no_flow_between_the_others(
             "all flows of C start again",
         )
         secured.broker.kill()  # connections of the old password end
-        secured.broker.start()
-        secured.broker.wait_ready()
+        secured.broker.restart()  # connections of the old password end
         ring.write(p)
         ring.wait_until_copied(c, p)
         ring.wait_until_copied(c, b, p)

@@ -107,12 +107,12 @@ class Sites(NamedTopic):
         for hop in self.hops:
             eventually(lambda hop=hop: self.is_there(hop), f"{hop} is copied")  # type: ignore[misc]
 
-    def move_over(self, hop: Hop, group: str) -> None:
+    def move_over(self, hop: Hop, group: str, *also: str) -> None:
         """Move a group from the source of a hop to its target; it continues at its record."""
         source, original = self.aliases[hop.source], self.original_of(hop)
         if self.committed(source, group, original) is None:
             self.commit(source, group, original, COMMITTED)
-        self.move(source, self.aliases[hop.target], group, topic=original)
+        self.move(source, self.aliases[hop.target], group, topics=(original, *also))
         assert self.still_to_read(hop, group) == records_of(hop.origin)[COMMITTED:]
 
     def still_to_read(self, hop: Hop, group: str) -> list[str]:
@@ -174,7 +174,7 @@ def test_groups_move_to_the_cluster_that_two_are_copied_to(
         fan_in.move_over(first, "of-a")
         fan_in.move_over(second, "of-b")
 
-    assert fan_in.topics("C") == {"A.T", "B.T"}
+    assert fan_in.topics("C") == {"T", "A.T", "B.T"}
 
 
 def test_a_group_moves_to_one_of_the_clusters_that_its_own_is_copied_to(
@@ -187,7 +187,8 @@ def test_a_group_moves_to_one_of_the_clusters_that_its_own_is_copied_to(
         fan_out.wait_until_copied()
         fan_out.move_over(second, "to-c")
 
-    assert fan_out.topics("B") == fan_out.topics("C") == {"A.T"}
+    assert fan_out.topics("B") == {"A.T"}
+    assert fan_out.topics("C") == {"T", "A.T"}
 
 
 def test_a_group_moves_along_a_chain_and_continues_at_its_record(
@@ -199,9 +200,10 @@ def test_a_group_moves_along_a_chain_and_continues_at_its_record(
     with replicating(chain.config, *chain.flows):
         chain.wait_until_copied()
         chain.move_over(first, "g")
-        chain.move_over(second, "g")
+        chain.move_over(second, "g", chain.topic)
 
-    assert chain.topics("C") == {"B.A.T"}
+    assert chain.topics("B") == {"T", "A.T"}
+    assert chain.topics("C") == {"T", "B.T", "B.A.T"}
 
 
 def test_a_group_leaves_the_dead_cluster_of_a_ring_whose_other_flows_continue(
