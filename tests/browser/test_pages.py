@@ -177,7 +177,7 @@ def test_the_charts_are_drawn_told_as_tables_and_change_with_what_is_asked(
     def is_told() -> bool:
         for x in (490, 500):  # a chart that is drawn anew forgets the mouse until it moves
             chart.hover(position={"x": x, "y": 90})
-        return "sum" in (chart.locator(".chart-tip").text_content() or "")
+        return "in total" in (chart.locator(".chart-tip").text_content() or "")
 
     eventually(is_told, "what is under the mouse")
     chart.locator("summary").click()
