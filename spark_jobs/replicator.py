@@ -15,6 +15,7 @@ from srm.domain.flow_state.replication_records import parse_duties
 from srm.domain.names.topics import Flow
 from srm.errors import SrmError
 from srm.spark.replicator import Replicator, run_program
+from srm.wiring import require_two_clusters
 
 
 def main() -> int:
@@ -30,9 +31,9 @@ def main() -> int:
     logs.set_up(srm=logging.INFO)
     try:
         config = load_config(options.config)
-        replicator = Replicator(
-            config, options.flow or config.flows, without=parse_duties(options.without)
-        )
+        flows = options.flow or config.flows
+        require_two_clusters(config, flows)
+        replicator = Replicator(config, flows, without=parse_duties(options.without))
         run_program(replicator, until_caught_up=options.until_caught_up)
     except SrmError as error:
         sys.stderr.write(f"srm: {error}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future, as_completed
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -12,7 +13,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -26,6 +27,7 @@ from srm.errors import SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster, same_clusters
 from srm.kafka.wire.brokers import refusals_of
+from srm.threads import fulfil, start_thread
 
 if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
@@ -372,6 +374,27 @@ def _compare(context: FlowContext) -> None:
     """Refuse one cluster under two aliases before a command, which may tolerate refused calls."""
     if patience.current() is not None and isinstance(context.source, _Joined):
         context.source.cluster_id(), context.target.cluster_id()
+
+
+def require_two_clusters(config: Config, flows: Collection[Flow]) -> None:
+    """Raise ConfigError if each flow is between two aliases of one cluster.
+
+    The first flow between two clusters ends the wait: a silent cluster delays no other flow.
+    """
+    aliases, refused = {alias for flow in flows for alias in (flow.source, flow.target)}, []
+    with patience.limit(None), open_clusters(config, aliases, patience.DEFAULT_S) as opened:
+        clusters = cast("dict[str, KafkaCluster]", opened)
+        answers = {alias: Future[str]() for alias in aliases}
+        for alias, answer in answers.items():
+            start_thread(f"srm id of {alias}", partial(fulfil, answer, opened[alias].cluster_id))
+        for _ in as_completed(answers.values()):
+            pairs = [(clusters[flow.source], clusters[flow.target]) for flow in flows]
+            answered = [pair for pair in pairs if all(one.known_id for one in pair)]
+            refused = [error for pair in answered for error in same_clusters(pair)]
+            if len(refused) < len(answered):
+                return
+    if refused and len(refused) == len(flows):
+        raise refused[0]
 
 
 def _join(source: Cluster, target: Cluster) -> tuple[Cluster, Cluster]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -17,7 +18,14 @@ from srm.engine.control.control_lists import ControlLists
 from srm.errors import AuthorizationError, ConfigError, GivenUpError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.brokers import refusals_of
-from srm.wiring import flow_context, open_cluster, open_configured_flow, open_flow, open_move
+from srm.wiring import (
+    flow_context,
+    open_cluster,
+    open_configured_flow,
+    open_flow,
+    open_move,
+    require_two_clusters,
+)
 from srm_lab.testing.fake_cluster import FakeCluster
 
 FILE = """
@@ -140,6 +148,33 @@ def test_a_flow_between_two_names_of_one_cluster_is_refused_once_both_have_answe
                 "B and P are one cluster, one; correct B.bootstrap.servers = 127.0.0.1:2 or "
                 "P.bootstrap.servers = 127.0.0.1:1"
             )
+
+
+def test_a_replicator_of_one_cluster_alone_is_refused_and_waits_for_no_silent_cluster(
+    tmp_path, monkeypatch
+):
+    file, silence = tmp_path / "srm.properties", threading.Event()
+    file.write_text(f"{FILE.replace('P, B', 'P, B, C')}\nC.bootstrap.servers = 127.0.0.1:3\n")
+    config, flows = load_config(file), [Flow("P", "B"), Flow("B", "P"), Flow("C", "P")]
+    ids, known = {"P": "one", "B": "one", "C": "two"}, dict[str, str]()
+
+    def cluster_id(cluster):
+        if cluster.alias not in ids:
+            assert silence.wait(60.0)
+            return ""
+        known[cluster.alias] = ids[cluster.alias]
+        return ids[cluster.alias]
+
+    monkeypatch.setattr(KafkaCluster, "known_id", property(lambda one: known.get(one.alias)))
+    monkeypatch.setattr(KafkaCluster, "cluster_id", cluster_id)
+    with pytest.raises(ConfigError, match=r"^B and P are one cluster, one; correct"):
+        require_two_clusters(config, flows[:2])
+    require_two_clusters(config, flows)  # C->P is between two clusters
+    known.clear()
+    ids = {"P": "one", "B": "three"}
+    require_two_clusters(config, flows)
+    assert "C" not in known
+    silence.set()
 
 
 def test_without_the_patience_of_a_command_a_cluster_is_opened_whatever_its_state(config):

@@ -31,7 +31,7 @@ from srm.errors import UnavailableError
 from srm.pages.tables import Listing
 from srm.replication.driver.state_book import FlowProgress
 from srm.threads import start_thread
-from srm.wiring import open_state_topics
+from srm.wiring import open_state_topics, require_two_clusters
 
 LIVE_EVERY_S: Final = 1.0
 
@@ -148,6 +148,7 @@ def replicate(
         ),
     ] = "",
 ) -> None:
+    require_two_clusters(flows.settings, flows.chosen)
     # Importing Spark takes longer than most other commands run.
     from srm.spark.replicator import Replicator, run_program
 
