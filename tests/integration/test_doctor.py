@@ -87,6 +87,7 @@ def test_two_names_of_one_cluster_are_one_problem_and_every_command_refuses_them
         ["groups", "sync"],
         ["metrics", "show"],
         ["status"],
+        ["replicate"],
     ]
     refusals = {
         str(CliRunner().invoke(app, [*words, "--flow", "P->B", "--config", str(config)]).exception)

@@ -27,10 +27,15 @@ from srm.domain.groups.translation import UNFINISHED, Direction, PartitionFacts,
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import TopicPartition
-from srm.domain.text.amount import Reason
+from srm.domain.text.amount import Reason, utc
 
 CheckpointState = State | Literal["not-selected"]
 """States of a translation, and: no filter selects the topic."""
+
+
+def deletion(source: str, since_ms: int) -> str:
+    """Return since when a group's commits have been gone, in the words of plans and srm why."""
+    return f"deleted on {source} since {utc(since_ms)}"
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import Final
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
+from srm.domain.groups.checkpoints import deletion
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
-from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, utc, warning
+from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
 from srm.engine.cluster_ports import Cluster, tolerate
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
@@ -694,7 +695,7 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
         if group not in facts.groups:
             yield warning(
                 "not-moved",
-                f"group {group} is not moved: deleted on {flow.source} since {utc(since_ms)}; "
+                f"group {group} is not moved: {deletion(flow.source, since_ms)}; "
                 f"--group {group} moves it all the same",
             )
     if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:

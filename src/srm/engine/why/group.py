@@ -10,7 +10,7 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import DriverHeartbeat
-from srm.domain.groups.checkpoints import CheckpointOutcome, Selection
+from srm.domain.groups.checkpoints import CheckpointOutcome, Selection, deletion
 from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.groups.proof import FlowProof
@@ -73,8 +73,9 @@ class GroupLook:
     """Facts about one group; without an answer of the source ``found`` is None.
 
     ``committed`` are its offsets there, ``outcomes`` their translations, ``unread`` why there are
-    none. ``emitted`` are its checkpoints. ``routed_to`` is the cluster of its route. ``there`` is
-    the group on the target, read if the source does not answer.
+    none. ``emitted`` are its checkpoints, without those of commits that are gone, the last of them
+    since ``gone_since_ms``. ``routed_to`` is the cluster of its route. ``there`` is the group on
+    the target, read if the source does not answer.
     """
 
     config: FlowConfig
@@ -91,6 +92,7 @@ class GroupLook:
     outcomes: tuple[CheckpointOutcome, ...] = ()
     unread: Reason | None = None
     emitted: Mapping[TopicPartition, Checkpoint] = field(default_factory=dict)
+    gone_since_ms: int = 0
     proof: FlowProof | None = None
     decisions: tuple[SyncDecision, ...] = ()
     undecided: Reason | None = None
@@ -146,13 +148,13 @@ class GroupLook:
         if self.is_there:
             return True
         absent = self.found is None or (self.found.state == "dead" and not self.committed)
-        return not absent or bool(self.emitted)
+        return not absent or bool(self.emitted or self.gone_since_ms)
 
 
 def read_group(context: FlowContext, name: str) -> GroupLook:
     """Read the facts about one group; a source that does not answer is skipped."""
     config, commands = context.config, state_topic(context).read_commands()
-    beat = read_driver(commands)
+    beat, known = read_driver(commands), _read_emission(context, name)
     look = GroupLook(
         config,
         None if context.opposite is None else merged_if_known(context.opposite, context.source),
@@ -161,7 +163,8 @@ def read_group(context: FlowContext, name: str) -> GroupLook:
         context.now_ms(),
         why_paused(context, commands),
         driver=None if beat is None or beat.ended else beat,
-        emitted=_read_emission(context, name),
+        emitted={one.topic_partition: one for one in known if not one.gone_since_ms},
+        gone_since_ms=max((one.gone_since_ms for one in known), default=0),
         proof=read_proof(context.target, config.flow),
     )
     try:
@@ -199,10 +202,9 @@ def _add_translation(context: FlowContext, look: GroupLook) -> GroupLook:
     return _with_movement(context, replace(look, undecided=errors.get(look.group)))
 
 
-def _read_emission(context: FlowContext, group: str) -> dict[TopicPartition, Checkpoint]:
+def _read_emission(context: FlowContext, group: str) -> list[Checkpoint]:
     target, topic = context.target, context.config.checkpoints_topic
-    found = checkpoints.read_checkpoints(target, topic, target.topics(), group)
-    return {one.topic_partition: one for one in found}
+    return checkpoints.read_checkpoints(target, topic, target.topics(), group, gone=True)
 
 
 def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
@@ -374,6 +376,9 @@ def group_steps(look: GroupLook) -> Iterator[WhyStep]:
 def _exists(look: GroupLook) -> WhyStep:
     source, group = look.config.flow.source, look.group
     question = Question("exists", f"does {source} have the group?")
+    absent = look.source_error or (look.found is not None and look.found.state == "dead")
+    if absent and look.gone_since_ms and not (look.emitted or look.committed):
+        return question.no(deletion(source, look.gone_since_ms))
     if look.source_error:
         return question.unknown(f"{source} does not answer: {look.source_error}")
     if look.found is None or not look.exists:

@@ -16,6 +16,7 @@ from srm.domain.moves.routing import Ack, Route, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import NameFilter, split_patterns
 from srm.domain.names.topics import TopicPartition
+from srm.domain.text.amount import utc
 from srm.engine.groups import group_sync
 from srm.engine.groups.checkpoints import emit
 from srm.engine.ports import FlowContext
@@ -56,6 +57,20 @@ def test_a_group_that_only_its_checkpoints_remember_is_known(flow: RunningFlow) 
 
     assert answer.known
     assert "P no longer has group audit" in answer.verdict
+
+
+def test_a_deleted_group_is_deleted_since_the_emission_that_marked_it(flow: RunningFlow) -> None:
+    flow.p.expire_group("audit")
+    emit(flow.context)
+    since = f"deleted on P since {utc(flow.clock())}"
+    flow.clock.advance(301_000)
+    emit(flow.context)
+    answers = [why_group(flow.context, "audit")]
+    flow.p.fail()
+    answers.append(why_group(flow.context, "audit"))
+
+    assert [answer.verdict for answer in answers] == [f"not translated: {since}"] * 2
+    assert (answers[0].known, answers[0].action) == (True, "")
 
 
 def test_groups_without_offsets_say_why_they_are_not_carried_over(flow: RunningFlow) -> None:

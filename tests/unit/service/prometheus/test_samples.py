@@ -13,6 +13,7 @@ from tests.unit.service.prometheus.moves import reported_move, running_move
 from srm.config.model import ServiceSettings
 from srm.domain.metrics import Statistics
 from srm.domain.moves.revisions import KeptReport
+from srm.engine.groups.checkpoints import emit
 from srm.service.prometheus.exposition import move_samples, samples, topic_samples
 from srm.service.prometheus.metric_table import METRICS, STATES
 from srm.service.views.documents import TopicRow
@@ -215,6 +216,22 @@ def test_topics_and_groups_are_left_out_on_request_and_their_totals_are_not(view
     assert not {each for name, *_ in values for each in METRICS[name].labels} & {"topic", "group"}
     assert values["srm_flow_groups", "P", "B", "yes"] == 1
     assert ("srm_checkpoints_oldest_timestamp_seconds", "P", "B") in values
+
+
+def test_a_deleted_group_makes_no_checkpoint_old_and_no_group_unread(world: CopiedTopic) -> None:
+    for group in ("audit", "gone"):
+        world.commit(group, 8)
+    emit(world.forward)
+    world.p.delete_groups(["gone"])
+    emit(world.forward)
+    world.clock.advance(700_000)
+    emit(world.forward)
+
+    values = told(still_views(look_at(world.forward)))
+
+    assert values["srm_checkpoints_oldest_timestamp_seconds", "P", "B"] == world.clock() / 1000
+    assert values["srm_checkpoints_unread_groups", "P", "B"] == 0
+    assert values["srm_flow_groups", "P", "B", "yes"] == 1
 
 
 def test_a_move_that_holds_clients_tells_since_when() -> None:
