@@ -22,8 +22,6 @@ from srm.config.properties import Property
 from srm.config.security import describe_tls_limits
 from srm.config.values import shown
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import reasons_text
-from srm.errors import ConfigError
 
 Side = Literal["source", "target"]
 
@@ -197,13 +195,15 @@ def _reaches(setting: Setting, alias: str, kind: ClientKind, flow: Flow | None) 
     return setting.kind is not None and alias in sides[kind]
 
 
+_OF_RECORDS: Final = ("transforms", "predicates")
+
+
 def transforms_refusal(names: str, instead: str = "remove the line") -> str:
     """Say that single message transforms would be lost."""
     return f"records are copied byte for byte, without {names}; {instead} to copy them so"
 
 
 _PREFIX: Final = ("consumer.", "producer.override.", "producer.", "admin.", "worker.")
-_SHOWN: Final = 3
 _ALIAS: Final = r"[\w-]{1,60}"
 _WORD: Final = r"[A-Za-z][A-Za-z0-9]{0,39}"
 _NAME: Final = rf"{_WORD}(?:[._-][A-Za-z0-9]{{1,40}})*"
@@ -226,8 +226,8 @@ def check_settings(
     path: str,
     *,
     strict: bool = False,
-) -> tuple[tuple[str, ...], int]:
-    """Return the warnings about the lines of a file, and how many keys are unknown.
+) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Return mistakes and warnings in the lines of a file, and how many keys are unknown.
 
     An unknown key is a mistake where it nearly is one of ours or was written on the command line,
     and with ``strict`` always.
@@ -239,7 +239,7 @@ def check_settings(
                 problems.append(f"{line.at(path)}: {problem}")
             elif line.key not in seen:
                 unknown.append(f"{line.key} (line {line.line}{_foreign(line.key, clusters)})")
-        elif setting.name == "transforms" and line.value:
+        elif setting.name in _OF_RECORDS and line.value:
             problems.append(f"{line.at(path)}: {line.key}: {transforms_refusal(line.value)}")
         elif warning := (_client_warning if setting.is_client else _key_warning)(setting):
             warnings.append(f"{line.at(path)}: {line.key}: {warning}")
@@ -249,11 +249,9 @@ def check_settings(
                 "this line counts"
             )
         seen[line.key] = line
-    if problems:
-        raise ConfigError(reasons_text(problems, _SHOWN))
     if unknown:
         warnings.append(f"{path}: unknown keys, which have no effect: {', '.join(unknown)}")
-    return tuple(warnings), len(unknown)
+    return tuple(problems), tuple(warnings), len(unknown)
 
 
 def _outside(setting: Setting, clusters: Collection[str]) -> bool:

@@ -44,6 +44,7 @@ _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
 _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
+_SHOWN: Final = 3
 _LONGEST_MS: Final = 300_000
 """Upper limit of librdkafka's socket.timeout.ms."""
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
@@ -57,6 +58,7 @@ class SettingsFile:
     """A properties file whose lines were understood; one of the ``warnings`` lists unknown keys.
 
     ``literal``: those of values that are used as written, though they look like references.
+    ``problems``: mistakes in its lines, if these were collected.
     """
 
     path: str
@@ -65,6 +67,7 @@ class SettingsFile:
     warnings: tuple[str, ...]
     unknown: int = 0
     literal: tuple[str, ...] = ()
+    problems: tuple[SrmError, ...] = ()
 
     @property
     def flows(self) -> tuple[Flow, ...]:
@@ -138,30 +141,39 @@ def read_settings(
     *,
     strict: bool = False,
     connections: properties.Connections | None = None,
+    problems: list[SrmError] | None = None,
 ) -> SettingsFile:
     """Read a properties file and understand each line, without building a Config.
 
     With ``strict`` every unknown key is an error, else only one that nearly is one of srm's.
+    ``problems``: collects mistakes in lines, instead of raising the first ones.
     """
     file = find_config(path)
     lines = properties.with_overrides(properties.read_properties(file), overrides)
-    resolved = properties.resolve_references(lines, str(file), connections=connections)
-    return understand(resolved, str(file), strict=strict)
+    resolved = properties.resolve_references(lines, str(file), connections, problems)
+    return understand(resolved, str(file), strict=strict, problems=problems)
 
 
 def understand(
-    lines: Iterable[properties.Property], path: str, *, strict: bool = False
+    lines: Iterable[properties.Property],
+    path: str,
+    *,
+    strict: bool = False,
+    problems: list[SrmError] | None = None,
 ) -> SettingsFile:
-    """Classify lines that were read from ``path``; for ``strict`` see :func:`read_settings`."""
+    """Classify lines that were read from ``path``; for the others see :func:`read_settings`."""
     lines = tuple(lines)
     clusters = _clusters(lines, path)
     classified = [(line, classify(line, clusters)) for line in lines]
-    warnings, unknown = check_settings(classified, clusters, path, strict=strict)
+    mistakes, warnings, unknown = check_settings(classified, clusters, path, strict=strict)
     settings = tuple(setting for _, setting in classified if setting is not None)
     literal = tuple(properties.literal_warnings(lines, path))
-    if strict and literal:
-        raise ConfigError(reasons_text(literal))
-    return SettingsFile(path, clusters, settings, (*literal, *warnings), unknown, literal)
+    if problems is not None:
+        problems += map(ConfigError, mistakes)
+    elif mistakes := (*mistakes, *(literal if strict else ())):
+        raise ConfigError(reasons_text(mistakes, _SHOWN))
+    found = tuple(problems or ())
+    return SettingsFile(path, clusters, settings, (*literal, *warnings), unknown, literal, found)
 
 
 def build_config(file: SettingsFile, *, stores: bool = True) -> model.Config:
@@ -196,13 +208,16 @@ def find_problems(
 
     ``open_client`` opens the files that the properties of a client name.
     """
-    found: dict[str, SrmError] = {}
+    found = {str(error): error for error in file.problems}
+    known = [f": {text.partition(': ')[2].partition(': ')[0]}: " for text in found]
 
     def attempt(act: Callable[[], object]) -> None:
         try:
             act()
         except SrmError as error:
-            found.setdefault(str(error), error)
+            # A reference without a value is a wrong value, too.
+            if not any(key in str(error) for key in known):
+                found.setdefault(str(error), error)
 
     opened: list[values.ClientProperties] = []
 

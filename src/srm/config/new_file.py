@@ -409,8 +409,9 @@ _REPLACEMENT: Final = re.compile(r"([\w.-]*)(?:\$([01])|\$\{\w+\})")
 
 
 def _add_transforms(found: _Imported, flow: str, config: Mapping[str, Any]) -> None:
-    """Make a policy of transforms that change the prefix of copies; refuse others."""
-    names = str(config.get("transforms") or "")
+    """Make a policy of transforms that change a prefix; refuse others, and lone predicates."""
+    kind = "transforms" if config.get("transforms") else "predicates"
+    names, key = str(config.get(kind) or ""), f"{flow}.{kind}"
     if not names:
         return
     lines, source = found.flows[flow], flow.partition("->")[0]
@@ -431,12 +432,11 @@ def _add_transforms(found: _Imported, flow: str, config: Mapping[str, Any]) -> N
         lines["replication.policy.separator"] = after
     elif not found.without_transforms:
         instead = "use srm config import --without-transforms"
-        raise ConfigError(f"{flow}.transforms: {transforms_refusal(names, instead)}")
+        raise ConfigError(f"{key}: {transforms_refusal(names, instead)}")
     else:
         return
-    key = f"{flow}.transforms"
     found.left = {one: why for one, why in found.left.items() if not one.startswith(key)}
-    found.notes.append(f"{flow}.transforms: {names} became replication.policy.class")
+    found.notes.append(f"{key}: {names} became replication.policy.class")
 
 
 _OF_ROUTER: Final = ("type", "regex", "replacement", "predicate")

@@ -25,7 +25,7 @@ import javaproperties
 from srm.config.keys import PROVIDERS_KEY, SPARK_PREFIX
 from srm.config.values import at_place, is_secret, shown
 from srm.domain.names.policy import split_patterns
-from srm.errors import ConfigError
+from srm.errors import ConfigError, SrmError
 from srm.files import read_text
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -123,6 +123,7 @@ def _is_of_shell(line: Property) -> bool:
     return (_SHELL.fullmatch if is_whole else _SHELL_WITHIN.search)(line.value) is not None
 
 
+_Provider = Callable[[str, str], str]
 Connections = Callable[[str], Mapping[str, str]]
 """Reads an Airflow connection: its extra fields, and ``host``, ``login``, ``password``."""
 
@@ -153,12 +154,26 @@ def read_connections_by(read: Connections) -> None:
 
 
 def resolve_references(
-    lines: Iterable[Property], path: str, connections: Connections | None = None
+    lines: Iterable[Property],
+    path: str,
+    connections: Connections | None = None,
+    problems: list[SrmError] | None = None,
 ) -> tuple[Property, ...]:
-    """Replace each reference to a declared provider by the value, each connection by its lines."""
-    read = connections or _default_connections[0]
-    resolved = _resolve_values(tuple(lines), path, read)
-    return tuple(found for line in resolved for found in _connection_lines(line, path, read))
+    """Replace each reference to a declared provider by the value, each connection by its lines.
+
+    ``problems``: collects references without a value, which remain as written.
+    """
+    read, lines, found = connections or _default_connections[0], tuple(lines), list[Property]()
+    providers = _declare(lines, path, read)
+    for line in lines:
+        try:
+            found += _connection_lines(_with_value(line, path, providers), path, read)
+        except SrmError as error:
+            if problems is None:
+                raise
+            problems.append(error)
+            found.append(line)
+    return tuple(found)
 
 
 def _connection_lines(line: Property, path: str, read: Connections) -> Iterable[Property]:
@@ -174,42 +189,31 @@ def _connection_lines(line: Property, path: str, read: Connections) -> Iterable[
     ]
 
 
-def _resolve_values(
-    lines: tuple[Property, ...], path: str, read: Connections
-) -> tuple[Property, ...]:
-    providers = _declare(lines, path, read)
-    if not providers:
-        return lines
+def _with_value(line: Property, path: str, providers: Mapping[str, _Provider]) -> Property:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in providers:
+            return match[0]
+        with at_place(line.at(path), line.key):
+            return providers[match[1]](match[2] or "", match[3])
 
-    def looked_up(line: Property) -> Property:
-        def value(match: re.Match[str]) -> str:
-            if match[1] not in providers:
-                return match[0]
-            with at_place(line.at(path), line.key):
-                return providers[match[1]](match[2] or "", match[3])
-
-        return replace(line, value=_REFERENCE.sub(value, line.value))
-
-    return tuple(looked_up(line) for line in lines)
+    return replace(line, value=_REFERENCE.sub(value, line.value)) if providers else line
 
 
-def _declare(
-    lines: tuple[Property, ...], path: str, read: Connections
-) -> dict[str, Callable[[str, str], str]]:
+def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[str, _Provider]:
     def from_connection(name: str, field: str) -> str:
         found = read(name)
         if field not in found:
             raise ConfigError(f"connection {name} has no field {field!r}")
         return found[field]
 
-    known: dict[tuple[str, str], Callable[[str, str], str]] = {
+    known: dict[tuple[str, str], _Provider] = {
         ("file", "FileConfigProvider"): _from_file,
         ("directory", "DirectoryConfigProvider"): _from_directory,
         ("env", "EnvVarConfigProvider"): _from_environment,
         ("airflow", ""): from_connection,
     }
     written = {line.key: line.value for line in lines}
-    providers: dict[str, Callable[[str, str], str]] = {}
+    providers: dict[str, _Provider] = {}
     for name in split_patterns(written.get(PROVIDERS_KEY, "")):
         java = written.get(f"{PROVIDERS_KEY}.{name}.class", "").rpartition(".")[2]
         for (usual, of_java), provider in known.items():

@@ -72,7 +72,7 @@ def check(
         bool, typer.Option("--online", help="Also check the clusters, as srm doctor does.")
     ] = False,
 ) -> None:
-    file, checks = read_settings(common.config, strict=strict), Checks()
+    file, checks = read_settings(common.config, strict=strict, problems=[]), Checks()
     resolved = check_file(file, checks)
     if online and resolved is not None:
         check_clusters(resolved, checks)
@@ -310,7 +310,8 @@ def import_file(
     without_transforms: Annotated[
         bool,
         typer.Option(
-            "--without-transforms", help="Leave out transforms that no policy can replace."
+            "--without-transforms",
+            help="Leave out transforms that no policy can replace, and predicates.",
         ),
     ] = False,
     as_json: JsonOption = False,

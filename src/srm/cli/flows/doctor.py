@@ -336,7 +336,7 @@ def doctor(common: Common) -> None:
     checks = Checks()
     checks.extend(_host())
     try:
-        resolved = check_file(read_settings(common.config), checks)
+        resolved = check_file(read_settings(common.config, problems=[]), checks)
     except SrmError as error:
         checks.fail("configuration", error)
     else:

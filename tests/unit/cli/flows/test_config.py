@@ -157,6 +157,30 @@ def test_check_refuses_what_cannot_work(
     assert "\n" not in str(result.exception)
 
 
+@pytest.mark.parametrize("command", [["config", "check"], ["doctor"]])
+def test_misspelt_keys_and_references_without_a_value_are_problems_among_the_others(
+    tmp_path: Path, command: list[str]
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p1:9092\nB.bootstrap.servers = ${env:SRM_NONE}\n"
+        "config.providers = env\ntask.max = 1\ntasks.max = ${env:SRM_NONE}\n"
+        "replication.factor = -2\npredicates = orders\nP->B.enabled = true\n"
+    )
+
+    result = CliRunner().invoke(app, [*command, "--config", str(file), "--json"])
+
+    problems = re.findall(r"srm\.properties (line \d+: [\w.]+(?: key task)?)", result.stdout)
+    assert problems == [
+        "line 3: B.bootstrap.servers",
+        "line 6: tasks.max",
+        "line 5: unknown key task",
+        "line 8: predicates",
+        "line 7: replication.factor",
+    ]
+    assert re.match("5 problems, first configuration: .* line 3: ", str(result.exception))
+
+
 def test_explain_shows_the_deciding_line_and_the_overruled_ones() -> None:
     lines = srm("explain", "emit.heartbeats.interval.seconds", "--flow", "us-west->us-east")
 

@@ -379,6 +379,20 @@ def test_a_transform_that_changes_the_prefix_of_topics_becomes_a_policy(
     assert "transforms.rename" not in shown
 
 
+def test_predicates_alone_are_refused_unless_they_may_be_left_out(tmp_path: Path) -> None:
+    source = tmp_path / "source.json"
+    lines = {"predicates": "orders", "predicates.orders.type": "a.b.TopicNameMatches"}
+    source.write_text(json.dumps({**SOURCE["config"], **lines}))
+
+    refused = run("config", "import", str(source))
+    done = run("config", "import", str(source), "--without-transforms")
+
+    assert "P->B.predicates: records are copied byte for byte, without orders; use" in str(
+        refused.exception
+    )
+    assert "# - P->B.predicates: Records are copied byte for byte." in done.stdout
+
+
 @pytest.mark.parametrize(
     "connector",
     [
