@@ -209,7 +209,7 @@ def outcome_table(
         (t.topic, *map(number, (t.not_copied, t.at_most, t.residue)), t.choice or undecided)
         for t in found.topics
     )
-    return ("topic", "not copied", "at most", f"found on {report.source}", "became"), rows
+    return ("topic", "not copied", "at most", f"found on {report.source}", "outcome"), rows
 
 
 def report_line(report: MoveReport) -> str:
@@ -245,14 +245,25 @@ def _name(report: MoveReport) -> str:
 
 
 def _figures(report: MoveReport) -> str:
-    steps = ", ".join(f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items())
-    watched, found = residue_text(report), report.result
-    outage = f"outage {found.outage_text}, " if report.mode == "unplanned" else ""
-    return (
-        f"RPO {found.lost_text}, {outage}RTO {seconds(report.rto_seconds)}"
-        f"{f' ({steps})' if steps else ''}, assigned after {seconds(report.assigned_seconds)}, "
-        f"skipped {found.skipped:,}, read again {found.read_again}, "
-        f"residue {number(report.residue_count)}{f' ({watched})' if watched else ''}"
+    """Return the figures of a summary, without those that have no value."""
+    found = report.result
+    figures = (
+        ("RPO", found.lost_text, ""),
+        ("outage", found.outage_text if report.mode == "unplanned" else "-", ""),
+        (
+            "RTO",
+            seconds(report.rto_seconds),
+            ", ".join(f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items()),
+        ),
+        ("assigned after", seconds(report.assigned_seconds), ""),
+        ("skipped", number(found.skipped), ""),
+        ("read again", str(found.read_again), ""),
+        ("residue", number(report.residue_count), residue_text(report)),
+    )
+    return ", ".join(
+        f"{name} {value}{f' ({more})' if more else ''}"
+        for name, value, more in figures
+        if value != "-"
     )
 
 

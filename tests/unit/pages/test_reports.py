@@ -129,7 +129,7 @@ def test_a_residue_that_no_look_has_counted_is_not_called_none() -> None:
     """A source that is abandoned, or does not answer, may have taken any number of records."""
     unseen = replace(DISASTER, residue={}, residue_seen_ms=None)
 
-    assert report_line(unseen).endswith("residue -")
+    assert report_line(unseen).endswith("read again 2 to 355")
     assert "| residue | - |" in report_markdown(unseen)
     assert "<b>\u2013</b>\n    <span>residue" in report_page(KeptReport.made(unseen, None))
     assert report_line(replace(unseen, residue_seen_ms=1)).endswith("residue 0")

@@ -283,7 +283,7 @@ def test_settings_of_the_topic_are_part_of_the_request_for_its_copy(flow: Runnin
     assert answer.action == "change retention.ms"
 
 
-def test_a_setting_that_the_target_refuses_is_named_beside_the_copy(flow: RunningFlow) -> None:
+def test_a_setting_that_the_target_refuses_is_named_for_a_copied_topic(flow: RunningFlow) -> None:
     flow.b.add_topic("Topic")
     flow.p.alter_topic_configs({"Topic": {"retention.ms": "-1"}})
     flow.b.rights.forbidden = {"retention.ms": "-1"}
