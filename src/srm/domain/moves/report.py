@@ -263,7 +263,7 @@ class MoveResult:
     ``read_again``: records read again by all groups.
     ``outage_seconds``: from the hold, or from the last answer of an abandoned source, until the
     last group that is back worked on the target; None before go, and without such an answer.
-    ``not_back``: number of groups that have not worked there yet.
+    ``not_back``: number of groups with members at the hold that have not worked there yet.
     """
 
     verdict: str
@@ -396,7 +396,9 @@ def result_of(report: MoveReport) -> MoveResult:
         read_again=again,
         skipped=skipped,
         outage_seconds=round((silent_s or 0) + max([went_s or 0, *times]), 3) if is_known else None,
-        not_back=len(led) - len(times) if went_s is not None else 0,
+        not_back=sum(bool(g.members_at_hold) and g.rto_seconds is None for g in led)
+        if went_s is not None
+        else 0,
     )
 
 

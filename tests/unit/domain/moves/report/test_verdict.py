@@ -76,6 +76,9 @@ def test_the_outage_counts_from_the_last_answer_until_the_last_group_is_back() -
     waits = replace(_LOST_SOURCE, groups=absent).result
     assert (waits.outage_seconds, waits.not_back) == (146 + 171, 1)
     assert waits.outage_text == "5 min 17 s, 1 group not back"
+    never = replace(GROUP, rto_seconds=None, resumed=False, members_at_hold=0)
+    unused = replace(_LOST_SOURCE, groups={**_LOST_SOURCE.groups, "rest": never}).result
+    assert unused.outage_text == "5 min 17 s", "it may never have had a client"
     alive = replace(_FORECAST, made_ms=HOLD + 200_000)
     assert replace(_LOST_SOURCE, forecast=alive).result.outage_seconds == 171
     assert replace(_LOST_SOURCE, forecast=None).result.outage_seconds is None
