@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ MOST_ROWS: Final = 200
 """Rows that a table shows; scripts read --json."""
 _PROSE: Final = 30
 """Minimum width of a column with longer cells, which are wrapped between words."""
+_NAME: Final = 80
+"""A row with a longer name has widths of its own, and moves no numbers of other rows."""
 
 
 def exact_time(time_ms: int | None) -> str:
@@ -46,18 +48,20 @@ class Listing(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         cells = [list(column.cells) for column in self.columns]
         room, wide = options.max_width, options.update(max_width=1_000_000)
-        if Measurement.get(console, wide, self).maximum <= room:
+        names = [str(column.header) if self.show_header else "" for column in self.columns]
+        rows = list(zip(*cells, strict=True))
+        sizes = [[Measurement.get(console, wide, cell) for cell in row] for row in (names, *rows)]
+        usual = [row for row in sizes if _is_usual(row)]
+        if len(usual) == len(sizes) and Measurement.get(console, wide, self).maximum <= room:
             yield from _without_padding(super().__rich_console__(console, options))
             return
-        ranges = [
-            _measure(console, wide, [column.header, *each] if self.show_header else each)
-            for column, each in zip(self.columns, cells, strict=True)
-        ]
-        widths = _widths(ranges, room, self.padding[1] + self.padding[3])
-        kept = len(widths)
-        for number, row in enumerate(zip(*cells, strict=True) if cells[0] else [()]):
-            yield self._part(widths, row[:kept], is_first=number == 0)
-            names = [str(column.header) if self.show_header else "" for column in self.columns]
+        padding = self.padding[1] + self.padding[3]
+        common = _widths(usual if len(usual) > 1 else sizes, room, padding)
+        yield from self._part(console, options, common)
+        for row, its in zip(rows, sizes[1:], strict=True):
+            widths = common if _is_usual(its) else _widths([its], room, padding)
+            kept = len(widths)
+            yield from self._part(console, options, widths, row[:kept])
             rest = [
                 _with_name(console, *one) for one in zip(names[kept:], row[kept:], strict=False)
             ]
@@ -65,15 +69,20 @@ class Listing(Table):
                 yield Padding(Text("  ", overflow="fold").join(filled), (0, 0, 0, 4), expand=False)
 
     def _part(
-        self, widths: Sequence[int], row: Sequence[RenderableType], *, is_first: bool
-    ) -> Table:
+        self,
+        console: Console,
+        options: ConsoleOptions,
+        widths: Sequence[int],
+        row: Sequence[RenderableType] = (),
+    ) -> RenderResult:
+        """Render one row, or title and headers without one."""
         part = Table(
             box=None,
             header_style=self.header_style,
-            show_header=self.show_header and is_first,
+            show_header=self.show_header and not row,
             padding=self.padding,
             pad_edge=self.pad_edge,
-            title=self.title if is_first else None,
+            title=None if row else self.title,
             title_justify=self.title_justify,
         )
         for column, width in zip(self.columns, widths, strict=False):
@@ -86,7 +95,12 @@ class Listing(Table):
             )
         if row:
             part.add_row(*row)
-        return part
+        if row or part.show_header or part.title:
+            yield from _without_padding(console.render(part, options))
+
+
+def _is_usual(row: Iterable[Measurement]) -> bool:
+    return all(one.minimum <= _NAME for one in row)
 
 
 def _without_padding(parts: RenderResult) -> RenderResult:
@@ -107,18 +121,12 @@ def _without_padding(parts: RenderResult) -> RenderResult:
     yield from line
 
 
-def _measure(
-    console: Console, options: ConsoleOptions, cells: Sequence[RenderableType]
-) -> Measurement:
-    found = [Measurement.get(console, options, cell) for cell in cells]
-    return Measurement(
-        max((one.minimum for one in found), default=0),
-        max((one.maximum for one in found), default=0),
-    )
-
-
-def _widths(ranges: Sequence[Measurement], room: int, padding: int) -> list[int]:
+def _widths(rows: Collection[Sequence[Measurement]], room: int, padding: int) -> list[int]:
     """Return the widths of the first columns that fit; prose gets the remaining room."""
+    ranges = [
+        Measurement(max(one.minimum for one in column), max(one.maximum for one in column))
+        for column in zip(*rows, strict=True)
+    ]
     least = [max(one.minimum, min(one.maximum, _PROSE)) for one in ranges]
     kept = max(1, sum(end <= room for end in accumulate(one + padding for one in least)))
     widths = [min(one, room - padding) for one in least[:kept]]

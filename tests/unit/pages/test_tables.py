@@ -73,3 +73,21 @@ def test_without_rows_the_headers_are_shown() -> None:
     assert lines(Listing("a name that is long", "another one"), 24)[0].strip() == (
         "a name that is long"
     )
+
+
+@pytest.mark.parametrize("width", [120, 10_000])
+def test_a_very_long_name_is_whole_and_moves_no_numbers_of_other_rows(width: int) -> None:
+    """One group id of 249 characters moved the numbers of all groups off the screen."""
+    table = Listing("group", "lag", "remark")
+    table.add_row("billing", "42", "")
+    table.add_row("g" * 249, "7", "caught up")
+    table.add_row("audit", "0", "idle")
+
+    shown = lines(table, width)
+
+    assert shown[0].split() == ["group", "lag", "remark"]
+    assert (shown[1].split(), shown[-1].split()) == (["billing", "42"], ["audit", "0", "idle"])
+    assert all(len(shown[number]) < 40 for number in (0, 1, -1))
+    text = "".join(line.strip() for line in shown[2:-1])
+    assert text.count("g" * 249) == 1
+    assert text.endswith("caught up")
