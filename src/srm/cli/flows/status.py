@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -196,6 +197,8 @@ def _print_groups(console: Console, flow: FlowStatus) -> None:
 
 _MARKS: Final = {True: ("✓", "yes", "green"), False: ("✗", "NO", "red"), None: ("?", "?", "yellow")}
 """By answer: its mark, the substitute where that cannot be printed, its colour."""
+_VERDICT: Final = 240
+"""Characters of a verdict; texts of brokers can be longer, and are whole in the chain below."""
 
 
 def why(
@@ -245,7 +248,7 @@ def render_why(console: Console, answer: Why) -> None:
         Text.assemble(
             (f"{answer.flow}: {answer.kind} {answer.subject}", "bold"),
             f"{copied_as}: ",
-            (answer.verdict, colour),
+            (shorten(answer.verdict, _VERDICT, placeholder=" ..."), colour),
         ),
         soft_wrap=True,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO, TextIOWrapper
+from dataclasses import replace
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,19 @@ def test_a_narrow_terminal_folds_answers_and_loses_nothing() -> None:
 
     assert "…" not in shown.get()
     assert "not listed" in shown.get()
+
+
+def test_a_long_text_of_a_broker_is_shown_once_and_in_the_verdict_its_beginning() -> None:
+    text = f"policy violation: {'a line of the policy ' * 24}".strip()
+    steps = (Question("copy", "does B have the copy?").no(text),)
+    out = StringIO()
+
+    render_why(
+        Console(file=out, width=10_000),
+        replace(ANSWER, verdict=f"not copied: {text}", steps=steps),
+    )
+
+    shown = out.getvalue()
+    assert shown.count(text) == 1
+    assert "not copied: policy violation: a line of the policy" in shown.splitlines()[0]
+    assert shown.splitlines()[0].endswith(" ...")
