@@ -49,7 +49,10 @@ REFUSED: Final[Mapping[int, Refusal]] = {
     2: Refusal(
         "CORRUPT_MESSAGE: damaged on the source, or on the way", "compare the source's replicas"
     ),
-    10: Refusal("MESSAGE_TOO_LARGE", "raise max.message.bytes of the topic on both clusters"),
+    10: Refusal(
+        "MESSAGE_TOO_LARGE: above the copy's max.message.bytes, counted in its compression.type",
+        "raise max.message.bytes of the topic on both clusters",
+    ),
     17: Refusal("INVALID_TOPIC_EXCEPTION"),
     18: Refusal("RECORD_LIST_TOO_LARGE", "raise segment.bytes of the target topic"),
     29: Refusal("TOPIC_AUTHORIZATION_FAILED"),

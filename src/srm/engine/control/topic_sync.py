@@ -159,8 +159,8 @@ def _settings_to_copy(topic: str, here: OfTopic, config: FlowConfig) -> dict[str
     found = {name: one.value for name, one in candidates.items() if one.origin in origins}
     # Flows that share a name get no room for headers: each would set more than the other.
     adds_headers = config.records.provenance or config.records.source_offsets
-    if adds_headers and _SIZE in candidates and not config.shares(topic):
-        found[_SIZE] = str(min(int(here[_SIZE].value) + 1024, 2**31 - 1))
+    if adds_headers and MAX_SIZE in candidates and not config.shares(topic):
+        found[MAX_SIZE] = str(min(int(here[MAX_SIZE].value) + 1024, 2**31 - 1))
     return found
 
 
@@ -193,12 +193,12 @@ def _less(here: str, there: str) -> bool:
     return int(there) >= 0 and (int(here) < 0 or int(there) < int(here))
 
 
-_SIZE: Final = "max.message.bytes"
+MAX_SIZE: Final = "max.message.bytes"
 _WEAKER: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "retention.ms": _less,
     "retention.bytes": _less,
     "min.insync.replicas": _less,
-    _SIZE: _less,
+    MAX_SIZE: _less,
     "message.timestamp.type": lambda here, there: here != there == "LogAppendTime",
 }
 """Values of a copy that keep less than its source, refuse its records or change their times."""

@@ -17,7 +17,7 @@ from srm.engine.cluster_ports import TopicDescription, TopicSetting
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
 from srm.engine.control.originals import original_findings, plan_originals
-from srm.engine.control.topic_sync import plan_remote_topics
+from srm.engine.control.topic_sync import MAX_SIZE, plan_remote_topics
 from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_leader
 from srm.engine.flows.supervision import SEE_LOG, SlotStatus, down_reasons, state_topic
 from srm.engine.groups.checkpoints import selection_of
@@ -105,7 +105,8 @@ def _extent(copying: Copying | None, wrong: WhyStep) -> str:
 class Copying:
     """Copying of one topic; ``creation``: why the missing copy cannot be created.
 
-    ``settings``: why the copy does not get the settings of the topic.
+    ``settings``: why the copy does not get the settings of the topic. ``size``: its limit of
+    batches, with the action if topic sync changes it; None if not known.
 
     The rights of srm as consumer, admin client and producer are None without an answer or the
     topic. ``absent``: what a move finds if the target has the topic only as a copy, None if not.
@@ -119,6 +120,7 @@ class Copying:
     writes: frozenset[str] | None = None
     creation: SrmError | None = None
     settings: SrmError | None = None
+    size: Reason | None = None
     rate: float | None = None
     absent: tuple[Finding, ...] | None = None
 
@@ -222,7 +224,7 @@ def _copying(
     if not facts.source_error:
         reads = context.source.topic_rights([topic], "consumer").get(topic)
         describes = context.source.topic_rights([topic]).get(topic)
-    creation, settings = _refusals(context, facts, known)
+    creation, settings, size = _refusals(context, facts, known)
     return Copying(
         status=status,
         # An unavailable source is reported once, not for each partition.
@@ -233,6 +235,7 @@ def _copying(
         writes=context.target.topic_rights([facts.remote], "producer").get(facts.remote),
         creation=creation,
         settings=settings,
+        size=size,
         rate=recent_rate(context, [topic], now_ms) if status.remaining else None,
         absent=None if copy is None else _absent(context, facts, known, copy),
     )
@@ -240,20 +243,38 @@ def _copying(
 
 def _refusals(
     context: FlowContext, facts: TopicFacts, known: TopicDescription
-) -> tuple[SrmError | None, SrmError | None]:
-    """Return why the target refuses what topic sync requests: the copy, or its settings."""
+) -> tuple[SrmError | None, SrmError | None, Reason | None]:
+    """Return why the target refuses what topic sync requests: the copy, or its settings.
+
+    The last one is the limit of the copy's batches, if known.
+    """
     target, topics = context.target, {facts.topic: known}
     there = {name: one for name, one in facts.on_target.items() if name == facts.remote}
     here: Mapping[str, Mapping[str, TopicSetting]] = {}
-    settings_there = None
+    settings_there: Mapping[str, Mapping[str, TopicSetting]] = {}
     with suppress(AuthorizationError):  # a step of its own
         if not facts.source_error:
             here = context.source.topic_settings(topics)
             settings_there = target.topic_settings(there)
-    plan = plan_remote_topics(topics, there, context.config, here, settings_there)
+    plan = plan_remote_topics(topics, there, context.config, here, settings_there or None)
     creation = [target.creation_problem(spec) for spec in plan.create]
     settings = [target.change_problem(name, one) for name, one in plan.configs.items()]
-    return next(iter(creation), None), next(iter(settings), None)
+    size = _size_limit(facts, here.get(facts.topic, {}), settings_there.get(facts.remote, {}))
+    if size is not None and MAX_SIZE in plan.configs.get(facts.remote, {}) and not any(settings):
+        pending = f"{size.text}; the next topic sync changes it"
+        size = Reason(pending, f"srm topics sync --flow '{context.config.flow}'")
+    return next(iter(creation), None), next(iter(settings), None), size
+
+
+def _size_limit(
+    facts: TopicFacts, here: Mapping[str, TopicSetting], there: Mapping[str, TopicSetting]
+) -> Reason | None:
+    flow = facts.config.flow
+    sides = ((here, facts.topic, flow.source), (there, facts.remote, flow.target))
+    texts = [
+        f"{one[MAX_SIZE].value} for {name} on {at}" for one, name, at in sides if MAX_SIZE in one
+    ]
+    return Reason(f"{MAX_SIZE} is {' and '.join(texts)}") if texts else None
 
 
 def _absent(
@@ -307,7 +328,7 @@ def _runtime(facts: TopicFacts, copying: Copying) -> Iterator[WhyStep]:
         needs = ("Write", copying.writes), ("Read", copying.writes)
         yield _right(question, needs, facts.remote, flow.target)
     yield _assignment(facts, copying)
-    yield _partitions(copying.partitions)
+    yield _partitions(copying.partitions, copying.size)
     yield _losses(copying.partitions)
     yield _heard(facts, copying)
     yield _lag(facts, copying)
@@ -470,7 +491,7 @@ def _assignment(facts: TopicFacts, copying: Copying) -> WhyStep:
     return question.yes(named)
 
 
-def _partitions(views: Collection[PartitionRow]) -> WhyStep:
+def _partitions(views: Collection[PartitionRow], size: Reason | None) -> WhyStep:
     question = Question("partitions", "is each partition copying?")
     wrong: dict[tuple[PartitionState, str, str], list[str]] = {}
     for view in views:
@@ -483,6 +504,8 @@ def _partitions(views: Collection[PartitionRow]) -> WhyStep:
         for (state, reason, _), numbers in sorted(wrong.items(), key=lambda one: one[0])
     )
     action = next((action for *_, action in sorted(wrong) if action), "")
+    if size is not None and any(MAX_SIZE in reason for _, reason, _ in wrong):
+        text, action = f"{text}; {size.text}", size.action or action
     if all(state == "unknown" for state, *_ in wrong):
         return question.unknown(text)
     return question.no(text, action)

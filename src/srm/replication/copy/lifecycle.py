@@ -362,7 +362,7 @@ class Lifecycle:
             return
         blocked = offsets[0], offsets[-1] + 1
         refusal = codes.REFUSED[produced.error]
-        what = f"{size} bytes, {refusal.describe(produced.message)}"
+        what = f"{size:,} bytes as sent, {refusal.describe(produced.message)}"
         if self._accepts_loss or self._config.errors_tolerance == "all":
             full_text = message(f"{copy.target} refused it: {what}", refusal.action)
             for offset in offsets:

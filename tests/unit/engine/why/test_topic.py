@@ -21,6 +21,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.why import why_topic
+from srm.replication.codes import REFUSED
 
 PLACE = TopicPartition("Topic", 0)
 
@@ -357,6 +358,28 @@ def test_a_stopped_partition_says_why_and_what_its_slot_says_to_do(flow: Running
         "partition 0 stopped: retention has deleted what comes next (offsets 3 to 4)"
     ), "the words of its status"
     assert answer.action == action
+
+
+def test_a_record_above_the_limit_of_the_copy_shows_the_limit_of_both_sides(
+    flow: RunningFlow,
+) -> None:
+    """A topic sync that is due raises it: the stop looked as if only an operator could end it."""
+    refusal = REFUSED[10]
+    reason = f"P.Topic refused 1 record: {refusal.name}; {refusal.action}"
+    status = PartitionStatus("Topic", 0, "stopped", reason, 3, 4, action=refusal.action)
+    flow.maps.statuses[PLACE] = status
+    flow.b.alter_topic_configs({"P.Topic": {"max.message.bytes": "1000"}})
+    flow.p.alter_topic_configs({"Topic": {"max.message.bytes": "5000"}})
+
+    due = why_topic(flow.context, "Topic")
+    flow.b.alter_topic_configs({"P.Topic": {"max.message.bytes": "5000"}})
+    equal = why_topic(flow.context, "Topic")
+
+    limits = "max.message.bytes is 5000 for Topic on P and 1000 for P.Topic on B"
+    assert due.verdict.endswith(f"{limits}; the next topic sync changes it")
+    assert due.action == "srm topics sync --flow 'P->B'"
+    assert equal.verdict.endswith("and 5000 for P.Topic on B")
+    assert equal.action == refusal.action
 
 
 def test_records_that_were_lost_on_the_way_are_said_of_a_topic_that_goes_on(
