@@ -417,8 +417,8 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     count = f"{least}{amount(found.records, 'record')}"
     yield (
         f"outcome: {report.source} still had {count} that had not been copied{late}; groups had "
-        f"read of the residue: {some(read) or 'none'}; {report.source} returned "
-        f"{found.source_return}{without} (settled by {found.by})"
+        f"read of the residue: {some(read) or 'none'}; {report.source} returned as "
+        f"'{found.source_return}'{without} (settled by {found.by})"
     )
     for unread in found.unread:
         yield f"not in the outcome: {unread}"

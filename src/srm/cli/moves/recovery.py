@@ -118,7 +118,7 @@ def _approve(
 
 
 def render_found(console: Console, found: SourceReturn) -> None:
-    console.print(f"[bold]{found.flow}: {found.shape}[/bold]. {escape(found.evidence)}")
+    console.print(f"[bold]{found.flow}[/bold], return '{found.shape}': {escape(found.evidence)}.")
     if found.pause is None:
         console.print("The flow is not paused and copies the remaining records.")
     else:

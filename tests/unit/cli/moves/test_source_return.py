@@ -52,8 +52,10 @@ def test_the_residue_ends_with_its_last_record_as_in_the_list_of_ranges() -> Non
     topic = TopicReturn("Payments", "id", "same", "", partitions=(part,))
     out = StringIO()
 
-    render_found(Console(file=out, width=200), SourceReturn("P->B", "same", "", "c", "d", (topic,)))
+    found = SourceReturn("P->B", "same", "P is the same cluster", "c", "d", (topic,))
+    render_found(Console(file=out, width=200), found)
 
+    assert out.getvalue().startswith("P->B, return 'same': P is the same cluster.\n")
     assert ["Payments-0", "801", "830", "30", "-", "-"] in map(
         str.split, out.getvalue().splitlines()
     )

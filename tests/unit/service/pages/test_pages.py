@@ -412,7 +412,7 @@ def test_a_group_that_has_moved_is_said_to_work_there_and_by_which_flow_it_would
     assert "billing works on B already see flow B → P" in words(
         client.get("/ui/flows/P/B/groups").text
     )
-    assert "of 3 cannot resume on B 1 works there already" in words(
+    assert "of 3 cannot resume on B 1 more works on B already" in words(
         client.get("/ui/flows/P/B/groups").text
     )
 
