@@ -144,10 +144,14 @@ def topic_page(
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group, the lag of its topics, and the maximum time to copy that at the best recent rate."""
+    """A group, the lag of its topics, and the maximum time to copy that at the best recent rate.
+
+    ``own_lag`` is that of its commits on the source; None if not known.
+    """
 
     row: GroupRow
     topics: tuple[str, ...]
+    own_lag: int | None
     lag: int
     eta_s: float | None
 
@@ -226,6 +230,7 @@ def _is_well(row: GroupRow) -> bool:
 def group_lines(views: Views, look: FlowLook, rows: Iterable[GroupRow]) -> list[GroupLine]:
     """Describe groups; the windows of a topic are read once for all its groups."""
     topics, series, end_ms = views.topics_of(look), views.series(look.flow.target), now_ms()
+    opposite = views.find(look.flow.reverse)
 
     @cache
     def windows(topic: str) -> list[Copied]:
@@ -236,6 +241,7 @@ def group_lines(views: Views, look: FlowLook, rows: Iterable[GroupRow]) -> list[
         lag = sum(topic.lag for topic in own)
         measured = (window for topic in own if lag for window in windows(topic.topic))
         eta_s = seconds_to_go(lag, rate_of(measured, end_ms))
-        return GroupLine(row, tuple(topic.topic for topic in own), lag, eta_s)
+        own_lag = flow_rows.group_lag(look, row.group, opposite)
+        return GroupLine(row, tuple(topic.topic for topic in own), own_lag, lag, eta_s)
 
     return [line(row) for row in rows]

@@ -262,7 +262,7 @@ def group_detail(
     outlook = None if view is None else view.outlook
     if view is None or outlook is None:
         return None
-    plan = next((plan for plan in outlook.plans if plan.group == group), None)
+    plan = _plan_of(outlook, group)
     if plan is None:
         return None
     positions = tuple(
@@ -280,6 +280,25 @@ def group_detail(
         _group_row(plan, outlook, look.error), records_read_again=again, by_commits=counted
     )
     return documents.GroupDetail(row, positions, unread)
+
+
+def _plan_of(outlook: MoveFacts, group: str) -> GroupPlan | None:
+    return next((plan for plan in outlook.plans if plan.group == group), None)
+
+
+def group_lag(look: FlowLook, group: str, opposite: FlowLook | None) -> int | None:
+    """Return the source offsets after the newest known commits of a group; None: not known."""
+    view, lags = look.view, list[int | None]()
+    if view is None or view.outlook is None or view.status.source_error:
+        return None
+    outlook, plan = view.outlook, _plan_of(view.outlook, group)
+    commits, places = outlook.away.commits.get(group, {}), outlook.last_places(group)
+    for one in plan.positions if plan else ():
+        known = commits.get(TopicPartition(one.topic, one.partition)), one.committed
+        newest = max((offset for offset in known if offset is not None), default=None)
+        if newest is not None or one.target in places:
+            lags.append(_from(newest, _ends(view, opposite, one)[0]))
+    return None if None in lags else sum(lag or 0 for lag in lags)
 
 
 def _ends(

@@ -42,6 +42,25 @@ def test_how_long_copying_takes_is_by_its_best_pace_of_late_and_not_by_what_arri
     assert "at most about 1.0 s" in page
 
 
+def test_the_list_shows_the_lag_of_each_group_and_none_of_a_silent_source(
+    world: CopiedTopic,
+) -> None:
+    """Its commit is 8 of 13 records, of which 10 are copied."""
+
+    def cells() -> list[str]:
+        client = TestClient(create_app(still_views(look_at(world.forward))))
+        text = client.get("/ui/flows/P/B/groups").text
+        return [
+            Outline(part.partition("</td>")[0]).words for part in text.split('label="Lag">')[1:]
+        ]
+
+    answered = cells()
+    world.p.fail()
+    silent = cells()
+
+    assert (answered, silent) == (["5"], ["\N{EN DASH}"])
+
+
 def without_groups(world: CopiedTopic) -> Outline:
     views = still_views(look_at(world.forward))
     return Outline(TestClient(create_app(views)).get("/ui/flows/P/B/groups").text)
