@@ -87,11 +87,12 @@ def check(
 def explain(
     common: Common,
     *,
-    key: Annotated[str, typer.Argument(help="A key or client setting, without prefix.")],
+    key: Annotated[str, typer.Argument(help="A key or client setting, or a line of the file.")],
     flow: Annotated[Flow | None, flow_option("Only for this flow.")] = None,
 ) -> None:
     file = read_settings(common.config)
-    explanations = tuple(_explain(key, file, flow))
+    name, of = _without_prefix(key, file)
+    explanations = tuple(_explain(name, file, flow or of))
     common.emit(explanations, lambda console: _show_explanations(console, explanations, file))
 
 
@@ -169,6 +170,16 @@ def _show_flows(console: Console, report: CheckReport, config: Config) -> None:
     console.print(f"settings sha256 {report.sha256}; reports of moves {signed}", soft_wrap=True)
 
 
+def _without_prefix(line: str, file: SettingsFile) -> tuple[str, Flow | None]:
+    """Return the key of a line like ``P->B.topics = a, b``, and the flow that it names."""
+    key, flow = line.partition("=")[0].strip(), None
+    for prefix in (*file.flows, *file.clusters, *CLIENT_KINDS, "override"):
+        rest = key.removeprefix(f"{prefix}.")
+        if rest != key and key not in KEYS and key not in CLIENT_KEYS:
+            key, flow = rest, prefix if isinstance(prefix, Flow) else flow
+    return key, flow
+
+
 def _explain(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explanation]:
     if flow is not None and flow not in file.flows:
         raise UsageError(
@@ -185,7 +196,7 @@ def _explain(key: str, file: SettingsFile, flow: Flow | None) -> Iterator[Explan
     else:
         near = difflib.get_close_matches(key, [*KEYS, *CLIENT_KEYS], n=1)
         hint = f"did you mean {near[0]}?" if near else "docs/configuration.md lists all keys"
-        raise UsageError(f"unknown key {key}; give it without prefix; {hint}")
+        raise UsageError(f"unknown key {key}; {hint}")
 
 
 def _explanation(resolved: Resolved, subject: str) -> Explanation:

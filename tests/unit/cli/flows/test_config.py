@@ -205,6 +205,21 @@ def test_explain_of_a_client_setting_shows_each_client() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        (f"{FLOW}.topics = a.*, b=c", "topics"),
+        ("emit.heartbeats.interval.seconds = 5", "emit.heartbeats.interval.seconds"),
+        (f"{FLOW}.producer.override.compression.type=zstd", "compression.type"),
+        ("us-east.sasl.jaas.config", "sasl.jaas.config"),
+    ],
+)
+def test_explain_takes_a_line_of_the_file(line: str, key: str) -> None:
+    flow = ("--flow", FLOW) if line.startswith(FLOW) else ()
+
+    assert srm("explain", line) == srm("explain", key, *flow)
+
+
 def test_explain_hides_secrets() -> None:
     text = srm("explain", "sasl.jaas.config")
 
@@ -216,7 +231,7 @@ def test_explain_hides_secrets() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("taks.max",), r"unknown key taks\.max; .* did you mean tasks\.max\?"),
+        (("taks.max",), r"unknown key taks\.max; did you mean tasks\.max\?"),
         (("tasks.max", "--flow", "a->b"), "flow a->b is unknown: .* lists the clusters us-east"),
     ],
 )
