@@ -43,7 +43,8 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     whole = (extra for room, extra in _WHOLE.items() if any(one.startswith(room) for one in names))
     extra = next(whole, _EXTRA_OF[library])
     return MissingExtraError(
-        f"this needs {library}, which is not installed", f"pip install '{DISTRIBUTION}[{extra}]'"
+        f"this needs the extra {extra}: {library} is not installed",
+        f"pip install '{DISTRIBUTION}[{extra}]'",
     )
 
 

@@ -17,7 +17,8 @@ def test_a_missing_library_says_which_extra_installs_it(monkeypatch) -> None:
         require("no_such_library.inside")
 
     assert str(raised.value) == (
-        "this needs no_such_library, which is not installed; pip install 'kafka-srm[service]'"
+        "this needs the extra service: no_such_library is not installed; "
+        "pip install 'kafka-srm[service]'"
     )
     assert raised.value.exit_code == 2
 

@@ -33,7 +33,8 @@ def test_a_missing_library_of_an_extra_is_one_line_with_the_command_that_install
 ) -> None:
     assert run("pyspark.sql", monkeypatch) == 2
     assert capsys.readouterr().err == (
-        "srm: this needs pyspark, which is not installed; pip install 'kafka-srm[spark]'\n"
+        "srm: this needs the extra spark: pyspark is not installed; "
+        "pip install 'kafka-srm[spark]'\n"
     )
 
 
