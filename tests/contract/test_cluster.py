@@ -132,7 +132,7 @@ def test_a_time_is_found_in_a_log_and_an_empty_log_has_none(site, topic):
     assert site.cluster.newest_times([]) == site.cluster.offsets_at({}) == {}
 
 
-def test_unknown_partitions_are_left_out_beside_known_ones(site, topic):
+def test_unknown_partitions_are_left_out_next_to_known_ones(site, topic):
     site.produce(topic, 1, 1)
     asked = [
         TopicPartition(topic, 1),

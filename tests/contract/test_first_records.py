@@ -22,7 +22,7 @@ def test_the_first_record_from_an_offset_on_is_read_and_at_the_end_none(site, to
     assert offsets(found) == {0: 0, 3: 3, 5: None}
 
 
-def test_what_retention_took_is_passed_over_and_what_never_was_is_left_out(site, topic):
+def test_what_retention_took_is_skipped_and_what_never_was_is_left_out(site, topic):
     site.produce(topic, 0, 5)
     site.trim(topic, 0, 2)
     place, absent = TopicPartition(topic, 0), TopicPartition(f"{topic}-no", 0)
@@ -33,7 +33,7 @@ def test_what_retention_took_is_passed_over_and_what_never_was_is_left_out(site,
     assert site.cluster.first_records([]) == {}
 
 
-def test_markers_and_aborted_records_are_passed_over_as_a_reader_does(site, topic, unique):
+def test_markers_and_aborted_records_are_skipped_as_a_reader_does(site, topic, unique):
     site.produce_in(f"{unique}-a", topic, 0, 2)
     site.end_transaction(f"{unique}-a", commit=False)
     site.produce_in(f"{unique}-b", topic, 0, 1)

@@ -216,7 +216,7 @@ def test_the_whole_map_is_read_through_its_index_too(world):
     assert found.runs == tuple(run for block in blocks for run in block.runs)
 
 
-def test_what_a_stopped_owner_left_beside_the_tree_is_no_part_of_the_map(world):
+def test_what_a_stopped_owner_left_next_to_the_tree_is_no_part_of_the_map(world):
     blocks = world.blocks(30)
     end = world.write(blocks)
     stray = replace(blocks[3], runs=Runs.of([Run(900, 271, 5)]), owner=(7, 0))

@@ -44,7 +44,7 @@ def test_a_seal_is_the_last_thing_in_the_log_and_its_former_owner_writes_no_more
     wire_site.run(scenario)
 
 
-def test_a_log_that_somebody_else_claims_meanwhile_is_not_sealed(
+def test_a_log_that_somebody_else_claims_in_between_is_not_sealed(
     wire_site: WireSite, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(wire: Wire) -> None:

@@ -107,7 +107,7 @@ def test_cost_is_without_what_the_brokers_would_do_anyway() -> None:
     )
 
 
-def test_the_table_has_both_engines_beside_each_other_in_order_of_size() -> None:
+def test_the_table_has_both_engines_next_to_each_other_in_order_of_size() -> None:
     mm2 = replace(CELL, engine="mm2-tuned", cpu_seconds=10.0)
     late = {**CELL.details, "batch_bytes": 1000, "behind_seconds": 3.0}
 

@@ -122,7 +122,7 @@ def test_what_no_waiting_ends_ends_the_watch(terminal: StringIO) -> None:
     assert "found 1" in terminal.getvalue()
 
 
-def test_what_went_wrong_beside_a_look_is_said_under_it(terminal: StringIO) -> None:
+def test_what_went_wrong_next_to_a_look_is_said_under_it(terminal: StringIO) -> None:
     def complain() -> None:
         raise UnavailableError("B->P: cluster P does not answer")
 

@@ -90,7 +90,7 @@ def test_a_narrow_terminal_still_tells_partitions_apart() -> None:
     assert "17" in text
 
 
-def test_names_in_tables_are_whole_where_the_numbers_find_no_room_beside_them() -> None:
+def test_names_in_tables_are_whole_where_the_numbers_find_no_room_next_to_them() -> None:
     name = "settlement-of-the-eastern-region"
     plan = replace(PLAN, groups=(GroupPlan(name, (), (POSITION,)),))
 

@@ -52,7 +52,7 @@ def test_what_finds_no_room_stands_beneath_its_row_by_its_header() -> None:
     ]
 
 
-def test_prose_is_wrapped_where_there_is_room_for_it_beside_the_names() -> None:
+def test_prose_is_wrapped_where_there_is_room_for_it_next_to_the_names() -> None:
     shown = lines(topics(), 90)
 
     assert [line[:11] for line in shown[:3]] == [" topic on P", " heartbeats", " Payments-eu"[:11]]

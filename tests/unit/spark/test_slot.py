@@ -25,7 +25,7 @@ def play(running: Any, *wires: Wire) -> None:
         asyncio.run(_unless_replaced(running, wires))  # type: ignore[arg-type]
 
 
-def test_a_slot_begins_anew_when_one_of_its_clusters_is_another_one_and_lets_go_before() -> None:
+def test_a_slot_begins_again_when_one_of_its_clusters_is_another_one_and_lets_go_before() -> None:
     ended, wire = [], Wire("P")
 
     async def running() -> None:

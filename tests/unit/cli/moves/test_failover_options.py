@@ -94,7 +94,7 @@ def test_a_known_move_is_continued_by_its_id_alone(
     assert requests == [STORED.request]
 
 
-def test_a_setting_beside_the_id_is_that_of_another_request(
+def test_a_setting_next_to_the_id_is_that_of_another_request(
     requests: list[MoveRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(GIVEN, "mode", "planned")

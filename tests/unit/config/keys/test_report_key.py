@@ -43,7 +43,7 @@ def test_without_a_location_there_is_no_key(home: Path) -> None:
     assert load_config(write(home)).report_key.read() is None
 
 
-def test_the_key_is_found_beside_the_file_and_through_the_providers_of_secrets(
+def test_the_key_is_found_next_to_the_file_and_through_the_providers_of_secrets(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REPORT_KEY", str(home / "report.key"))

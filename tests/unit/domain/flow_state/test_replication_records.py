@@ -111,7 +111,7 @@ def test_a_status_from_before_there_were_actions_has_none() -> None:
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_what_a_newer_version_has_added_to_a_json_record_is_passed_over(record: Any) -> None:
+def test_what_a_newer_version_has_added_to_a_json_record_is_skipped(record: Any) -> None:
     more = json.dumps({**json.loads(record.value()), "of_a_newer_version": 1}).encode()
 
     assert type(record).decode(more) == record

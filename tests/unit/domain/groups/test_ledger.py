@@ -91,7 +91,7 @@ def test_what_counts_as_our_own_write(
     assert {offset for offset in range(200) if entry.may_lower(offset)} == lowerable
 
 
-def test_fields_of_a_later_version_are_passed_over() -> None:
+def test_fields_of_a_later_version_are_skipped() -> None:
     entry = LedgerEntry("g", T0, "id", None, 150, "P", "sync")
 
     assert LedgerEntry.decode(entry.key(), entry.value()[:-1] + b',"more":1}') == entry
@@ -123,7 +123,7 @@ def test_a_look_decodes_each_entry_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert decoded == [good.key()]
 
 
-def test_a_damaged_record_is_passed_over_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_record_is_skipped_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
     good = LedgerEntry("g", T0, "id", None, 150, "P", "sync")
     rows = {good.key(): good.value(), ledger_key("other", T0): b"7"}
     found = GroupLedger({key: (value, 0) for key, value in rows.items()}, {T0.topic: "id"})

@@ -92,7 +92,7 @@ def test_raw_metrics_of_many_partitions_are_several_records():
     assert [len(decode_raw(value)) for value in values] == [METRICS_PER_RECORD, 1]
 
 
-def test_what_is_told_of_checkpoints_is_read_beside_partitions_and_old_readers_see_none():
+def test_what_is_told_of_checkpoints_is_read_next_to_partitions_and_old_readers_see_none():
     [value] = encode_checkpoints(checkpoint_metrics(FLOW, 1000, 1400, [("pay", "P.pay", 250)]))
 
     assert json.loads(value)["topics"] == []

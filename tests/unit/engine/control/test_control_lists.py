@@ -151,7 +151,7 @@ def test_an_entry_cannot_be_added_and_removed_at_once() -> None:
         b'{"list": "unheard of", "kind": "allow", "pattern": "a"}',
     ],
 )
-def test_a_bad_record_is_passed_over_and_the_others_count(target: FakeCluster, key: bytes) -> None:
+def test_a_bad_record_is_skipped_and_the_others_count(target: FakeCluster, key: bytes) -> None:
     change(target, FLOW, "topics", ListChange(add=("a",)), 1)
     target.compacted_topic(TOPIC).write({key: b"{}"})
 

@@ -84,7 +84,7 @@ def test_settings_of_existing_topics_stay_where_their_sync_is_off_or_they_were_n
 
 
 @pytest.mark.parametrize("name", ["Other", "__consumer_offsets", "B.Payments", "mm2-x.internal"])
-def test_topics_that_are_not_replicated_are_passed_over(config, name: str) -> None:
+def test_topics_that_are_not_replicated_are_skipped(config, name: str) -> None:
     everything = replace(config, topics=("Payments|B.*|__.*|.*internal",), topics_exclude=())
 
     assert plan_remote_topics(described(name, 1), {}, everything, {}).is_empty

@@ -72,7 +72,7 @@ def test_the_topic_follows_the_separator_of_the_policy() -> None:
     assert len(checkpoints(target, FLOW, separator="_")) == 1
 
 
-def test_a_record_that_is_no_checkpoint_is_passed_over() -> None:
+def test_a_record_that_is_no_checkpoint_is_skipped() -> None:
     target = cluster_with(checkpoint("g", "t", 0, 1))
     target.compacted_topic(internal_topics.checkpoints("P")).write({b"x": b"y"})
 

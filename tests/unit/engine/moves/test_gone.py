@@ -163,7 +163,7 @@ def test_without_the_brokers_clock_only_looks_count(world: World) -> None:
     assert (report.rto_seconds, report.assigned_seconds) == (3.0, 3.0)
 
 
-def test_a_group_that_went_back_meanwhile_is_not_looked_at(world: World) -> None:
+def test_a_group_that_went_back_in_between_is_not_looked_at(world: World) -> None:
     """What it does in a later move would be taken for the end of this one."""
     context = gone(world)
     acknowledge(world, "far", 10)

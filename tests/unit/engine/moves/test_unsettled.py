@@ -53,7 +53,7 @@ def test_a_failback_is_blocked_until_the_return_is_settled(
     assert moves.plan(back, FAILBACK, "m2").blocking == ()
 
 
-def test_a_gate_closes_when_the_target_is_given_up_meanwhile(
+def test_a_gate_closes_when_the_target_is_given_up_in_between(
     disaster: Disaster, back: MoveContext
 ) -> None:
     """Another move may give P up for topics of its own while this one holds clients."""

@@ -256,7 +256,7 @@ def test_a_plan_writes_nothing(returned: Returned) -> None:
     assert returned.switch.acts == []
 
 
-def test_nobody_settles_what_somebody_else_has_paused_again_meanwhile(returned: Returned) -> None:
+def test_nobody_settles_what_somebody_else_has_paused_again_in_between(returned: Returned) -> None:
     def pause_again(_: object) -> bool:
         returned.switch.pause(replace(PAUSE, request="r2"))
         return True
@@ -269,7 +269,7 @@ def test_nobody_settles_what_somebody_else_has_paused_again_meanwhile(returned: 
 
 
 @pytest.mark.parametrize(("again", "said"), [(True, "paused again"), (False, "settled")])
-def test_what_happens_to_the_pause_at_the_very_last_moment_is_not_passed_over(
+def test_what_happens_to_the_pause_at_the_very_last_moment_is_not_skipped(
     returned: Returned, again: bool, said: str
 ) -> None:
     """Between the last look and the transaction; its own decision would come too late."""

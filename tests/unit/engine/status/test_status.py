@@ -265,7 +265,7 @@ def test_commits_on_an_unlisted_replica_give_the_command_that_lists_it(sites) ->
     assert "reverse-checkpointed-topics --source P --target B --add B.Payments" in hints
 
 
-def test_a_damaged_driver_record_is_an_error_beside_the_rest(sites) -> None:
+def test_a_damaged_driver_record_is_an_error_next_to_the_rest(sites) -> None:
     topic = internal_topics.replication("P")
     sites.clusters["B"].add_topic(topic)
     sites.clusters["B"].compacted_topic(topic).write({DRIVER_KEY: b"?"})

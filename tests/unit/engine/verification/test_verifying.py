@@ -267,7 +267,7 @@ def test_a_proof_waits_while_the_map_cannot_be_read(sites):
     assert (result.outcome, comparing.seen) == ("equal", [])
 
 
-def test_a_topic_that_is_created_again_meanwhile_is_not_called_equal_nor_proven(sites):
+def test_a_topic_that_is_created_again_in_between_is_not_called_equal_nor_proven(sites):
     result = verify(sites, Comparing(before=lambda: sites.clusters["B"].add_topic("P.Payments")))
 
     assert (result.outcome, result.proven) == ("failed", ())
@@ -276,7 +276,9 @@ def test_a_topic_that_is_created_again_meanwhile_is_not_called_equal_nor_proven(
 
 @pytest.mark.parametrize("size", [80, 1000])
 @pytest.mark.parametrize(("side", "topic"), [("P", "Payments"), ("B", "P.Payments")])
-def test_a_log_that_is_truncated_meanwhile_is_not_called_equal_nor_proven(sites, side, topic, size):
+def test_a_log_that_is_truncated_in_between_is_not_called_equal_nor_proven(
+    sites, side, topic, size
+):
     """What comes behind is read under a later epoch, which says nothing of what was lost before."""
     verify(sites, Comparing())
     more(sites, 100)

@@ -180,7 +180,7 @@ def test_a_list_that_lacks_the_groups_of_a_broker_is_no_list(
         admin_groups.describe(Limited())  # type: ignore[arg-type]
 
 
-def test_a_coordinator_that_another_call_drops_meanwhile_still_counts() -> None:
+def test_a_coordinator_that_another_call_drops_in_between_still_counts() -> None:
     """Threads share a cluster: one looks for coordinators while another fails at one of them."""
 
     async def look() -> None:

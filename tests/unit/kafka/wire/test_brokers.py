@@ -74,7 +74,7 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
     play(scenario)
 
 
-def test_a_bootstrap_name_is_resolved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bootstrap_name_is_resolved_again(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = ["127.0.0.9"]  # nobody there any more
 
     async def scenario() -> None:

@@ -75,7 +75,7 @@ def test_after_the_first_poll_only_changes_are_sent() -> None:
     assert [sorted(numbers) for _, _, numbers in broker.requests] == [[1, 2], [2], [], []]
 
 
-def test_a_session_the_broker_has_lost_is_begun_anew_with_everything() -> None:
+def test_a_session_the_broker_has_lost_is_begun_again_with_everything() -> None:
     broker = Broker((0, 7), (SESSION_NOT_FOUND, 0), (0, 8))
 
     polled(broker, both, lambda s: None, lambda s: None)

@@ -61,7 +61,7 @@ def connected(
 @pytest.mark.parametrize(
     "names", [[ALIVE], [DEAD, ALIVE], [SILENT, ALIVE], [DEAD, SILENT, DEAD, ALIVE, SILENT]]
 )
-def test_a_dead_or_silent_address_is_passed_over(
+def test_a_dead_or_silent_address_is_skipped(
     port: int, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     assert connected(port, monkeypatch, *names) == ALIVE

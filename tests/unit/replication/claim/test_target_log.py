@@ -476,7 +476,7 @@ def test_a_log_that_changes_while_it_is_read_is_asked_again() -> None:
         held(log, replace(start, target_lineage=UNKNOWN_LINEAGE))
 
 
-def test_a_target_that_was_created_anew_has_lost_nothing_of_its_end() -> None:
+def test_a_target_that_was_created_again_has_lost_nothing_of_its_end() -> None:
     class CreatedAnew(TargetLog):
         def leaders_changed(self) -> None:
             """Nothing to ask again."""

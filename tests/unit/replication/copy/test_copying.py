@@ -283,7 +283,7 @@ def test_an_answer_to_a_claim_that_was_given_up_says_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_a_lapsed_claim_is_taken_anew_before_anything_is_sent() -> None:
+def test_a_lapsed_claim_is_taken_again_before_anything_is_sent() -> None:
     async def scenario() -> None:
         link, copy = Link(), copying(expires=0.0)
         copy.accept(fetched(copy, batch(0)), None, 0, read_committed=True)

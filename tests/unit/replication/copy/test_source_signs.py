@@ -30,7 +30,7 @@ def test_the_growth_is_the_most_of_the_last_looks_all_partitions_together() -> N
     assert known.growth == 40
 
 
-def test_a_partition_that_comes_anew_is_no_growth() -> None:
+def test_a_partition_that_comes_again_is_no_growth() -> None:
     assert signs((1.0, {"a": 1}, 1.0), (2.0, {"a": 6, "b": 900}, 2.0)).growth == 5
 
 

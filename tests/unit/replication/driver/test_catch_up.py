@@ -109,7 +109,7 @@ def test_a_flow_that_selects_nothing_is_done_at_once(source):
     assert CatchUp(driver, source).done()
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(source):
+def test_a_topic_that_is_deleted_in_between_is_not_waited_for(source):
     driver = Driver()
     driver.finds(2)
     goal = CatchUp(driver, source)

@@ -256,7 +256,7 @@ def test_a_driver_that_is_killed_before_the_map_is_deleted_has_the_next_one_do_i
     assert not [key for key in lab.topic.standing(COMMANDS) if key.startswith(b"copied:")]
 
 
-def test_damaged_records_are_passed_over_by_a_driver_that_starts_and_by_one_that_runs(
+def test_damaged_records_are_skipped_by_a_driver_that_starts_and_by_one_that_runs(
     lab: Cleaned,
 ) -> None:
     def damage() -> None:

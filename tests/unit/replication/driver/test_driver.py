@@ -172,7 +172,7 @@ def test_an_outage_of_the_target_ends_nothing_and_moves_nothing(lab):
     assert lab.topic.assignments() == before
 
 
-def test_a_driver_that_does_not_hear_itself_opens_its_log_anew(lab):
+def test_a_driver_that_does_not_hear_itself_opens_its_log_again(lab):
     """Its reader may have lost sight of the brokers for good while its producer has not."""
     driver = lab.driver()
     driver.discovered = found("orders")

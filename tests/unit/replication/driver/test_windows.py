@@ -260,7 +260,7 @@ def test_a_flow_may_be_left_to_the_aggregation(lab):
     assert lab.topic.opened == 0
 
 
-def test_a_record_that_is_no_metric_is_passed_over(lab):
+def test_a_record_that_is_no_metric_is_skipped(lab):
     junk = (START_MS + 1000, b"junk")
     lab.keep(lambda: lab.topic.entries.append(junk), lab.traffic(), *[nothing] * 4)
 

@@ -143,7 +143,7 @@ def test_the_furthest_of_several_reports_counts() -> None:
     assert found[WANTED].source_next == 30
 
 
-def test_a_topic_created_anew_goes_on_behind_its_former_self() -> None:
+def test_a_topic_created_again_goes_on_behind_its_former_self() -> None:
     found = starts([WANTED], [block(Run(0, 1, 10), topic_id=OLD)], [])
 
     assert found == {WANTED: Start(0, 11, frozenset({5}), fresh=True, has_former=True)}

@@ -16,7 +16,7 @@ ASSIGNED = AssignedPartition("pay", 0, "00" * 16, "P.pay", "11" * 16)
 
 
 @pytest.mark.parametrize("set_by_ms", [0, -86_400_000, 600_000])
-def test_an_interval_is_as_long_as_it_took_also_where_the_wall_clock_was_set_meanwhile(
+def test_an_interval_is_as_long_as_it_took_also_where_the_wall_clock_was_set_in_between(
     set_by_ms: int,
 ) -> None:
     seconds = [1000.0]

@@ -79,7 +79,7 @@ def test_a_walk_of_the_logs_is_told_and_the_stop_after_it_is_the_old_one() -> No
     assert told.at(3_000) == ("stopped", 1_000)
 
 
-def test_a_partition_that_went_on_is_in_trouble_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_partition_that_went_on_is_in_trouble_again(caplog: pytest.LogCaptureFixture) -> None:
     told = Told(PartitionCopy(ASSIGNED, Start(3, 3)))
     stop(told.copy)
     told.at(1_000)

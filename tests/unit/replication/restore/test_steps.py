@@ -343,7 +343,7 @@ def test_a_restore_that_was_stopped_while_another_one_ended_leaves_its_work_alon
     assert not made.is_paused(made.b, FORWARD)
 
 
-def test_a_pause_that_was_written_meanwhile_is_left_alone() -> None:
+def test_a_pause_that_was_written_in_between_is_left_alone() -> None:
     made = world()
     context = made.context()
     copying = context.copy

@@ -76,7 +76,7 @@ def test_a_topic_that_was_never_copied_has_lost_no_copy() -> None:
         (NOWHERE, []),
     ],
 )
-def test_a_copy_that_begins_anew_is_told_of(start: Start, told: list[str]) -> None:
+def test_a_copy_that_begins_again_is_told_of(start: Start, told: list[str]) -> None:
     async def scenario(site: Site) -> None:
         site.lifecycle.begin(ASSIGNED, start)
 

@@ -130,7 +130,7 @@ def test_one_that_hangs_does_not_use_up_the_time_of_the_others_of_its_target(sit
         eventually(only_the_one_that_answered_is_asked, "who answers within a third of the limit")
 
 
-def test_one_that_no_longer_watches_the_target_is_passed_over(site: Site) -> None:
+def test_one_that_no_longer_watches_the_target_is_skipped(site: Site) -> None:
     site.serve("srm-x", "PC")
     site.known.by_target["B"] = (announced("srm-x", "B"), announced("srm-b", "B"))
 

@@ -74,7 +74,7 @@ def test_who_is_refused_reads_in_one_line_which_key_would_let_him_in(views: View
         ),
     ],
 )
-def test_elsewhere_any_name_will_do_until_some_are_named_beside_its_own(
+def test_elsewhere_any_name_will_do_until_some_are_named_next_to_its_own(
     service: ServiceSettings, hosts: tuple[str, ...]
 ) -> None:
     assert allowed_hosts(service) == hosts

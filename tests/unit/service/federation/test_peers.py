@@ -124,7 +124,7 @@ def test_a_cluster_speaks_for_itself_alone(
     assert hosts(mine) == []
 
 
-def test_what_is_no_announcement_is_passed_over(
+def test_what_is_no_announcement_is_skipped(
     cluster: FakeCluster, mine: Board, theirs: Board
 ) -> None:
     theirs.beat(cluster)

@@ -95,7 +95,7 @@ def test_boxes_do_not_overlap_and_all_is_within_the_picture(
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_figures_beside_arrows_cover_neither_each_other_nor_a_box(count: int) -> None:
+def test_figures_next_to_arrows_cover_neither_each_other_nor_a_box(count: int) -> None:
     """Their frame is 172 by 46, as overview.html has it."""
     assert LABEL == (172, 46)
     found = topology(flows(count), {}, set())

@@ -134,7 +134,7 @@ def topic(measured: Measured) -> TopicRow:
     return TopicRow("Topic", "P.Topic", "RUNNING", (), 1, 1, (), 9, 0, measured)
 
 
-def test_the_rate_is_of_all_partitions_beside_the_slowest_and_the_fastest() -> None:
+def test_the_rate_is_of_all_partitions_next_to_the_slowest_and_the_fastest() -> None:
     spread = replace(MEASURED, byte_rate=Statistics(100, 900, 1000, 2))
     look = FlowLook(
         P_TO_B, flow_config(), looked_ms=MEASURED.end_ms, measured={"": spread, "Topic": spread}

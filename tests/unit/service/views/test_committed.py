@@ -51,7 +51,7 @@ def clusters(world: CopiedTopic, views: Views, client: TestClient) -> Clusters:
     return made
 
 
-def test_a_group_shows_its_offsets_on_both_sides_beside_its_checkpoint(
+def test_a_group_shows_its_offsets_on_both_sides_next_to_its_checkpoint(
     client: TestClient, world: CopiedTopic, clusters: Clusters
 ) -> None:
     world.p.commit("audit", {TopicPartition("Topic", 0): 9})
@@ -72,7 +72,7 @@ def test_a_group_shows_its_offsets_on_both_sides_beside_its_checkpoint(
 
 
 @pytest.mark.usefixtures("clusters")
-def test_what_is_read_again_is_by_the_commits_that_stand_beside_it(
+def test_what_is_read_again_is_by_the_commits_that_stand_next_to_it(
     client: TestClient, world: CopiedTopic
 ) -> None:
     """B held two records behind the checkpoint when it was looked at, and P has gone on since."""

@@ -75,7 +75,7 @@ def test_statistics_come_back_with_their_mean() -> None:
     assert (found.replication_records_lag.sum, found.replication_records_lag.count) == (20, 2)
 
 
-def test_a_damaged_record_is_passed_over() -> None:
+def test_a_damaged_record_is_skipped() -> None:
     series = Series()
     series.begin()
     series.take(b"nonsense", Stamped(b"{}", 0))

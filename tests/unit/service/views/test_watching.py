@@ -102,7 +102,7 @@ def test_what_is_seen_of_a_flow_is_shown_while_the_rest_hangs(
         goes_on.set()
 
 
-def test_a_target_that_cannot_be_opened_is_tried_again_and_says_why_meanwhile(
+def test_a_target_that_cannot_be_opened_is_tried_again_and_says_why_in_between(
     watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = Broken(opened, 10**9)

@@ -30,7 +30,7 @@ def asked(flows: Collection[Flow], known: Collection[Flow] = (HERE,)) -> list[Wh
     return asyncio.run(Explaining(config_of(*flows), asking).why(flows, "topic", "pay"))
 
 
-def test_a_target_that_cannot_be_asked_is_named_beside_the_answers_of_the_others() -> None:
+def test_a_target_that_cannot_be_asked_is_named_next_to_the_answers_of_the_others() -> None:
     here, away = asked([AWAY, HERE])
 
     assert (here.flow, here.known, here.ok) == (HERE, True, True)

@@ -152,7 +152,7 @@ def test_a_copy_whose_original_has_fewer_partitions_now_holds_a_group_only_for_w
         (60, 70, 0),
     ],
 )
-def test_what_was_kept_on_a_returned_source_is_not_passed_over_in_silence(
+def test_what_was_kept_on_a_returned_source_is_not_skipped_in_silence(
     committed: int, theirs: int | None, passed: int
 ) -> None:
     kept = PartitionNotes.from_decision("keep", "r", ("Payments", 0, "id"), (50, 70), "kept", 0)

@@ -106,7 +106,7 @@ def test_a_release_lifts_it(world):
     assert (denied(world), recorded(world)) == (False, {"Payments": False})
 
 
-def test_a_release_lifts_what_a_wait_beside_it_has_set_again(world):
+def test_a_release_lifts_what_a_wait_next_to_it_has_set_again(world):
     """Whoever waits looks twice a second, and until the release is written it sees a hold."""
     context = held(world)
     moves.wait_status(context, "m1")

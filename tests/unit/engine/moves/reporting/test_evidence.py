@@ -242,7 +242,7 @@ def test_a_disaster_is_closed_by_its_outcome_in_one_chain_of_reports(world: Worl
         later.signed.check(KEY.public)
 
 
-def test_what_is_damaged_beside_a_report_does_not_prevent_it(world: World) -> None:
+def test_what_is_damaged_next_to_a_report_does_not_prevent_it(world: World) -> None:
     context = finished(world)
     damaged = {b"outcome:m1": b"{", b"approval:m1": b"[1]"}
     world.b.compacted_topic(internal_topics.MOVES).write(damaged)
