@@ -298,7 +298,7 @@ def group_lag(look: FlowLook, group: str, opposite: FlowLook | None) -> int | No
         newest = max((offset for offset in known if offset is not None), default=None)
         if newest is not None or one.target in places:
             lags.append(_from(newest, _ends(view, opposite, one)[0]))
-    return None if None in lags else sum(lag or 0 for lag in lags)
+    return None if not lags or None in lags else sum(lag or 0 for lag in lags)
 
 
 def _ends(

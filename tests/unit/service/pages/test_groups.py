@@ -13,6 +13,7 @@ from tests.unit.service.views.test_series import window
 from srm.engine.groups.checkpoints import emit
 from srm.service.app import create_app
 from srm.service.pages import flows
+from srm.service.views.flow_rows import group_lag
 
 NOW_S = 1_800_000_000
 
@@ -55,6 +56,7 @@ def test_the_list_shows_the_lag_of_each_group_and_none_of_a_silent_source(
         ]
 
     answered = cells()
+    assert group_lag(look_at(world.forward), "without-commits", None) is None
     world.p.fail()
     silent = cells()
 
