@@ -300,8 +300,8 @@ class _Facts:
         cuts += [cut for note in notes for cut in note.cuts]
         planned = plan_partition(whole, maps.get(partition), before, begin_of_copy(notes), cuts)
         return planned or unverified(
-            reason="no record in the source log is copied yet: check with srm status whether "
-            "the replicator runs and the partition is not stopped"
+            reason="no record in the source log is copied yet: "
+            f"srm why {topic} --flow '{config.flow}' shows the cause"
         )
 
 

@@ -139,7 +139,7 @@ def test_a_partition_whose_next_records_are_gone_is_not_called_equal(copied):
 
     (payments,) = plan.unverified
     assert plan.ranges == ()
-    assert "srm status" in payments.reason
+    assert "srm why Payments" in payments.reason
 
 
 @pytest.mark.parametrize("side", ["P", "B"])
@@ -193,7 +193,7 @@ def test_partitions_without_a_copy_are_unverified_with_the_reason(empty):
     (no_topic,) = verification.plan(empty.flow("P->B")).unverified
 
     assert (not_copied.outcome, no_topic.outcome) == ("unverified", "unverified")
-    assert "whether the replicator runs" in not_copied.reason
+    assert not_copied.reason.endswith("srm why Payments --flow 'P->B' shows the cause")
     assert "P.Payments-0 does not exist" in no_topic.reason
 
 
