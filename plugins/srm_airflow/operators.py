@@ -213,9 +213,8 @@ class MoveWaitOperator(BaseOperator):
             return None
         with reason_kept(context):
             if event["state"] == "timeout":
-                status = event["status"] or {"blocking": ["the clusters did not answer"]}
                 raise AirflowFailException(
-                    f"{reasons_text(status['blocking'])}; so the move was not synchronised within "
+                    f"{reasons_text(event['waits'])}; so the move was not synchronised within "
                     f"{self.move['wait_seconds']:.0f} s, clients go back to {self.move['source']}"
                 )
             raise AirflowFailException(event["message"])

@@ -83,13 +83,15 @@ class MoveWaitTrigger(BaseTrigger):
     async def _outcome(self, watch: MoveWatch) -> TriggerEvent:
         status: SyncStatus | None = None
         while True:
+            trouble = ""
             try:
                 # The triggerer's loop is shared by all triggers: clients block in threads only.
                 status = await asyncio.to_thread(watch.poll)
             except SrmError as error:
                 if not error.retriable:
                     return TriggerEvent({"state": "failed", "message": str(error)})
-                self._say(str(error))
+                trouble = str(error)
+                self._say(trouble)
             else:
                 self._say(progress_line(status))
                 self._publish(status)
@@ -97,9 +99,9 @@ class MoveWaitTrigger(BaseTrigger):
                 if status.ready:
                     return TaskSuccessEvent(xcoms={"return_value": progress_summary(status)})
             if time.time() >= self.deadline or (status is not None and status.timed_out):
-                return TriggerEvent(
-                    {"state": "timeout", "status": progress_summary(status) if status else None}
-                )
+                waits = progress_summary(status)["blocking"] if status else []
+                waits = [*filter(None, [trouble]), *waits]
+                return TriggerEvent({"state": "timeout", "waits": waits})
             await asyncio.sleep(self.poll_s)
 
     def _alert(self, status: SyncStatus) -> None:
@@ -184,7 +186,8 @@ class MoveWatch:
                 self._context = self._stack.enter_context(
                     opened_move(*self._where, shared=self._shared)
                 )
-            return steps.wait_status(self._context, self._move_id)
+            with steps.naming_way_out(self._context, self._move_id):
+                return steps.wait_status(self._context, self._move_id)
 
     def close(self) -> None:
         with self._lock:

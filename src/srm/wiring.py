@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from srm import __version__, patience
 from srm.clock import now_ms
+from srm.config.loader import file_to_name
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster, away_cluster, cluster_ids
@@ -207,6 +208,7 @@ def _move_context(
         there,
         flow_context(reverse, target, source, config.cluster_clients(forward.flow.source)),
         notary=notary(config),
+        file=file_to_name(config.path),
     )
 
 

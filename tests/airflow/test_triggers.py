@@ -188,7 +188,8 @@ def test_waiting_is_bounded_by_the_deadline_whatever_the_clusters_say(
 ) -> None:
     looks(UnavailableError("P does not answer"))
 
-    assert fire(trigger(deadline_in=0.05)).payload == {"state": "timeout", "status": None}
+    payload = fire(trigger(deadline_in=0.05)).payload
+    assert payload == {"state": "timeout", "waits": ["P does not answer"]}
 
 
 def test_waiting_ends_when_the_move_says_that_its_time_is_up(
@@ -198,7 +199,7 @@ def test_waiting_ends_when_the_move_says_that_its_time_is_up(
 
     payload = fire(trigger()).payload
     assert payload["state"] == "timeout"
-    assert payload["status"]["blocking"] == list(WAITING.blocking)
+    assert payload["waits"] == list(WAITING.blocking)
 
 
 def test_a_cancelled_trigger_closes_its_clients(looks: Callable[..., dict[str, Any]]) -> None:

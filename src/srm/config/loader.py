@@ -90,13 +90,22 @@ class SettingsFile:
 
 def find_config(path: Path | str | None = None) -> Path:
     """Return the file to read: the given one, else $SRM_CONFIG, else ./srm.properties."""
-    file = user_path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    file = user_path(path or _default_file())
     if not is_file(file):
         raise ConfigError(
             f"no properties file at {file}: name one with --config or ${CONFIG_VARIABLE}, or write "
             f"{DEFAULT_FILE} with srm init"
         )
     return file
+
+
+def _default_file() -> str:
+    return os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE
+
+
+def file_to_name(path: str) -> str:
+    """Return the path that commands have to name, empty if :func:`find_config` finds its file."""
+    return "" if Path(path).absolute() == user_path(_default_file()).absolute() else path
 
 
 def load_config(

@@ -6,10 +6,12 @@ Each setting is declared once; commands, forms, pages and documents derive from 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, ValidationError
@@ -253,6 +255,24 @@ class MoveRequest:
     @property
     def flow(self) -> Flow:
         return Flow(self.source, self.target)
+
+    @property
+    def options(self) -> str:
+        """The options of a command that repeat the request, but for its mode."""
+        words = self.flow.options.split()
+        for setting in settings_of(MoveRequest):
+            value = getattr(self, setting.name)
+            if setting.name in {"source", "target", "mode"} or value == setting.default:
+                continue
+            name = str(setting.option)
+            if setting.kind == "names":
+                words += chain.from_iterable((name, shlex.quote(each)) for each in value)
+            elif setting.kind == "switch":
+                words.append(name)
+            else:
+                several = ",".join(value) if setting.kind == "list" else value
+                words += name, f"{several:g}" if setting.kind == "seconds" else several
+        return " ".join(words)
 
     def quiet_s(self, *, unrouted: bool = True) -> float:
         """Return the quiet time of topics, longer where a slow writer may be unknown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,11 +74,15 @@ def plan(
     try:
         return _plan(context, request, move_id or new_move_id(context, request), dry_run=dry_run)
     except UnavailableError as error:
-        if not (remedy := way_without_source(context, request)):
-            raise
-        raise UnavailableError(
-            error.what, "; ".join(filter(None, (error.action, remedy)))
-        ) from error
+        raise with_way_out(context, request, error) from error
+
+
+def with_way_out(
+    context: MoveContext, request: MoveRequest, error: UnavailableError
+) -> UnavailableError:
+    """Return an error with the move that it leaves possible, if there is one."""
+    remedy = way_without_source(context, request)
+    return UnavailableError(error.what, "; ".join(filter(None, (error.action, remedy))))
 
 
 def way_without_source(context: MoveContext, request: MoveRequest) -> str:
@@ -88,8 +93,9 @@ def way_without_source(context: MoveContext, request: MoveRequest) -> str:
 
     if request.is_unplanned or answers(context.source) or not answers(context.target):
         return ""
-    flow = request.flow
-    return f"if {flow.source} is lost: srm failover run --mode unplanned {flow.options}"
+    file = f" --config {shlex.quote(context.file)}" if context.file else ""
+    command = f"srm failover run --mode unplanned {request.options}{file}"
+    return f"if {request.source} is lost, move with mode unplanned: {command}"
 
 
 def _plan(context: MoveContext, request: MoveRequest, move_id: str, *, dry_run: bool) -> MovePlan:

@@ -281,6 +281,7 @@ class MoveContext:
 
     ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
     ``observations``: observations of the source by this process, by move.
+    ``file``: properties file that a command has to name; empty where it finds the file by itself.
     """
 
     forward: FlowContext
@@ -291,6 +292,7 @@ class MoveContext:
     notary: Notary = field(default_factory=Notary)
     pause: Callable[[float], None] = time.sleep
     observations: dict[str, Observation] = field(default_factory=dict)
+    file: str = ""
 
     @property
     def source(self) -> Cluster:

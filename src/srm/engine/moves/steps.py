@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +33,7 @@ from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.gate import look, patient_look, require
 from srm.engine.moves.holding import go, hold, release, renew, renew_now, renewals
-from srm.engine.moves.planning import left_alone, way_without_source
+from srm.engine.moves.planning import left_alone, way_without_source, with_way_out
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import (
     InForce,
@@ -309,6 +309,18 @@ def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
         return way_without_source(context, plan.request)
     again = f"'srm failover run --move-id {plan.move_id}'"
     return f"clients have been sent to {plan.request.target}; {again} verifies and reports the move"
+
+
+@contextmanager
+def naming_way_out(context: MoveContext, move_id: str) -> Iterator[None]:
+    """Add to an error before go how to move without its cause, a source that does not answer."""
+    try:
+        yield
+    except UnavailableError as error:
+        plan, progress = MoveStore.read(context).load(move_id)
+        if progress.is_decided:
+            raise
+        raise with_way_out(context, plan.request, error) from error
 
 
 def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:

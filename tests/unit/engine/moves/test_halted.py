@@ -240,14 +240,23 @@ def test_a_partition_that_stops_after_the_plan_keeps_the_hold_from_touching_anyb
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_plan_whose_source_does_not_answer_names_the_command_without_it(
+def test_a_plan_whose_source_does_not_answer_repeats_the_request_without_it(
     world: World, dry_run: bool
 ) -> None:
     world.p.fail(UnavailableError("cluster P: connection refused", "start its brokers"))
+    request = replace(
+        REQUEST, operation="failback", wait_seconds=60.0, redirect=("routing", "manual")
+    )
+    request = replace(request, groups=("near", "far out"), accept_skips=True)
+    context = replace(world.context(), file="/etc/my srm.properties")
 
     with pytest.raises(UnavailableError) as raised:
-        moves.plan(world.context(), REQUEST, "m1", dry_run=dry_run)
+        moves.plan(context, request, "m1", dry_run=dry_run)
 
-    assert raised.value.action == (
-        "start its brokers; if P is lost: srm failover run --mode unplanned --source P --target B"
+    first, _, command = raised.value.action.partition(": ")
+    assert first == "start its brokers; if P is lost, move with mode unplanned"
+    assert command == (
+        "srm failover run --mode unplanned --source P --target B --operation failback "
+        "--topic Payments --group near --group 'far out' --timeout 60 --redirect routing,manual "
+        "--accept-skips --config '/etc/my srm.properties'"
     )

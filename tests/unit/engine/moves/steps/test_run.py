@@ -18,7 +18,7 @@ from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.internal_topics import MOVES
 from srm.engine.moves.records import MoveStore
-from srm.engine.moves.steps import RunEvent
+from srm.engine.moves.steps import RunEvent, naming_way_out
 from srm.errors import ConflictError, GateClosedError, UnavailableError
 from srm.pages.moves import plan_view, report_view
 
@@ -215,9 +215,18 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(world: World) -> 
         run_without(world, lambda: setattr(world.p, "topics", died), troubles)
     assert raised.value.what == "cluster P does not answer"
     assert raised.value.action == (
-        "if P is lost: srm failover run --mode unplanned --source P --target B"
+        "if P is lost, move with mode unplanned: srm failover run --mode unplanned --source P "
+        "--target B --topic Payments --group near --group far --timeout 1"
     )
     assert {*troubles} == {"cluster P does not answer"}
+
+
+def test_a_step_of_its_own_names_the_way_out_too(world: World) -> None:
+    context = held(world)
+    world.p.fail()
+
+    with pytest.raises(UnavailableError, match="if P is lost"), naming_way_out(context, "m1"):
+        moves.wait_status(context, "m1")
 
 
 def test_without_both_clusters_no_unplanned_move_is_suggested(world: World) -> None:
