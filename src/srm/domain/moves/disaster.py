@@ -188,7 +188,7 @@ class Forecast:
         if self.at_most is None:
             bound = ", the number since then is not known"
         elif self.at_most > self.not_copied:
-            bound = f", {self.at_most:,} at most"
+            bound = f", {self.at_most:,} at most if it took more since at its last rate"
         known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
         unseen = f", unknown for {some(self.unseen)}" if self.unseen else ""
         return (

@@ -272,7 +272,7 @@ def _lost(source: str, forecast: Forecast) -> str:
     age_ms, at_most = forecast.age_ms, forecast.at_most
     if age_ms is not None and at_most is not None and is_silent(age_ms):
         ago = duration(age_ms / 1000)
-        then = f"{forecast.not_copied:,} when {source} last answered, {ago} ago"
+        then = f"{forecast.not_copied:,} when {source} last answered, {ago} ago, then its last rate"
         return f"up to {amount(at_most, 'record')} lost ({then})"
     seconds = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
     lost = f"{amount(forecast.not_copied, 'record')}{seconds} lost"

@@ -34,7 +34,8 @@ def test_what_the_source_may_have_taken_since_it_was_heard_is_a_bound(disaster: 
 
     assert forecast is not None
     assert (forecast.not_copied, forecast.at_most, forecast.seconds) == (7, 17, 1.4)
-    assert "7 records (1.4 s) of P not copied, 17 at most" in forecast.line("P")
+    line = "7 records (1.4 s) of P not copied, 17 at most if it took more since at its last rate; "
+    assert line in forecast.line("P")
 
 
 def test_the_forecast_is_made_again_when_the_copies_are_sealed(disaster: Disaster) -> None:

@@ -75,7 +75,7 @@ def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_say
     assert standing.forecast.at_most is not None
     assert standing.line.startswith(
         f"without P: up to {standing.forecast.at_most:,} records lost "
-        "(3 when P last answered, 3 min 20 s ago), 0 read again"
+        "(3 when P last answered, 3 min 20 s ago, then its last rate), 0 read again"
     )
 
 
