@@ -111,14 +111,19 @@ def _shape(spec: TopicSpec, acls: tuple[Acl, ...]) -> str:
     return ", ".join([amount(spec.partitions, "partition"), replicas, *settings, *own])
 
 
-def _command(context: FlowContext, spec: TopicSpec) -> str:
+def on_target(context: FlowContext, what: str) -> str:
+    """Return the command of Kafka that changes a topic on the target of a flow."""
     server = context.config.redirect.addresses.get(context.target.alias) or "HOST:PORT"
+    return f"kafka-topics.sh --bootstrap-server {server} {what}"
+
+
+def _command(context: FlowContext, spec: TopicSpec) -> str:
     factor = spec.replication_factor
     options = [] if factor < 0 else ["--replication-factor", str(factor)]
     settings = (("--config", f"{name}={value}") for name, value in sorted(spec.configs.items()))
     words = *options, *chain.from_iterable(settings)
     what = f"--create --topic {spec.name} --partitions {spec.partitions}"
-    return " ".join((f"kafka-topics.sh --bootstrap-server {server} {what}", *words))
+    return " ".join((on_target(context, what), *words))
 
 
 def create_originals(context: FlowContext, planned: TopicSyncPlan) -> bool:

@@ -14,7 +14,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Finding, amount, problem, some, warning
 from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.control_topics import CONTROL_ID
-from srm.engine.control.originals import original_findings, plan_originals
+from srm.engine.control.originals import on_target, original_findings, plan_originals
 from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.control.topic_sync import TopicSyncPlan, plan_remote_topics
 from srm.engine.flows.source_look import partitions_of
@@ -39,6 +39,7 @@ def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Fin
     """
     yield from _way_back(context, facts)
     yield from original_findings(context.forward, absent_originals(context, facts))
+    yield from _narrow_originals(context, facts)
     yield from _from_home(facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
@@ -80,6 +81,27 @@ def absent_originals(context: MoveContext, facts: MoveFacts) -> TopicSyncPlan:
     }
     like = {name: here[name] for name in sorted(names & here.keys())}
     return plan_originals(context.forward, like, is_away=facts.is_away)
+
+
+def _narrow_originals(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
+    """Warn of topics that have fewer partitions where producers go than where they come from."""
+    there = facts.target.topics
+    here = there if facts.is_away else facts.source.topics
+    for pair in facts.pairs:
+        left = here.get(pair.target_topic if facts.is_away else pair.topic)
+        found = there.get(pair.original)
+        if pair.direction != "forward" or pair.target_topic == pair.original:
+            continue
+        if left and found and found.partitions < left.partitions:
+            target, wide = facts.request.target, left.partitions
+            what = f"--alter --topic {pair.original} --partitions {wide}"
+            yield warning(
+                "fewer-partitions",
+                f"topic {pair.original} has {amount(found.partitions, 'partition')} on {target} "
+                f"and {wide} on {facts.request.source}: producers that choose another one fail "
+                f"on {target}, and keys change their partition; before the move: "
+                f"{on_target(context.forward, what)}",
+            )
 
 
 def _from_home(facts: MoveFacts) -> Iterator[Finding]:

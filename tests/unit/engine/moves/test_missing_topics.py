@@ -82,6 +82,23 @@ def test_an_unplanned_move_knows_the_topic_by_its_copy(disaster: Disaster) -> No
 
 
 @pytest.mark.parametrize("mode", ["planned", "unplanned"])
+def test_a_topic_with_fewer_partitions_on_the_target_is_named(world: World, mode) -> None:
+    create_control_topics(world.b, 1)
+    world.b.add_topic("Payments", 1)
+    for cluster, topic in ((world.p, "Payments"), (world.b, "P.Payments")):
+        cluster.create_partitions({topic: 3})
+
+    plan = moves.plan(world.context(), replace(REQUEST, mode=mode), "m1", dry_run=True)
+
+    [line] = [one.text for one in plan.findings if one.id == "fewer-partitions"]
+    assert line == (
+        "topic Payments has 1 partition on B and 3 on P: producers that choose another one fail "
+        "on B, and keys change their partition; before the move: kafka-topics.sh "
+        "--bootstrap-server b:9092 --alter --topic Payments --partitions 3"
+    )
+
+
+@pytest.mark.parametrize("mode", ["planned", "unplanned"])
 def test_without_creation_the_plan_is_refused_with_the_command(world: World, mode) -> None:
     request = replace(REQUEST, mode=mode)
     context = without_creation(world.context())
