@@ -30,11 +30,11 @@ def as_text(view: RenderableType, width: int = 150) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
-def plan_view(plan: MovePlan, most: int = MOST_ROWS, *, is_kept: bool = True) -> RenderableType:
+def plan_view(plan: MovePlan, most: int = MOST_ROWS) -> RenderableType:
     """Show a plan; ``most`` limits the rows, the costly ones first; one not kept has no id."""
     request = plan.request
     what = some(plan.topics or plan.group_names)
-    name = f", move {plan.move_id}" if is_kept else ""
+    name = f", move {plan.move_id}" if plan.move_id else ""
     title = f"{request.operation} {request.flow}{name}: {what}"
     lag, again = ("unread backlog", ()) if request.is_unplanned else ("lag", ("re-read",))
     head = "group", f"on {request.source}", "committed", lag, f"on {request.target}"

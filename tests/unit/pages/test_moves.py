@@ -75,7 +75,7 @@ def test_the_plan_shows_where_each_group_resumes_and_what_speaks_against_it() ->
     ]
     assert "resumes at" in text
     assert f"move {PLAN.move_id}:" in text
-    assert PLAN.move_id not in as_text(plan_view(PLAN, is_kept=False))
+    assert "move" not in as_text(plan_view(replace(PLAN, move_id=""))).partition(":")[0]
     assert "warning: replication of Payments lags by 3 records" in text
     assert "blocked: group audit has [no] commits" in text, "no markup in what is shown"
 

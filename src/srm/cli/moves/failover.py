@@ -138,7 +138,7 @@ _ROWS: Final = 100
 def plan(*, common: Common, **settings: Any) -> None:
     with _open_move(common.settings, settings) as (context, request):
         planned = planning.plan(context, request, dry_run=True)
-    _show_plan(common, planned)
+    _show_plan(common, replace(planned, move_id=""))
 
 
 @with_settings
@@ -161,13 +161,14 @@ def run(
     if move_id is not None and not move_id.strip():
         raise UsageError("--move-id is empty: leave it out for a new move")
     with _open_move(common.settings, settings, move_id) as (context, request):
+        named = move_id or ""
         move_id = move_id or planning.new_move_id(context, request)
         with _span("move", request, move_id) as opened:
             with _span("move.plan", request, move_id) as of_plan:
                 planned = planning.plan(context, request, move_id, dry_run=dry_run)
                 of_plan.note(groups=len(planned.groups), blocking=len(planned.blocking))
             if dry_run:
-                _show_plan(common, planned)
+                _show_plan(common, replace(planned, move_id=named))
                 return
             progress = open_console(stderr=True)
             progress.print(plan_view(planned, _ROWS))
@@ -207,13 +208,14 @@ def release(move_id: MoveArgument, pair: TwoClusters) -> None:
 
 
 def _show_plan(common: Common, planned: MovePlan) -> None:
-    common.emit(planned, lambda console: console.print(plan_view(planned, is_kept=False)))
+    common.emit(planned, lambda console: console.print(plan_view(planned)))
     _require_clear(planned)
 
 
 def _require_clear(planned: MovePlan) -> None:
+    name = f"move {planned.move_id}" if planned.move_id else "the move"
     if planned.blocking:
-        raise ConflictError(f"move {planned.move_id} is blocked: {reasons_text(planned.blocking)}")
+        raise ConflictError(f"{name} is blocked: {reasons_text(planned.blocking)}")
 
 
 def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManager[telemetry.Notes]:

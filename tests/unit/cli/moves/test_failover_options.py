@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,9 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.cli.moves import failover
 from srm.config import loader
+from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import SETTINGS, MoveRequest
+from srm.domain.text.amount import problem
 from srm.errors import ConflictError, UsageError
 
 GIVEN = {
@@ -28,7 +32,8 @@ GIVEN = {
     **{setting.name: 7.0 for setting in SETTINGS if setting.kind == "seconds"},
     **{setting.name: True for setting in SETTINGS if setting.kind == "switch"},
 }
-STORED = SimpleNamespace(request=MoveRequest(**GIVEN))  # type: ignore[arg-type]
+ALL = MoveRequest(**GIVEN)  # type: ignore[arg-type]
+STORED = MovePlan("stored", 1, ALL, (), groups=(), findings=(), fingerprint="f")
 
 
 @pytest.fixture
@@ -71,7 +76,13 @@ def arguments() -> Iterator[str]:
 def test_each_setting_reaches_the_request(command: list[str], requests: list[MoveRequest]) -> None:
     CliRunner().invoke(app, ["failover", *command, *arguments()])
 
-    assert requests == [MoveRequest(**GIVEN)]  # type: ignore[arg-type]
+    assert requests == [ALL]
+
+
+def test_the_options_of_a_request_lead_back_to_it(requests: list[MoveRequest]) -> None:
+    CliRunner().invoke(app, ["failover", "plan", "--mode", ALL.mode, *shlex.split(ALL.options)])
+
+    assert requests == [ALL]
 
 
 def test_without_options_a_move_is_that_of_all_from_the_first_cluster(
@@ -117,18 +128,27 @@ def test_a_value_out_of_its_bounds_is_refused_before_any_cluster_is_opened(
     assert requests == []
 
 
-@pytest.mark.parametrize("command", [["plan"], ["run", "--dry-run", "--move-id", "m1"]])
-def test_a_blocked_plan_is_exit_code_4(
-    command: list[str], requests: list[MoveRequest], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["plan"], "the move"),
+        (["run", "--dry-run"], "the move"),
+        (["run", "--dry-run", "--move-id", "m1"], "move m1"),
+    ],
+)
+def test_a_blocked_plan_is_exit_code_4_and_has_only_the_id_that_was_given(
+    command: list[str], name: str, requests: list[MoveRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned = SimpleNamespace(move_id="m1", blocking=("B has no topic P.Payments",), groups=())
+    blocks = problem("no-topic", "B has no topic P.Payments")
+    planned = replace(STORED, move_id="m1", findings=(blocks,))
     monkeypatch.setattr(failover, "open_move", lambda *_, **__: nullcontext(SimpleNamespace()))
     monkeypatch.setattr(failover.planning, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(failover.planning, "new_move_id", lambda *_: "m1")
     monkeypatch.setattr(failover, "plan_view", lambda *_, **__: "the plan")
 
     blocked = CliRunner().invoke(app, ["failover", *command])
 
     assert blocked.stdout == "the plan\n"
     assert isinstance(blocked.exception, ConflictError)
-    assert str(blocked.exception) == "move m1 is blocked: B has no topic P.Payments"
+    assert str(blocked.exception) == f"{name} is blocked: B has no topic P.Payments"
     assert requests == []
