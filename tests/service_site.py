@@ -23,7 +23,7 @@ from srm.domain.groups.translation import LogRange
 from srm.domain.metrics import Statistics, WindowMetric
 from srm.domain.moves.disaster import Drill, DrillGroup
 from srm.domain.moves.plan import GroupPlan, LastPlace, MovePlan, PartitionMove
-from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.progress import Carrier, MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
@@ -195,7 +195,8 @@ def moving(at: int) -> MoveLook:
     times = {"holding": at - 31 * _S, "held": at - 31 * _S}
     waits = ("replication of payments from P is 1,204 records behind",)
     progress = MoveProgress(plan.move_id, step="held", times_ms=times)
-    return MoveLook(plan, progress, waits=waits, waits_ms=at - 2 * _S)
+    carrier = Carrier("process 17 on host-7", at - 2 * _S, alive=True, waits=waits)
+    return MoveLook(plan, progress, carrier=carrier)
 
 
 def _moved(name: str, begun: int, rto: float, rpo: int, re_read: int, *, there: bool) -> MoveLook:

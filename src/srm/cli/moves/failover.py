@@ -443,8 +443,12 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     with pair.open_for(move_id) as context:
         planned, progress = MoveStore.read(context).load(move_id)
         line, is_held = whereabouts(planned, progress), progress.step in HELD
+        carrier = ""
         try:
             seen = look_at(context, move_id)
+            if seen.carrier:
+                carrier = seen.carrier.line(context.now_ms())
+                line = "; ".join((line, *(() if is_held else seen.carrier.waits), carrier))
             if progress.is_decided:
                 later = InForce.read(context, planned).moves
                 line += f"; superseded by move {', '.join(later)}" if later else ""
@@ -455,7 +459,7 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     if not is_held:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", seen))
-    notes = Text("\n".join((*seen.notes, _HELD.format(move=move_id))))
+    notes = Text("\n".join((*seen.notes, carrier, _HELD.format(move=move_id))))
     return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from srm.domain.groups.translation import LogRange
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import HELD, MoveProgress
+from srm.domain.moves.progress import HELD, Carrier, MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, StampedAck, group_subject, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition, abort_command
@@ -210,6 +210,13 @@ class SyncStatus:
     rpo_records: int | None = None
     missing: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MoveStatus(SyncStatus):
+    """Answer of the gate with the process that carries a move; None for one that needs none."""
+
+    carrier: Carrier | None = None
 
 
 def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus | None:

@@ -8,8 +8,8 @@ from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.moves.disaster import Forecast
-from srm.domain.moves.routing import Call, CallStep, topic_subject
-from srm.domain.text.amount import some
+from srm.domain.moves.routing import LEASE_MS, Call, CallStep, topic_subject
+from srm.domain.text.amount import duration, some
 from srm.domain.text.documents import Document
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
@@ -46,15 +46,15 @@ class StepRule:
 
 
 STEPS: Final = (
-    StepRule("plan", "planned", "Planned", "where every group is and where it would continue"),
+    StepRule("plan", "planned", "Plan", "where every group is and where it would continue"),
     StepRule(
         "hold", "held", "Hold", "clients finish and leave the source", "holding", releases=True
     ),
     StepRule("wait", "ready", "Wait", "until all is copied and translated", releases=True),
     StepRule("apply", "applied", "Apply", "the target has the offsets, read back", releases=True),
     StepRule("go", "gone", "Go", "clients are sent to the target", "going", releases=True),
-    StepRule("verify", "verified", "Verified", "the groups that it leads work there"),
-    StepRule("report", "reported", "Reported", "measured and kept"),
+    StepRule("verify", "verified", "Verify", "the groups that it leads work there"),
+    StepRule("report", "reported", "Report", "outcome is measured and kept"),
 )
 RUN_STEPS: Final = STEPS[1:]
 
@@ -176,6 +176,7 @@ class WaitNote(Document):
     """Note of the waiting process, in ``__srm-moves`` on the target, for operators and a successor.
 
     ``still``: fingerprint of marks that were unchanged for long enough, else empty.
+    ``carrier``: the process.
     """
 
     KIND = "stored note of a waiting move"
@@ -185,9 +186,28 @@ class WaitNote(Document):
     waits: tuple[str, ...] = ()
     sample: tuple[int, int] | None = None
     still: str = ""
+    carrier: str = ""
 
     def key(self) -> bytes:
         return f"{WAIT_PREFIX}{self.move_id}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """The process that last worked on a move that has not ended, and what it waited for then.
+
+    ``heartbeat_ms``: by the clock of its host. ``alive``: that was within the lease of a hold.
+    """
+
+    name: str
+    heartbeat_ms: int
+    alive: bool
+    waits: tuple[str, ...] = ()
+
+    def line(self, now_ms: int) -> str:
+        age = duration(max(0, now_ms - self.heartbeat_ms) / 1000)
+        said = f"{self.name or 'its process'}, last heartbeat {age} ago"
+        return f"carried by {said}" if self.alive else f"no process carries it: {said}"
 
 
 @dataclass(frozen=True)
@@ -210,6 +230,7 @@ class MoveProgress(Document):
     ``residue_seen_ms``: last noted check for residue; ``residue_over``: the checks have ended.
     ``forecast``: cost of an unplanned move, made once replication has ended; replaces the plan's.
     ``superseded``: later move that already led clients when go was decided, by subject.
+    ``carrier``: process that held clients, or that sent them to the target.
     """
 
     KIND = "stored progress of a move"
@@ -245,6 +266,7 @@ class MoveProgress(Document):
     left_alone: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     superseded: Mapping[str, str] = field(default_factory=dict)
+    carrier: str = ""
 
     @property
     def is_decided(self) -> bool:
@@ -274,6 +296,16 @@ class MoveProgress(Document):
         if start not in times or end not in times:
             return None
         return max(0, times[end] - times[start]) / 1000
+
+    def last_carrier(self, note: WaitNote | None, now_ms: int) -> Carrier | None:
+        """Return the process of the last heartbeat; None for a move that has none to send."""
+        if self.step == "planned" or self.step in ENDED:
+            return None
+        last = WaitNote("", 0, max(self.times_ms.values(), default=0), carrier=self.carrier)
+        if note is not None and note.attempt == self.attempt and note.time_ms >= last.time_ms:
+            last = note
+        alive = now_ms - last.time_ms <= LEASE_MS
+        return Carrier(last.carrier, last.time_ms, alive, last.waits)
 
     @property
     def rank(self) -> tuple[int, int, int]:

@@ -611,7 +611,7 @@ class Look:
             asks=self.requests,
         )
 
-    def note(self, now_ms: int) -> WaitNote:
+    def note(self, now_ms: int, carrier: str) -> WaitNote:
         return WaitNote(
             self.progress.move_id,
             self.progress.attempt,
@@ -619,6 +619,7 @@ class Look:
             waits=excerpt(self.status.blocking, 5),
             sample=next(iter(self.seen.samples), None),
             still=self.seen.fingerprint if self.rested else "",
+            carrier=carrier,
         )
 
 

@@ -82,6 +82,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     if progress.is_decided:
         return progress
     started = None if progress.step in HELD else _begin(context, plan)
+    started = started and replace(started, carrier=context.process)
 
     def body(registers: Registers) -> MoveProgress:
         registers.require(*sides_of(plan.request))
@@ -437,6 +438,7 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
             going = seen.progress.at(
                 "going",
                 context.now_ms(),
+                carrier=context.process,
                 log_ends_at_go=gate.by_name(ends),
                 topic_ids_at_go=ids,
                 rpo_records=seen.status.rpo_records,
@@ -474,7 +476,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
         )
     renew_pause(context, plan)
     now_ms = context.now_ms()
-    gone, opened = known.at("gone", now_ms), dict[str, bytes]()
+    gone, opened = known.at("gone", now_ms, carrier=context.process), dict[str, bytes]()
     if_possible(context.target, lambda: opened.update(open_target(context, plan)))
     registers.write("target", ControlChange(attempt.go(now_ms), (gone,), opened))
     return gone

@@ -10,6 +10,7 @@ reads stay current, so a check and the write after it are atomic
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.disaster import OUTCOME_PREFIX, Outcome
 from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, Observation, WaitNote
+from srm.domain.moves.progress import WAIT_PREFIX, Carrier, MoveProgress, Observation, WaitNote
 from srm.domain.moves.report import Approval, approval_key, decode_approvals, join_approvals
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_key
@@ -295,6 +296,10 @@ class MoveContext:
     file: str = ""
 
     @property
+    def process(self) -> str:
+        return f"process {os.getpid()} on {self.host}"
+
+    @property
     def source(self) -> Cluster:
         return self.forward.source
 
@@ -305,6 +310,11 @@ class MoveContext:
     @property
     def now_ms(self) -> Callable[[], int]:
         return self.forward.now_ms
+
+
+def write_note(context: MoveContext, note: WaitNote) -> None:
+    """Write the note of a waiting process; not fenced, as its loss only delays."""
+    context.target.compacted_topic(internal_topics.MOVES).write({note.key(): note.value()})
 
 
 def ensure_topics(context: MoveContext, *, unplanned: bool = False) -> None:
@@ -349,6 +359,13 @@ class MoveStore:
         """Return the progress of a move; one that was only planned is at its first step."""
         known = [table.progress[move_id] for table in self.tables if move_id in table.progress]
         return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
+
+    def carrier(self, move_id: str, now_ms: int) -> Carrier | None:
+        """Return the process that carries a move; None if its notes are not known now."""
+        notes = [table.notes[move_id] for table in self.tables if move_id in table.notes]
+        last = max(notes, key=lambda note: note.time_ms, default=None)
+        is_known = last is not None or not self.missing
+        return self.progress(move_id).last_carrier(last, now_ms) if is_known else None
 
     def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
         """Return all known moves with their progress, the oldest plan first."""

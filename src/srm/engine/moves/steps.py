@@ -13,20 +13,20 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TypeVar
 
 from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
-from srm.domain.moves.gate import SyncStatus, decide_without_look, is_member_of
+from srm.domain.moves.gate import MoveStatus, SyncStatus, decide_without_look, is_member_of
 from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule, hold_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
-from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text
+from srm.domain.text.documents import values_of
 from srm.engine.control.originals import create_originals
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.effects import keep_fence, topics_without_fence
@@ -42,6 +42,7 @@ from srm.engine.moves.records import (
     Registers,
     bring_about,
     transact,
+    write_note,
 )
 from srm.engine.moves.surroundings import absent_originals
 from srm.engine.moves.verification import VerifyStatus, report, verify
@@ -119,8 +120,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     with renewals(context, plan):
         seen = look(context, plan, progress)
     if progress.step in HELD:
-        note = seen.note(context.now_ms())  # not fenced: its loss only delays
-        context.target.compacted_topic(internal_topics.MOVES).write({note.key(): note.value()})
+        write_note(context, seen.note(context.now_ms(), context.process))
         remove_static_members(context, plan, seen)
         # All clients that follow the hold have finished writing.
         if not seen.unheld and topics_without_fence(context, plan):
@@ -133,11 +133,13 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     return seen.status
 
 
-def status(context: MoveContext, move_id: str) -> SyncStatus:
+def status(context: MoveContext, move_id: str) -> MoveStatus:
     """Return the status of a move; nothing is written, the hold is not renewed."""
-    plan, progress = MoveStore.read(context).load(move_id)
-    known = decide_without_look(plan, progress, context.now_ms())
-    return look(context, plan, progress).status if known is None else known
+    store, now_ms = MoveStore.read(context), context.now_ms()
+    plan, progress = store.load(move_id)
+    known = decide_without_look(plan, progress, now_ms) or look(context, plan, progress).status
+    answer = values_of(known, *(one.name for one in fields(known)))
+    return MoveStatus(**answer, carrier=store.carrier(move_id, now_ms))
 
 
 def apply(context: MoveContext, move_id: str) -> SyncStatus:

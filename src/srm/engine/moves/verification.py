@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 from srm.domain.groups.translation import Direction
 from srm.domain.moves.gate import requests_at_go
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler, earliest
+from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler, WaitNote, earliest
 from srm.domain.moves.report import (
     Approval,
     Follower,
@@ -41,6 +41,7 @@ from srm.domain.moves.routing import (
     topic_subject,
 )
 from srm.domain.names.topics import TopicPartition
+from srm.domain.text.amount import excerpt
 from srm.domain.text.documents import encode
 from srm.engine.cluster_ports import Cluster, loudness, tolerate
 from srm.engine.flows.source_look import partitions_of
@@ -61,6 +62,7 @@ from srm.engine.moves.records import (
     record,
     transact,
     write_clock,
+    write_note,
 )
 from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
@@ -122,6 +124,9 @@ def verify(context: MoveContext, move_id: str) -> VerifyStatus:
         noted = noted.at("verified", now)
     if noted is not progress:
         record(context, ControlChange(progress=(noted,)))
+    if waiting and in_time:
+        some = excerpt(waiting, 5)
+        write_note(context, WaitNote(move_id, noted.attempt, now, some, carrier=context.process))
     return VerifyStatus(
         move_id=move_id,
         done=not waiting,

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from srm.domain.moves.progress import HELD, STEPS
+from srm.domain.moves.progress import HELD, STEPS, Carrier
 from srm.domain.moves.report import Bounds, read_again_by
 from srm.domain.moves.request import FORM, Operation
 from srm.domain.names.topics import Flow
@@ -151,7 +151,7 @@ StageState = Literal["done", "now", "next", "undone"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage; ``reasons`` of its wait are as of ``reasons_ms``; ``way_out``: a command."""
+    """One stage; ``reasons``: of its wait; ``carrier``: of the one now; ``way_out``: a command."""
 
     name: str
     text: str
@@ -159,7 +159,7 @@ class Stage:
     time_ms: int | None = None
     seconds: float | None = None
     reasons: tuple[str, ...] = ()
-    reasons_ms: int = 0
+    carrier: Carrier | None = None
     way_out: str = ""
 
 
@@ -178,13 +178,13 @@ def stages(look: flow_rows.MoveLook) -> tuple[Stage, ...]:
     for number, step in enumerate(steps):
         name, time_ms = step.ended, times.get(step.ended)
         state = _state(number, at, released=released or blocked)
-        text, reasons, looked_ms = step.text, tuple[str, ...](), 0
+        text, reasons, carrier = step.text, tuple[str, ...](), None
         if name == "verified" and unverified:
             state, text, reasons = "undone", "not verified", few(unverified)
         elif blocked and number == at + 1:
             reasons = few(look.plan.blocking)
         elif state == "now":
-            reasons, looked_ms = look.waits, look.waits_ms
+            reasons, carrier = look.waits, look.carrier
         elif released and number == at + 1 and "held" in times:
             time_ms, text = times.get("released"), f"released here: {step.text}"
         elif name == "verified" and state == "done" and not progress.had_members:
@@ -193,7 +193,7 @@ def stages(look: flow_rows.MoveLook) -> tuple[Stage, ...]:
         if previous is not None and time_ms is not None:
             seconds = max(0.0, (time_ms - previous) / 1000)
         out = _way_out(look) if state == "now" else ""
-        found.append(Stage(step.title, text, state, time_ms, seconds, reasons, looked_ms, out))
+        found.append(Stage(step.title, text, state, time_ms, seconds, reasons, carrier, out))
         previous = previous if time_ms is None else time_ms
     if released:
         text = "clients are sent back to the source"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+from srm.domain.moves.progress import Carrier
 from srm.domain.moves.report import MoveResult
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason
@@ -289,7 +290,7 @@ class MoveRow:
     ``ok`` and ``result`` are from its report, None before.
     ``rto_seconds`` of a released move is the time for which it held its clients.
     ``problems`` is why it was released, or why a planned move cannot start.
-    ``waits`` is the last known wait of a running move, as of ``waits_ms`` (None: not checked).
+    ``carrier`` is the process of a running move, with its last known wait.
     ``ended``: the move is over, since ``ended_ms``.
     """
 
@@ -308,8 +309,7 @@ class MoveRow:
     rto_seconds: float | None
     problems: tuple[str, ...]
     signed: bool
-    waits: tuple[str, ...] = ()
-    waits_ms: int | None = None
+    carrier: Carrier | None = None
     ended_ms: int | None = None
 
 

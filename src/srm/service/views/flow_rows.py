@@ -11,7 +11,7 @@ from srm.config.model import FlowConfig
 from srm.domain.groups.translation import UNKNOWN_LOG
 from srm.domain.moves.disaster import Drill
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, position_problem
-from srm.domain.moves.progress import ENDED, MoveProgress
+from srm.domain.moves.progress import ENDED, Carrier, MoveProgress
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
@@ -55,13 +55,16 @@ class FlowLook:
 
 @dataclass(frozen=True, eq=False)
 class MoveLook:
-    """Records of one move on a cluster; ``waits`` is its last known wait, as of ``waits_ms``."""
+    """Records of one move on a cluster, and the process that carries it, as of its heartbeat."""
 
     plan: MovePlan
     progress: MoveProgress
     report: KeptReport | None = None
-    waits: tuple[str, ...] = ()
-    waits_ms: int = 0
+    carrier: Carrier | None = None
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        return self.carrier.waits if self.carrier else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,8 +392,7 @@ def move_row(look: MoveLook) -> documents.MoveRow:
         rto_seconds=report.rto_seconds if report and progress.is_decided else progress.held_seconds,
         problems=_move_problems(look),
         signed=look.report is not None and look.report.signed.signature is not None,
-        waits=look.waits,
-        waits_ms=look.waits_ms or None,
+        carrier=look.carrier,
         ended_ms=progress.times_ms.get(progress.step) if ended else None,
     )
 

@@ -207,7 +207,12 @@ class Views:
 
 
 def _rank(look: MoveLook) -> tuple[object, ...]:
-    return (*look.progress.rank, 0 if look.report is None else look.report.report.revision)
+    carrier, report = look.carrier, look.report
+    return (
+        *look.progress.rank,
+        0 if report is None else report.report.revision,
+        carrier.heartbeat_ms if carrier else 0,  # its notes are on the target alone
+    )
 
 
 def events(look: FlowLook, moves: Iterable[MoveLook], drills: Iterable[Drill]) -> tuple[Event, ...]:

@@ -22,7 +22,7 @@ from anyio.to_thread import run_sync
 from srm.clock import now_ms
 from srm.config.model import Config, FlowConfig
 from srm.domain.flow_state.replication_records import STATE_PARTITIONS
-from srm.domain.moves.progress import ENDED, HELD
+from srm.domain.moves.progress import ENDED
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import duration
@@ -241,13 +241,10 @@ def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
     """Return the moves; a report counts once the move has ended, while it is current."""
     found, store = [], MoveStore([tables])
     for plan, progress in store.moves():
-        # The note of a move that no longer holds clients is outdated.
-        note = tables.notes.get(plan.move_id) if progress.step in HELD else None
         kept = store.report(plan.move_id)
         is_current = kept and progress.step in ENDED and kept.report.times_ms == progress.times_ms
         report = kept if is_current else None
-        waits, waits_ms = ((), 0) if note is None else (note.waits, note.time_ms)
-        found.append(MoveLook(plan, progress, report, waits, waits_ms))
+        found.append(MoveLook(plan, progress, report, store.carrier(plan.move_id, now_ms())))
     return tuple(found)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -208,6 +210,41 @@ def test_a_status_names_the_later_move_that_leads_the_clients(
     assert said("m2").endswith(
         "clients have been sent to P; 'srm failover report m2' shows how it went"
     )
+
+
+def test_a_status_names_the_process_of_a_live_move_until_it_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = busy_world(config_in(tmp_path))
+    on(world, monkeypatch)
+    context = held(world)
+    me = f"process {os.getpid()} on {context.host}"
+
+    def said(*options: str) -> str:
+        line = f"failover status --config {tmp_path}/srm.properties m1"
+        return CliRunner().invoke(app, [*line.split(), *options]).stdout
+
+    assert f"carried by {me}, last heartbeat 2.0 s ago" in said()
+    world.passing(61_000)
+    assert f"no process carries it: {me}, last heartbeat 1 min 3 s ago" in said()
+    moves.wait_status(context, "m1")
+    moves.hold(context, "m1")
+    moves.wait_status(context, "m1")
+    assert f"carried by {me}, last heartbeat 0.0 s ago" in said()
+    world.passing()
+    moves.wait_status(context, "m1")
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    world.passing()
+    assert not moves.verify(context, "m1").done
+    waits = ["group far has no members on B yet", "group near has no members on B yet"]
+    assert f"until its groups work on B; {'; '.join(waits)}; carried by {me}, last" in said()
+    assert json.loads(said("--json"))["carrier"] == {
+        "name": me,
+        "heartbeat_ms": world.clock(),
+        "alive": True,
+        "waits": waits,
+    }
 
 
 def test_a_look_at_the_report_does_not_end_the_verification_of_another_run(

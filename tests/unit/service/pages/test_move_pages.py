@@ -12,6 +12,7 @@ from tests.service_site import (
     MOVING,
     P_B,
     PAST,
+    moving,
     past_moves,
     site,
     well,
@@ -21,10 +22,10 @@ from tests.unit.domain.moves.report.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
 from srm.clock import now_ms
-from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.progress import Carrier, MoveProgress
 from srm.domain.moves.request import FORM
 from srm.domain.moves.revisions import KeptReport
-from srm.domain.text.amount import problem
+from srm.domain.text.amount import problem, warning
 from srm.service.app import create_app
 from srm.service.pages.moves import likely
 from srm.service.views.flow_rows import FlowLook, MoveLook
@@ -139,21 +140,44 @@ def test_a_move_that_waits_says_what_for_and_one_that_was_given_up_why(client: T
     page = words(client.get("/ui/moves/failover-manual__2026-11-20T08-12-00-00-00-d080e7").text)
 
     assert "until all is copied and translated replication of payments from P is 1,204" in listed
+    assert "is 1,204 records behind carried by process 17 on host-7, last heartbeat" in listed
     assert "replication of payments-3 is stopped: records 987 to 1955 are gone" in listed
     assert "released" in page
     assert "Clients that follow routes were held for 45 s, then sent back to P" in page
     assert "replication of payments-3 is stopped: records 987 to 1955 are gone" in page
 
 
+def test_a_move_without_a_process_is_not_shown_as_running() -> None:
+    views = site()
+    [watch] = [one for one in views._watches.values() if one.alias == "B"]
+    look = moving(now_ms())
+    warned = replace(look.plan, findings=(warning("x", "of the plan"),))
+    died = Carrier("process 17 on host-7", now_ms() - 300_000, alive=False)
+    watch.look = replace(watch.look, moves=(replace(look, plan=warned, carrier=died),))  # type: ignore[misc]
+    client = TestClient(create_app(views))
+
+    page = words(client.get(f"/ui/moves/{MOVING}").text)
+    assert "no process carries it: process 17 on host-7, last heartbeat 5 min ago" in page
+    assert "P → B no process carries it planned, started" in page
+    assert "Verify" in page
+    assert "of the plan" not in page
+    assert "no process carries it" in words(client.get("/ui").text)
+
+
 def test_the_api_says_what_a_move_waits_for_and_why_one_was_given_up(client: TestClient) -> None:
     rows = {row["move_id"]: row for row in client.get("/v2/moves").json()["items"]}
     given_up = rows["failover-manual__2026-11-20T08-12-00-00-00-d080e7"]
 
-    assert rows[MOVING]["waits"] == ["replication of payments from P is 1,204 records behind"]
+    assert rows[MOVING]["carrier"] == {
+        "name": "process 17 on host-7",
+        "heartbeat_ms": rows[MOVING]["created_ms"] + 50_000,
+        "alive": True,
+        "waits": ["replication of payments from P is 1,204 records behind"],
+    }
     assert given_up["problems"] == [
         "replication of payments-3 is stopped: records 987 to 1955 are gone"
     ]
-    assert (given_up["rto_seconds"], given_up["ended"], given_up["waits"]) == (45, True, [])
+    assert (given_up["rto_seconds"], given_up["ended"], given_up["carrier"]) == (45, True, None)
 
 
 def test_a_move_that_its_plan_keeps_from_beginning_says_so_everywhere() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service_site import moving, past_moves
 
-from srm.domain.moves.progress import MoveProgress, MoveStep
+from srm.domain.moves.progress import Carrier, MoveProgress, MoveStep
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.text.amount import problem
 from srm.service.pages.figures import HEIGHT, WIDTH, sparkline
@@ -159,7 +159,9 @@ def test_a_move_under_way_shows_what_it_does_now() -> None:
     assert found[1].seconds == 21
     assert (found[2].name, found[2].time_ms) == ("Wait", None)
     assert found[2].reasons == ("replication of payments from P is 1,204 records behind",)
-    assert found[2].reasons_ms == 1_799_999_998_000, "whoever looked may be gone"
+    assert found[2].carrier == Carrier(
+        "process 17 on host-7", 1_799_999_998_000, alive=True, waits=found[2].reasons
+    )
 
 
 def test_a_move_that_holds_clients_says_how_it_is_given_up() -> None:
@@ -179,7 +181,7 @@ def at_step(step: MoveStep, **times_ms: int) -> MoveLook:
     look = moving(1_800_000_000_000)
     held = look.progress.times_ms["held"]
     times = {**look.progress.times_ms, **{name: held + ms for name, ms in times_ms.items()}}
-    return replace(look, progress=replace(look.progress, step=step, times_ms=times), waits=())
+    return MoveLook(look.plan, replace(look.progress, step=step, times_ms=times))
 
 
 def test_clients_that_are_just_being_told_are_no_wait_yet() -> None:
@@ -197,7 +199,9 @@ def test_the_wait_has_its_time_and_applying_its_own() -> None:
 
 
 def test_a_move_that_waits_again_after_it_was_ready_is_shown_to_wait() -> None:
-    look = replace(at_step("held", ready=9_000), waits=("a slow writer",))
+    look = replace(
+        at_step("held", ready=9_000), carrier=Carrier("p", 1, alive=True, waits=("a slow writer",))
+    )
 
     [now] = [stage for stage in stages(look) if stage.state == "now"]
     assert (now.name, now.reasons) == ("Wait", ("a slow writer",))
@@ -213,7 +217,7 @@ def test_an_unplanned_move_waits_for_nothing() -> None:
     unplanned = replace(look.plan, request=replace(look.plan.request, mode="unplanned"))
 
     found = stages(replace(look, plan=unplanned))
-    assert [stage.name for stage in found][:3] == ["Planned", "Hold", "Apply"]
+    assert [stage.name for stage in found][:3] == ["Plan", "Hold", "Apply"]
     assert found[2].state == "now"
 
 
@@ -232,7 +236,7 @@ def test_a_move_of_groups_without_members_claims_nobody_to_work_there() -> None:
     look = next(past_moves(1_800_000_000_000))
     alone = replace(look, progress=replace(look.progress, members_at_hold={}))
 
-    texts = [one.text for found in (look, alone) for one in stages(found) if one.name == "Verified"]
+    texts = [one.text for found in (look, alone) for one in stages(found) if one.name == "Verify"]
     assert texts == [
         "the groups that it leads work there",
         "no group had members that could resume",

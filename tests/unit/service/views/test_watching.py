@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -149,7 +150,9 @@ def test_a_move_that_holds_clients_is_seen_with_what_it_waits_for(tmp_path: Path
 
     [look] = watching._moves(ControlTables.read_moves(world.b))
     assert any("group far is still active on P" in reason for reason in look.waits)
-    assert look.waits_ms == context.now_ms()
+    assert look.carrier
+    assert look.carrier.heartbeat_ms == context.now_ms()
+    assert look.carrier.name == f"process {os.getpid()} on {context.host}"
 
     moves.release(context, "m1")
     [look] = watching._moves(ControlTables.read_moves(world.b))

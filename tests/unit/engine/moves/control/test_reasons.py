@@ -56,7 +56,7 @@ def test_a_look_on_tells_nothing(world: World) -> None:
 
 def test_a_note_is_small_whatever_it_waits_for() -> None:
     reasons = [f"reason {number} {'x' * 10_000}" for number in range(1_200)]
-    note = replace(HOLD, unheld=tuple(reasons), rested=True).note(7)
+    note = replace(HOLD, unheld=tuple(reasons), rested=True).note(7, "process 1 on h")
 
     assert [reason[:8] for reason in note.waits] == [*(f"reason {n}" for n in range(5)), "and 1,19"]
     assert len(note.value()) < 4_000
