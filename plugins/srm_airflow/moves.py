@@ -262,7 +262,7 @@ def _open(planned: Mapping[str, Any], step: str) -> Iterator[MoveContext]:
         _span(planned, step),
         engine_errors(),
         opened_move(planned["source"], planned["target"], unplanned=unplanned) as context,
-        steps.naming_way_out(context, planned["move_id"]),
+        steps.offer_way_out(context, planned["move_id"]),
     ):
         yield context
 

@@ -186,7 +186,7 @@ class MoveWatch:
                 self._context = self._stack.enter_context(
                     opened_move(*self._where, shared=self._shared)
                 )
-            with steps.naming_way_out(self._context, self._move_id):
+            with steps.offer_way_out(self._context, self._move_id):
                 return steps.wait_status(self._context, self._move_id)
 
     def close(self) -> None:

@@ -314,7 +314,7 @@ def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
 
 
 @contextmanager
-def naming_way_out(context: MoveContext, move_id: str) -> Iterator[None]:
+def offer_way_out(context: MoveContext, move_id: str) -> Iterator[None]:
     """Add to an error before go how to move without its cause, a source that does not answer."""
     try:
         yield

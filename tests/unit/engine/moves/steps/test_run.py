@@ -18,7 +18,7 @@ from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.internal_topics import MOVES
 from srm.engine.moves.records import MoveStore
-from srm.engine.moves.steps import RunEvent, naming_way_out
+from srm.engine.moves.steps import RunEvent, offer_way_out
 from srm.errors import ConflictError, GateClosedError, UnavailableError
 from srm.pages.moves import plan_view, report_view
 
@@ -226,7 +226,7 @@ def test_a_step_of_its_own_names_the_way_out_too(world: World) -> None:
     context = held(world)
     world.p.fail()
 
-    with pytest.raises(UnavailableError, match="if P is lost"), naming_way_out(context, "m1"):
+    with pytest.raises(UnavailableError, match="if P is lost"), offer_way_out(context, "m1"):
         moves.wait_status(context, "m1")
 
 
