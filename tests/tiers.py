@@ -189,6 +189,7 @@ GROUPS: Final = (
             "integration/test_epochs_used_up.py",
             "integration/test_hanging_brokers.py",
             "integration/test_leader_elections.py",
+            "integration/test_look_ups_by_time.py",
             "integration/test_map_cleaner.py",
             "integration/test_adoption.py",
             "integration/test_records_of_others.py",

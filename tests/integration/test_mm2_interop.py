@@ -83,9 +83,9 @@ def test_existing_tools_see_hops_remote_topics_and_translated_offsets(
     options = "replication.policy.class", java, "source.cluster.alias", source
     probe = run_tool(str(PROBE), *place, *options, check=False)
     seen = set(probe.stdout.splitlines())
-    # Before the first copied record stands a marker for each claim: of one, or more.
+    # Claims after the first one may have left markers before it.
     [there] = [offset for offset, record in copied if record.value == b"700"]
-    assert there > 700
+    assert there >= 700
     assert {
         "hops 1",
         "upstream true",

@@ -20,6 +20,7 @@ from srm.domain.offset_map.map_records import BlockKey
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.amount import Reason
 from srm.replication.claim import Claim, transactional_id
+from srm.replication.partition import Phase
 
 Replacement = Callable[[Any], Any]
 """Takes what stands there and returns what is to stand there."""
@@ -142,11 +143,15 @@ def _no_walk(resume: Any) -> Any:
 
 
 def _without_marker(_: Any) -> Any:
-    async def take(wire: Any, flow: Any, target: Any, lifetime_s: float) -> Claim:
+    async def take(wire: Any, flow: Any, target: Any, lifetime_s: float, **_: Any) -> Claim:
         producer = await wire.init_producer_id(transactional_id(flow, target))
         return Claim(producer, now_s() + lifetime_s)
 
     return take
+
+
+def _while_it_copies(_: Any) -> Any:
+    return property(lambda self: self.phase is Phase.COPYING and self.queue.has_waiting)
 
 
 def _positions_first(write: Any) -> Any:
@@ -271,6 +276,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
             ("srm.replication.partition:PartitionCopy.on_ack", _takes_any_offset),
         ),
         faults="two workers,cut connections,stop slot",
+    ),
+    Mutant(
+        "the second batch follows at once",
+        "the second batch of a log without a marker waits until the first one was read back",
+        (("srm.replication.partition:PartitionCopy.can_send", _while_it_copies),),
+        killer="tests/unit/replication/copy/test_first_claims.py",
     ),
     Mutant(
         "a claim for ever",

@@ -4,6 +4,10 @@ Each target partition has one transactional id. Taking it over raises the produc
 aborted empty transaction puts a marker with that epoch into the partition's log: from then on the
 broker refuses batches of every older epoch. After that plain idempotent batches are enough.
 
+The first claim on an empty log has no older epoch to fence. Its first batch takes the place of the
+marker, which brokers would stamp with their own time: look-ups by time would find it before a
+backlog. The claim is reported before that batch, and nothing follows before it can be read back.
+
 Brokers forget idle producers (``producer.id.expiration.ms``) and transactional ids
 (``transactional.id.expiration.ms``). An owner that was suspended for longer could write again. So a
 claim is used for a quarter of the shorter time only, then renewed.
@@ -57,12 +61,14 @@ ReadConfigs = Callable[[], Awaitable[Mapping[str, str]]]
 class Claim:
     """The right to write to one target partition until ``expires`` (monotonic seconds).
 
-    ``leader_epoch``: that of the marker in the target's log, -1 before it is in force.
+    ``leader_epoch``: that of its first batch in the target's log, -1 before it is in force. That
+    batch is a marker, or begins the log: ``begins`` until it can be read back.
     """
 
     producer: ProducerId
     expires: float
     leader_epoch: int = -1
+    begins: bool = False
 
     def holds(self) -> bool:
         return now_s() < self.expires
@@ -84,11 +90,18 @@ def claim_lifetime_s(broker_configs: Mapping[str, str]) -> float:
     return shortest / 4000
 
 
-async def take(wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float) -> Claim:
-    """Fence every older owner of the partition; in force only after :func:`until_in_force`."""
+async def take(
+    wire: Wire, flow: Flow, target: TopicPartition, lifetime_s: float, *, may_begin: bool = False
+) -> Claim:
+    """Fence every older owner of the partition; in force only after :func:`until_in_force`.
+
+    ``may_begin``: the log is empty and no earlier claim is known, so the first epoch fences none.
+    """
     name = transactional_id(flow, target)
     expires = now_s() + lifetime_s
     producer = await wire.init_producer_id(name)
+    if may_begin and not producer.epoch:
+        return Claim(producer, expires, begins=True)
     await wire.abort_empty_transaction(name, producer, target)
     return Claim(producer, expires)
 
@@ -138,10 +151,10 @@ def is_marker(batch: BatchHeader, claim: Claim) -> bool:
 
 
 async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
-    """Wait until the marker of a claim is in the target's log: from then on it is in force.
+    """Wait until the first batch of a claim is in the target's log: from then on it is in force.
 
-    It comes late where the partition lacks in-sync followers. The wait holds no lock and uses no
-    long poll, which would delay later requests. ``end``: where the log ended before the claim.
+    A marker comes late where the partition lacks in-sync followers. The wait holds no lock and uses
+    no long poll, which would delay later requests. ``end``: where the log ended before the claim.
     """
     deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
     while now_s() < deadline:
@@ -156,11 +169,12 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
             end = max(end, error.log_start)
             continue
         for batch in batches(fetched.records):
-            if is_marker(batch, claim):
-                return replace(claim, leader_epoch=batch.leader_epoch)
+            if _claim_of(batch) == claim.producer:
+                return replace(claim, leader_epoch=batch.leader_epoch, begins=False)
             end = max(end, batch.last_offset + 1)
     raise UnavailableError(
-        f"{target.partition}: the marker of our claim did not reach the log in {_MARKER_S:.0f} s"
+        f"{target.partition}: the {'first batch' if claim.begins else 'marker'} of our claim did "
+        f"not reach the log in {_MARKER_S:.0f} s"
     )
 
 

@@ -102,6 +102,10 @@ class SendQueue:
         return bool(self._waiting)
 
     @property
+    def has_in_flight(self) -> bool:
+        return bool(self._in_flight)
+
+    @property
     def is_empty(self) -> bool:
         """True if all added batches are acknowledged."""
         return not self._waiting and not self._in_flight
@@ -192,8 +196,8 @@ class PartitionCopy:
     - ``held_back``: the map cannot be written, or the position is untold; nothing is fetched.
     - ``is_troubled``: from a stop, also of a former owner, until progress or nothing is left.
     - ``end_at_rest``: end of the source found while nothing was fetched.
-    - ``position_is_untold``: no report under our claim has the position after a cut or a skip: lost
-      records would be translated as their successors.
+    - ``position_is_unreported``: no report under our claim has the position after a cut or a skip:
+      lost records would be translated as their successors. Nor that before the log begins.
     - ``has_lost_start``: nothing can be done before where to start has been found out again.
     - ``others``: target offsets [from, to) of foreign records in a target without a copy.
     - ``over``: decisions that the source's log holds only in part or no more, with their new ends.
@@ -271,7 +275,14 @@ class PartitionCopy:
 
     @property
     def can_send(self) -> bool:
-        return self.phase is Phase.COPYING and self.queue.has_waiting
+        """True if a batch waits; the second one of a log waits until the first was read back.
+
+        A broker takes any sequence number of a producer that it does not know: it would take the
+        second batch even if it refused the first.
+        """
+        begins = self.claim is not None and self.claim.begins
+        is_second = begins and (self.queue.has_in_flight or self.target_next > 0)
+        return self.phase is Phase.COPYING and self.queue.has_waiting and not is_second
 
     @property
     def needs_claim(self) -> bool:
@@ -510,6 +521,7 @@ class PartitionCopy:
         self.claim = claim
         self._old_id_lapses_at = None
         self._resume_at(claim, resumed)
+        self.position_is_unreported |= claim.begins  # a report shows the next owner whose log it is
         self.held_back = self.held_back or self.position_is_unreported
         self.phase = Phase.COPYING
         self._forget_reason()
@@ -553,6 +565,11 @@ class PartitionCopy:
         """Remember a claim that was taken: batches under its producer id are ours."""
         self._claimed_ids |= {claim.producer.id}
 
+    def note_in_force(self, claim: Claim) -> None:
+        """Remember that the first batch of the log was read back."""
+        self.claim = claim
+        self.target_lineage = self.target_lineage.with_epoch(claim.leader_epoch, 0)
+
     def note_rotated(self, lapses_at: float) -> float:
         """Remember when the claims under an old producer id have lapsed; the first time counts."""
         if self._old_id_lapses_at is None:
@@ -573,6 +590,7 @@ class PartitionCopy:
             target_lineage=self.target_lineage,
             written_by=self.written_by,
             last_run=self.map.last_run,
+            copy_is_gone=self.start.copy_is_gone,
         )
 
     def state(self) -> tuple[object, ...]:

@@ -221,6 +221,11 @@ class PartitionPosition:
     def copy_id(self) -> CopyId:
         return self.topic_id, self.partition, self.target_topic_id
 
+    @property
+    def may_have_written(self) -> bool:
+        """True after a claim: the first one is reported at offset 0, before its first batch."""
+        return self.position.target_next > 0 or self.producer_id >= 0
+
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:

@@ -214,7 +214,7 @@ def _with_reports(
     remote = {(one.topic_id, one.target_topic_id): one.target_topic for one in state.copied}
     former = defaultdict[tuple[str, int], set[tuple[str, int]]](set)
     for (topic_id, number, target_id), entries in reported.items():
-        wrote = {(target_id, one.producer_id) for one in entries if one.position.target_next}
+        wrote = {(target_id, one.producer_id) for one in entries if one.may_have_written}
         former[topic_id, number] |= wrote
         former[remote.get((topic_id, target_id), ""), number] |= wrote
     for assigned in partitions:

@@ -12,7 +12,7 @@ from srm.domain.names.record_headers import ClusterIds, Transform
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.map_records import CopyId
 from srm.domain.offset_map.runs import OffsetRange, both_ends
-from srm.errors import FencedError, IntegrityError
+from srm.errors import FencedError, IntegrityError, UnavailableError
 from srm.replication.batches.batch import content_hash
 from srm.replication.claim import (
     Claim,
@@ -137,7 +137,7 @@ class Claiming:
         target: LogReader,
         target_end: int,
     ) -> Claim | None:
-        """Return a claim in force, None if the attempt was abandoned.
+        """Return a claim in force, or one that begins the log; None if the attempt was abandoned.
 
         The assignment is read again under the claim: a pause is written before its seals. So a seal
         fences each claim before it, and each claim after it has read the pause.
@@ -146,9 +146,16 @@ class Claiming:
             if copy.attempt != attempt:
                 return None
             lifetime_s = await self._context.claim_lifetime.seconds()
-            claim = await take(self._target, self._config.flow, copy.target, lifetime_s)
+            claim = await take(
+                self._target,
+                self._config.flow,
+                copy.target,
+                lifetime_s,
+                may_begin=not (target_end or copy.is_shared or copy.known_start().producer_ids),
+            )
             copy.note_claim(claim)
-        claim = await until_in_force(target, target_end, claim)
+        if not claim.begins:
+            claim = await until_in_force(target, target_end, claim)
         await self._read_assignment()
         return claim if copy.attempt == attempt else None
 
@@ -234,7 +241,10 @@ class Claiming:
             ):
                 raise _held_by_others(copy, copy.others, self._config.flow)
         progress = note_walk if claim is not None else None
-        return await resume(source, target, start, claim, comparison, progress)
+        resumed = await resume(source, target, start, claim, comparison, progress)
+        if claim is not None and claim.begins and resumed.target_next:
+            raise UnavailableError(f"{copy.target}: another producer began its log: retrying")
+        return resumed
 
 
 def _held_by_others(copy: PartitionCopy, offsets: tuple[int, int], flow: Flow) -> IntegrityError:

@@ -19,7 +19,7 @@ from srm.domain.text.amount import amount, set_key
 from srm.errors import DataLossError, FencedError, SrmError, message
 from srm.replication import codes
 from srm.replication.batches.merging import Merging
-from srm.replication.claim import first_record_in, held_log
+from srm.replication.claim import Claim, first_record_in, held_log, until_in_force
 from srm.replication.copy import write_answers
 from srm.replication.copy.claiming import Claiming, SlotContext, TargetCut
 from srm.replication.copy.sending import Placement, Spawn
@@ -249,10 +249,19 @@ class Lifecycle:
             self._placement.data_waits(copy)
 
     def on_progress(self, copy: PartitionCopy) -> None:
+        if copy.claim is not None and copy.claim.begins:
+            self._run(copy, self._read_back(copy, copy.attempt, copy.claim))
         if copy.in_doubt:
             self._settle_doubt(copy)
         else:
             self._placement.fetch_on(copy)
+
+    async def _read_back(self, copy: PartitionCopy, attempt: int, claim: Claim) -> None:
+        """Read the first batch of a log by the topic's id: it takes the place of a marker."""
+        claim = await until_in_force(LogReader.of_target(self._target, copy.assigned), 0, claim)
+        if copy.attempt == attempt:
+            copy.note_in_force(claim)
+            self._placement.data_waits(copy)
 
     def claim(self, copy: PartitionCopy) -> None:
         if copy.phase is not Phase.CLAIMING:

@@ -255,10 +255,7 @@ def start_of(
     if isinstance(found, IntegrityError):
         raise found
     former = newest_position(former_reports)
-    behind = max(
-        (end for end in (known.former_end, former and former.position.target_next) if end),
-        default=None,
-    )
+    behind = _former_end(known, former)
     newest = newest_position(reports)
     last = found.tree.last
     producer_ids = known.producer_ids.union(last.producer_ids if last else ())
@@ -309,6 +306,13 @@ def start_of(
     if producer_ids or found.garbage:
         return Start(0, 0, producer_ids, fresh=True, has_position=False, garbage=found.garbage)
     return None
+
+
+def _former_end(known: KnownMap, former: PartitionPosition | None) -> int | None:
+    end = known.former_end or None
+    if former is not None and former.may_have_written:
+        end = max(end or 0, former.position.target_next)
+    return end
 
 
 def cut_start(start: Start, source_next: Translation, target_end: int) -> Start:

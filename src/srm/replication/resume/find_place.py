@@ -177,7 +177,8 @@ def _follow_back(
 class OurBatches:
     """Recognises copies among the batches of the target, in their order.
 
-    While the copy is ``fresh``, a batch at the very first offset is of a former topic of the name.
+    While the copy is ``fresh``, a batch at the very first offset is of a former topic of the name,
+    but for the first of a first claim, which has no marker, if the copy ``may_begin`` with that.
 
     What is written under a claim of an unknown producer id is ours only if ``of_another`` denies
     that of one batch: other flows may copy into the name. An empty batch shows nothing.
@@ -187,6 +188,7 @@ class OurBatches:
     _: KW_ONLY
     fresh: bool
     of_another: Callable[[BatchHeader], bool | None] = lambda _claimed: False
+    may_begin: bool = True
     claims: set[tuple[int, int]] = field(default_factory=set)
     _of_others: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     _strays: set[tuple[int, int]] = field(default_factory=set)
@@ -198,7 +200,9 @@ class OurBatches:
             self._strays.discard(producer)
             return False
         if self.fresh and batch.base_offset == 0:
-            self._strays.add(producer)
+            is_first = batch.producer_epoch == batch.base_sequence == 0
+            if not (is_first and self.may_begin):
+                self._strays.add(producer)
         if producer in self._strays:
             return False
         claimed = producer in self.claims and not batch.is_transactional
@@ -268,7 +272,7 @@ async def begin_where_logs_meet(
     """
     not_met = replace(start, fresh=start.has_former), ""
     target_start, target_end = await target.wire.log_range(target.partition)
-    if target_end <= 1:  # a claim precedes what is copied under it
+    if not target_end:
         return not_met
     source_start, _ = await source.wire.log_range(source.partition)
     source_from = max(start.source_next, source_start)

@@ -6,8 +6,9 @@ source. The walk ends at the marker of the new claim, after which no other produ
 
 Our batches are those under a producer id in the map or a report, and those after the marker of a
 claim: so they are recognised even without any state. A record at the first offset of an unknown
-target was in flight to a deleted topic of the same name. A batch that is not ours is a hole in the
-map; one of ours that does not match is undecidable: the partition stops and reports the place.
+target was in flight to a deleted topic of the same name, unless a first claim begins with it. A
+batch that is not ours is a hole in the map; one of ours that does not match is undecidable: the
+partition stops and reports the place.
 """
 
 from __future__ import annotations
@@ -103,24 +104,29 @@ async def resume(
 ) -> Resumed:
     """Walk both logs from ``start`` to the marker of the claim; IntegrityError: undecidable.
 
-    Without a claim it only finds out whether the position can be decided. ``progress`` gets that of
-    a long walk each second, with proven runs that may be written at once and are not returned
-    again.
+    Without a marker it ends with the log, without a claim it only finds out whether the position
+    can be decided. ``progress`` gets that of a long walk each second, with proven runs that may be
+    written at once and are not returned again.
     """
     producer_ids = start.producer_ids | ({claim.producer.id} if claim else set())
     known, met = start, ""
     our_batches = partial(
-        OurBatches, producer_ids, fresh=known.fresh, of_another=comparison.is_of_another
+        OurBatches,
+        producer_ids,
+        fresh=known.fresh,
+        of_another=comparison.is_of_another,
+        may_begin=not known.copy_is_gone,
     )
     if start.fresh or not start.has_position:
         start, met = await begin_where_logs_meet(source, target, start, our_batches())
     walk = SourceWalk(source, start, comparison)
     ours = our_batches()
+    marked = None if claim is None or claim.begins else claim
     foreign: list[tuple[int, int]] = []
     found = FoundRuns()
     target_next = start.target_next
     reported_at = now_s()
-    async for batch, log_end in _until_marker(target, start.target_next, claim, walk):
+    async for batch, log_end in _until_marker(target, start.target_next, marked, walk):
         walk.meet(batch, target_next)
         target_next = batch.last_offset + 1
         if ours.is_copy(batch):

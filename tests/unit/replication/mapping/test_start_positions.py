@@ -157,6 +157,12 @@ def test_what_only_a_report_tells_of_the_former_topic_is_behind_too() -> None:
     assert found == {WANTED: Start(0, 501, frozenset({5}), fresh=True, has_former=True)}
 
 
+def test_a_first_claim_of_the_former_topic_may_have_written_more_than_it_reported() -> None:
+    found = starts([WANTED], [], [report(0, 0, topic_id=OLD)])
+
+    assert found == {WANTED: Start(0, 0, frozenset({5}), fresh=True, has_former=True)}
+
+
 def test_what_is_known_of_a_former_remote_topic_says_nothing() -> None:
     blocks = [block(Run(0, 1, 10), target_id=OTHER)]
 

@@ -31,13 +31,15 @@ FORMER = replace(ASSIGNED, target_topic_id="C" * 21 + "g")
 FORMER_SOURCE = "D" * 21 + "g"
 
 
-def reported(target_next: int, of: AssignedPartition = FORMER) -> FakeCluster:
+def reported(
+    target_next: int, of: AssignedPartition = FORMER, producer: tuple[int, int] = (7, 1)
+) -> FakeCluster:
     """A target on which a slot has told how far it was, and the remote topic is empty."""
     target = FakeCluster("B")
     target.add_topic(internal_topics.replication("P"), STATE_PARTITIONS)
     target.add_topic("P.T", 1, topic_id=ASSIGNED.target_topic_id)
     position = Position(target_next, target_next, target_next)
-    entry = PartitionPosition(of.topic_id, 0, of.target_topic_id, position, 7, 1)
+    entry = PartitionPosition(of.topic_id, 0, of.target_topic_id, position, *producer)
     group = PositionGroup("0", Incarnation(1, "a"), "0", (entry,))
     table = target.compacted_topic(internal_topics.replication("P"), REPORTS)
     table.write({group.key(): group.value()})
@@ -66,7 +68,14 @@ def test_the_copy_of_a_former_source_is_not_gone() -> None:
 
 
 def test_a_topic_that_was_never_copied_has_lost_no_copy() -> None:
-    assert MapStarts(P_TO_B, reported(0)).load([ASSIGNED]) == {}
+    assert MapStarts(P_TO_B, reported(0, producer=(-1, -1))).load([ASSIGNED]) == {}
+
+
+def test_a_first_claim_may_have_written_to_the_topic_that_is_gone() -> None:
+    """It has no marker: its position is at the start until its first batch is reported."""
+    found = MapStarts(P_TO_B, reported(0, producer=(7, 0))).load([ASSIGNED])
+
+    assert found == {ASSIGNED: replace(NOWHERE, copy_is_gone=True, producer_ids=frozenset({7}))}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.unit.replication.resume.two_logs import (
     OURS,
     Log,
     log_of,
+    of_epoch,
     pairs,
     source_and_copy,
     walked,
@@ -58,7 +59,7 @@ def test_a_batch_that_was_on_its_way_to_a_deleted_remote_topic_is_no_copy_in_the
     """Taken for one, it would pass all records before it, which the new topic does not hold."""
     source, _, _ = source_and_copy([1] * 6, {}, 6, shift=0)
     stray = [Record(i, r.timestamp, r.key, r.value) for i, r in enumerate(source[4:])]
-    log = Log([stored(stray, producer_id=OURS), marker(2, OURS, 3)])
+    log = Log([of_epoch(2, stored(stray, producer_id=OURS)), marker(2, OURS, 3)])
 
     found = walked(log_of(source, [6], 6, -1), log, Start(0, 0, fresh=True), Comparison())
 
@@ -184,7 +185,7 @@ def emptied(batch: bytes) -> bytes:
 def test_thousands_of_records_that_the_source_does_not_hold_are_looked_up_at_once() -> None:
     former = [Record(n, 1, None, b"former %d" % n) for n in range(4000)]
     source = [Record(n, 2, None, b"new %d" % n) for n in range(20_000)]
-    target = Log([stored(former, producer_id=OURS), marker(4000, OURS, 3)])
+    target = Log([of_epoch(2, stored(former, producer_id=OURS)), marker(4000, OURS, 3)])
     began = time.thread_time()
     source_log = log_of(source, [1000], 20_000, -1)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.batches import Record, marker, stored
 from tests.unit.replication.batches.test_legacy import message_set
-from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log
+from tests.unit.replication.resume.two_logs import FOREIGN, OURS, Log, of_epoch
 
 from srm.domain.names.topics import TopicPartition
 from srm.replication.batches.batch import BatchHeader, batches
@@ -23,15 +23,23 @@ def one(data: bytes) -> BatchHeader:
     return found
 
 
-def copy_at(offset: int) -> BatchHeader:
-    return one(stored([Record(offset, 1000, None, b"v")], producer_id=OURS))
+def copy_at(offset: int, epoch: int = 1) -> BatchHeader:
+    return one(of_epoch(epoch, stored([Record(offset, 1000, None, b"v")], producer_id=OURS)))
 
 
 def test_a_batch_at_the_first_offset_of_an_unknown_log_is_a_stray_until_a_claim() -> None:
     ours = OurBatches({OURS}, fresh=True)
     assert [ours.is_copy(copy_at(offset)) for offset in (0, 1)] == [False, False]
-    assert not ours.is_copy(one(marker(2, OURS)))
+    assert not ours.is_copy(one(marker(2, OURS, 1)))
     assert ours.is_copy(copy_at(3))
+
+
+@pytest.mark.parametrize("may_begin", [True, False])
+def test_it_is_of_a_first_claim_unless_the_copy_went_to_a_topic_that_is_gone(
+    may_begin: bool,
+) -> None:
+    ours = OurBatches({OURS}, fresh=True, may_begin=may_begin)
+    assert ours.is_copy(copy_at(0, epoch=0)) is may_begin
 
 
 def test_a_batch_at_the_first_offset_of_a_log_that_has_held_copies_is_ours() -> None:

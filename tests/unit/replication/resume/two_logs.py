@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.batches import Record, marker, stored
 
 from srm.domain.names.topics import TopicPartition
 from srm.replication import codes
-from srm.replication.batches.batch import batches
+from srm.replication.batches.batch import batches, seal
 from srm.replication.batches.records import decode
 from srm.replication.claim import Claim
 from srm.replication.log_reader import LogReader
@@ -28,6 +29,14 @@ from srm.replication.resume.source_lookahead import Comparison
 
 OURS, FOREIGN = 7, 8
 CLAIM = Claim(ProducerId(OURS, 3), float("inf"))
+
+
+def of_epoch(epoch: int, raw: bytes) -> bytes:
+    """Return a batch as one under a claim of that epoch."""
+    changed = bytearray(raw)
+    struct.pack_into(">h", changed, 51, epoch)
+    seal(memoryview(changed))
+    return bytes(changed)
 
 
 def _end(raw: bytes) -> int:
