@@ -110,6 +110,7 @@ class TopicRow:
 
     ``reported`` of its ``partitions`` have a known position, ``going_on`` are being copied.
     ``groups`` have a checkpoint in the topic.
+    ``copied``: offsets that the log of the remote topic still holds, including markers of claims.
     ``measured`` is its newest window; the REST API omits one older than five minutes.
     """
 
